@@ -1,0 +1,275 @@
+"""Every exception that ledgerlog raises.
+
+    LedgerLogError                     retriable, definite, fields
+    ├── ConfigurationError             a bad option or setting; raised before any I/O (also a ValueError)
+    ├── LocalProtocolError             the caller broke a contract: append after close, entry too large
+    ├── RemoteProtocolError            a bookie or the store sent what cannot be parsed
+    │   └── WireFormatError            bytes that no decoder of ours accepts
+    ├── LedgerError                    .ledger_id
+    │   ├── LedgerNotFoundError
+    │   ├── LedgerExistsError
+    │   ├── LedgerClosedError
+    │   ├── LedgerFencedError          outcome of what was pending is unknown: treat like a timeout
+    │   ├── LedgerRecoveryError        neither present nor absent could be shown
+    │   ├── NeedsOperatorError         closing would lose listed or possibly acknowledged entries
+    │   └── UnauthorizedError          wrong password
+    ├── EntryError                     .ledger_id .entry_id
+    │   ├── EntryNotFoundError         said so by every replica; never a guess
+    │   ├── EntryUnknownError          present or absent could not be shown
+    │   └── DigestMismatchError        every replica that answered had a bad digest
+    ├── QuorumError
+    │   ├── NotEnoughBookiesError      .wanted .available
+    │   └── AddTimeoutError            no ack quorum in time; the entry may still exist
+    ├── MetadataError
+    │   ├── MetadataVersionError       lost the compare-and-swap
+    │   ├── MetadataFormatError        a record that this version cannot read
+    │   ├── MetadataUnavailableError   ZooKeeper cannot be reached
+    │   └── MetadataUnknownError       a write was sent and its outcome is not known
+    ├── BookieError                    .bookie_id
+    │   └── BookieUnavailableError
+    ├── LogError                       .log
+    │   ├── LogNotFoundError  LogExistsError  LogKindError  ConcurrentCommitError
+    │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError
+    │   ├── SchemaMismatchError  VersionNotAvailableError  DataLossError
+    └── InternalError                  our bug
+
+`retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did
+not happen; when it is false the effect may still appear. Both are class attributes that one
+instance may override. All of them pickle: Spark ships them between processes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+
+class LedgerLogError(Exception):
+    """Base of all errors; the message is built from `fields`.
+
+    Attributes:
+        retriable: The same call may succeed later without any change by the caller.
+        definite: The operation certainly did not happen.
+        fields: What the message was built from, by name.
+    """
+
+    retriable: bool = False
+    definite: bool = True
+    hint: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retriable: bool | None = None,
+        definite: bool | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+        if retriable is not None:
+            self.retriable = retriable
+        if definite is not None:
+            self.definite = definite
+
+    def __getattr__(self, name: str) -> Any:
+        """Fields read as attributes: `error.ledger_id`."""
+        fields = self.__dict__.get("fields", {})
+        if name in fields:
+            return fields[name]
+        raise AttributeError(name)
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.retriable, self.definite, self.fields)
+
+    @classmethod
+    def _rebuilt(cls, message: str, *, retriable: bool, definite: bool, fields: Any) -> Self:
+        error = cls.__new__(cls)
+        LedgerLogError.__init__(error, message, retriable=retriable, definite=definite, **fields)
+        return error
+
+
+def _rebuild(
+    cls: type[LedgerLogError], message: str, retriable: bool, definite: bool, fields: dict[str, Any]
+) -> LedgerLogError:
+    return cls._rebuilt(message, retriable=retriable, definite=definite, fields=fields)
+
+
+class ConfigurationError(LedgerLogError, ValueError):
+    """A bad option or setting, found before any I/O. Names the key and what would be right."""
+
+
+class LocalProtocolError(LedgerLogError):
+    """The caller broke a contract; nothing was changed."""
+
+
+class RemoteProtocolError(LedgerLogError):
+    """A bookie or the metadata store sent something impossible."""
+
+
+class WireFormatError(RemoteProtocolError, ValueError):
+    """Bytes that are not what the format says. The only error that decoders raise."""
+
+
+class LedgerError(LedgerLogError):
+    """About one ledger; has `ledger_id`."""
+
+
+class LedgerNotFoundError(LedgerError):
+    """No such ledger in the metadata store, read after a sync where that matters."""
+
+
+class LedgerExistsError(LedgerError):
+    """The ledger id is taken."""
+
+
+class LedgerClosedError(LedgerError):
+    """The ledger is closed. Definite for the append that met it."""
+
+
+class LedgerFencedError(LedgerError):
+    """Another client is recovering the ledger. What was pending may or may not survive."""
+
+    definite = False
+
+
+class LedgerRecoveryError(LedgerError):
+    """Recovery could show an entry neither present nor absent; the ledger stays as it was."""
+
+    retriable = True
+
+
+class NeedsOperatorError(LedgerError):
+    """Closing now could cut off entries that were acknowledged; an operator has to decide."""
+
+
+class UnauthorizedError(LedgerError):
+    """The password is not the ledger's."""
+
+
+class EntryError(LedgerLogError):
+    """About one entry; has `ledger_id` and `entry_id`."""
+
+
+class EntryNotFoundError(EntryError):
+    """Every member of the entry's write set said that it does not have it."""
+
+
+class EntryUnknownError(EntryError):
+    """Some replica could not answer, and none had the entry: it may exist."""
+
+    retriable = True
+
+
+class DigestMismatchError(EntryError):
+    """No replica had the entry with a matching digest; has `bookie_ids`."""
+
+
+class QuorumError(LedgerLogError):
+    """Too few bookies did what was needed."""
+
+
+class NotEnoughBookiesError(QuorumError):
+    """Fewer bookies than the ensemble needs; has `wanted` and `available`."""
+
+    retriable = True
+
+
+class AddTimeoutError(QuorumError):
+    """An append had no ack quorum in time. It may still turn up."""
+
+    definite = False
+
+
+class MetadataError(LedgerLogError):
+    """About the metadata store."""
+
+
+class MetadataVersionError(MetadataError):
+    """Somebody else changed the record first; read it again and decide again."""
+
+    retriable = True
+
+
+class MetadataFormatError(MetadataError):
+    """A record in a format that this version cannot read; it is left alone."""
+
+
+class MetadataUnavailableError(MetadataError):
+    """The metadata store could not be reached, and nothing was sent."""
+
+    retriable = True
+
+
+class MetadataUnknownError(MetadataError):
+    """A write was sent and the connection was lost: it may have happened."""
+
+    retriable = True
+    definite = False
+
+
+class BookieError(LedgerLogError):
+    """About one bookie; has `bookie_id`."""
+
+
+class BookieUnavailableError(BookieError):
+    """The bookie cannot be reached, or its address is not known."""
+
+    retriable = True
+    definite = False
+
+
+class LogError(LedgerLogError):
+    """About one log; has `log`."""
+
+
+class LogNotFoundError(LogError):
+    """No log of that name."""
+
+
+class LogExistsError(LogError):
+    """The name is taken."""
+
+
+class LogKindError(LogError):
+    """A leader log was used as a transactional one, or the other way round."""
+
+
+class ConcurrentCommitError(LogError):
+    """Another producer committed since the job was planned."""
+
+
+class CommitUnknownError(LogError):
+    """The commit was sent and its outcome is not known; committing it again is safe."""
+
+    retriable = True
+    definite = False
+
+
+class ProducerFencedError(LogError):
+    """A later run of the same producer took over; this one can commit nothing."""
+
+
+class StaleCheckpointError(LogError):
+    """The batch id went back behind what the log holds; has `batch_id` and `last_batch_id`."""
+
+
+class SchemaMismatchError(LogError):
+    """Rows that cannot be stored in the log; names column, expected and got."""
+
+
+class VersionNotAvailableError(LogError):
+    """The version was truncated or its history expired; has `oldest`."""
+
+
+class DataLossError(LogError):
+    """Listed rows that no bookie has; names ledger and entries."""
+
+
+class InternalError(LedgerLogError):
+    """A bug of ours. Please report it with the events it carries."""
+
+    definite = False

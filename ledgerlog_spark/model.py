@@ -1,0 +1,217 @@
+"""The values that every layer speaks of: quorums, fragments, ledger metadata, outcome codes.
+
+Frozen, standard library only, no behaviour beyond what follows from the fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ledgerlog_spark.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NO_ENTRY = -1
+"""Stands where an entry id would: an empty ledger's last entry, a LAC before the first add."""
+
+MASTER_KEY_SIZE_BYTES = 20
+ENTRY_HEADER_SIZE_BYTES = 32
+FRAME_SIZE_BYTES_MAX = 5_253_120
+RUN_ENTRIES_MAX = 4_096
+RUN_SIZE_BYTES_MAX = 1 << 20
+
+
+class Code(Enum):
+    """What became of one request to one bookie, as the protocol sees it.
+
+    `OK`, `NO_ENTRY` and `NO_LEDGER` are knowledge. `FENCED`, `UNAUTHORIZED`, `READ_ONLY` and
+    `BAD_REQUEST` are refusals: the request changed nothing. All others are *unknown*: the request
+    may or may not have been carried out, and nothing may be concluded about an entry.
+    """
+
+    OK = "ok"
+    NO_LEDGER = "no_ledger"
+    NO_ENTRY = "no_entry"
+    FENCED = "fenced"
+    UNAUTHORIZED = "unauthorized"
+    READ_ONLY = "read_only"
+    BAD_REQUEST = "bad_request"
+    BAD_VERSION = "bad_version"
+    BUSY = "busy"
+    IO_ERROR = "io_error"
+    DIGEST_MISMATCH = "digest_mismatch"
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether this is an explicit "I do not have it"."""
+        return self in (Code.NO_ENTRY, Code.NO_LEDGER)
+
+
+class DigestType(IntEnum):
+    """Digest of an entry; the values are those of BookKeeper's metadata record."""
+
+    CRC32 = 1
+    HMAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+class LedgerState(IntEnum):
+    """State in the metadata record; moves only from OPEN over IN_RECOVERY to CLOSED."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """E, Qw and Qa, counts of bookies with E >= Qw >= Qa >= 1.
+
+    Raises:
+        ConfigurationError: If they are not in that order.
+    """
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+
+    def __post_init__(self) -> None:
+        if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
+            raise ConfigurationError(
+                f"a ledger needs ensemble_size >= write_quorum >= ack_quorum >= 1, got "
+                f"{self.ensemble_size}, {self.write_quorum}, {self.ack_quorum}",
+                ensemble_size=self.ensemble_size,
+                write_quorum=self.write_quorum,
+                ack_quorum=self.ack_quorum,
+            )
+
+    @property
+    def is_striped(self) -> bool:
+        """Whether a bookie of the ensemble holds only some of the entries."""
+        return self.ensemble_size > self.write_quorum
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Entries from `first_entry_id` (inclusive) up to the next fragment, on one ensemble.
+
+    `ensemble` is ordered; the place of a bookie in it is its *index*.
+    """
+
+    first_entry_id: int
+    ensemble: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """One ledger's record, as BookKeeper's format 3 has it.
+
+    Attributes:
+        fragments: In rising order of `first_entry_id`; the first starts at 0.
+        last_entry_id: Inclusive; NO_ENTRY unless CLOSED, and when closed empty.
+        length: Payload bytes of the whole ledger; 0 unless CLOSED.
+        password: In the clear, as in BookKeeper: a guard against mistakes.
+        created_ms: Wall time, ms since the epoch.
+        custom: Custom metadata, name to bytes.
+        token: Random number by which a creator recognises its own record.
+        format_version: As read; 3 is written.
+    """
+
+    quorum: Quorum
+    fragments: tuple[Fragment, ...]
+    state: LedgerState = LedgerState.OPEN
+    last_entry_id: int = NO_ENTRY
+    length: int = 0
+    digest_type: DigestType = DigestType.CRC32C
+    password: bytes = field(default=b"", repr=False)
+    has_password: bool = True
+    created_ms: int = -1
+    custom: Mapping[str, bytes] = field(default_factory=dict)
+    token: int | None = None
+    format_version: int = 3
+
+    @property
+    def last_fragment(self) -> Fragment:
+        """The fragment that adds go to while the ledger is open."""
+        return self.fragments[-1]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `last_entry_id` and `length` are final."""
+        return self.state is LedgerState.CLOSED
+
+    def fragment_of(self, entry_id: int) -> Fragment:
+        """The fragment that holds `entry_id`, which is at least 0."""
+        owner = self.fragments[0]
+        for fragment in self.fragments:
+            if fragment.first_entry_id > entry_id:
+                break
+            owner = fragment
+        return owner
+
+    def in_recovery(self) -> LedgerMetadata:
+        """The same record, IN_RECOVERY."""
+        return replace(self, state=LedgerState.IN_RECOVERY)
+
+    def closed(self, *, last_entry_id: int, length: int) -> LedgerMetadata:
+        """The same record, CLOSED at `last_entry_id` (inclusive) with `length` payload bytes."""
+        return replace(
+            self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length
+        )
+
+    def with_fragments(self, fragments: tuple[Fragment, ...]) -> LedgerMetadata:
+        """The same record with other fragments."""
+        return replace(self, fragments=fragments)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Opaque version of a record; never equal across a deletion and a new creation.
+
+    Attributes:
+        incarnation: Which life of the path this is (ZooKeeper's creation transaction id).
+        number: Counts the writes of that life.
+    """
+
+    incarnation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[T]):
+    """A record as it was read or written, and the version to compare-and-swap against."""
+
+    value: T
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class BookieInfo:
+    """How to reach a bookie, from its registration record.
+
+    Attributes:
+        host: IP address or name of the v2 endpoint.
+        port: TCP port of the v2 endpoint.
+        grpc_port: Port of the control service, None for an Apache bookie.
+        properties: All properties of the registration, `ledgerlog.ops` among them.
+    """
+
+    bookie_id: str
+    host: str
+    port: int
+    grpc_port: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether the bookie advertises ADD_RUN."""
+        return "ADD_RUN/1" in self.properties.get("ledgerlog.ops", "").split(",")

@@ -1,0 +1,88 @@
+"""How a client reaches bookies: the port that every transport implements.
+
+Callbacks instead of coroutines, because a task for each request costs more than the request. Each
+`on_reply` is called exactly once, on the event loop's thread, never before the method returned;
+deadlines and lost connections are replies too (`Code.TIMEOUT`, `Code.UNAVAILABLE`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledgerlog_spark.model import BookieInfo, Code
+
+Buffer = bytes | bytearray | memoryview
+OnAdd = Callable[[Code], None]
+OnRead = Callable[[Code, bytes | None], None]
+OnReadBatch = Callable[[Code, Sequence[bytes]], None]
+ResolveBookie = Callable[[str], Awaitable[BookieInfo]]
+"""Looks a bookie id up in the registration; raises BookieUnavailableError."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddRun:
+    """Entries of one ledger for one bookie, encoded once and sent as they are.
+
+    Attributes:
+        entry_ids: Rising; a `range` where the ids are evenly spaced.
+        entries: For each id the buffers of the stored entry (32-byte header, digest, payload).
+        master_key: 20 bytes.
+        is_recovery: Sent with RECOVERY_ADD: accepted by a fenced bookie.
+    """
+
+    ledger_id: int
+    entry_ids: Sequence[int]
+    entries: Sequence[Sequence[Buffer]]
+    master_key: bytes
+    is_recovery: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntry:
+    """One entry of a ledger.
+
+    Attributes:
+        entry_id: NO_ENTRY (-1) asks for the last entry that the bookie has.
+        fence_key: Master key of a fencing read, None for a plain one.
+        is_recovery: A read on behalf of recovery: on the control connection, with high priority.
+    """
+
+    ledger_id: int
+    entry_id: int
+    fence_key: bytes | None = None
+    is_recovery: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """Consecutive entries from `first_entry_id` (inclusive); a short answer proves nothing.
+
+    Attributes:
+        count_max: At least 1.
+        size_bytes_max: Of the answer; the first entry is returned whatever its size.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    count_max: int
+    size_bytes_max: int
+
+
+class BookieTransport(Protocol):
+    """Requests to bookies by id. One instance serves all ledgers of a client."""
+
+    def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
+        """Store a run. OK means: durable on that bookie as its write mode promises."""
+
+    def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
+        """Read one stored entry, its digest not yet verified."""
+
+    def read_batch(
+        self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
+    ) -> None:
+        """Read a run of stored entries from one bookie."""
+
+    async def aclose(self) -> None:
+        """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""
