@@ -1,8 +1,8 @@
 """Every exception that ledgerlog raises.
 
     LedgerLogError                     retriable, definite, fields
-    ├── ConfigurationError             a bad option or setting; raised before any I/O (also a ValueError)
-    ├── LocalProtocolError             the caller broke a contract: append after close, entry too large
+    ├── ConfigurationError             a bad option or setting, found before any I/O
+    ├── LocalProtocolError             the caller broke a contract: append after close
     ├── RemoteProtocolError            a bookie or the store sent what cannot be parsed
     │   └── WireFormatError            bytes that no decoder of ours accepts
     ├── LedgerError                    .ledger_id

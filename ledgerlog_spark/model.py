@@ -161,9 +161,7 @@ class LedgerMetadata:
 
     def closed(self, *, last_entry_id: int, length: int) -> LedgerMetadata:
         """The same record, CLOSED at `last_entry_id` (inclusive) with `length` payload bytes."""
-        return replace(
-            self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length
-        )
+        return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
 
     def with_fragments(self, fragments: tuple[Fragment, ...]) -> LedgerMetadata:
         """The same record with other fragments."""

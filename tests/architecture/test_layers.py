@@ -57,7 +57,10 @@ IMPURE = {
 }  # fmt: skip
 PURE = ("ledgerlog_spark/protocol", "ledgerlog_spark/wire", "bookie_server/core")
 BEHIND_PORTS = "bookie_server/storage"
-ADAPTERS_OF_PORTS = {"bookie_server/storage/os_filesystem.py", "bookie_server/storage/os_runtime.py"}
+ADAPTERS_OF_PORTS = {
+    "bookie_server/storage/os_filesystem.py",
+    "bookie_server/storage/os_runtime.py",
+}
 CHECKSUM_LIBRARIES = {"crc32c"}
 ONLY_HERE = {
     "grpc": ("ledgerlog_spark/transport", "bookie_server/service", "ledgerlog_spark/cli"),
@@ -149,7 +152,11 @@ def test_storage_reaches_the_world_through_ports_only() -> None:
 
 @pytest.mark.parametrize("library", ONLY_HERE)
 def test_libraries_stay_in_their_adapters(library: str) -> None:
-    for path in [*sources("ledgerlog_spark"), *sources("bookie_server"), ROOT / "pyspark_ledger.py"]:
+    for path in [
+        *sources("ledgerlog_spark"),
+        *sources("bookie_server"),
+        ROOT / "pyspark_ledger.py",
+    ]:
         if not path.exists() or str(path.relative_to(ROOT)).startswith(ONLY_HERE[library]):
             continue
         assert not any(n.split(".")[0] == library for n in imported(path)), f"{path}: {library}"

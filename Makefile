@@ -1,0 +1,66 @@
+# Every target sets itself up: it needs Python 3.11 or later, a Java 17 runtime, and make.
+# `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SCHEDULES ?= 5000
+SEED ?= 1
+ROUNDS ?= 50
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types pytest sim kill-test ack-audit interop bench proto lock clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+setup: $(STAMP) ## The virtual environment that all targets use
+
+demo: $(STAMP) ## Write real flights through Spark, lose a bookie on the way, read every row back
+	$(BIN)/ledgerlog demo
+
+test: lint types pytest sim ## Everything that must be green: style, types, tests, simulation
+
+lint: $(STAMP) ## ruff, rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy --strict on both packages
+	$(BIN)/mypy
+
+pytest: $(STAMP) ## All tests
+	$(BIN)/python -m pytest
+
+sim: $(STAMP) ## SCHEDULES random schedules of the cluster simulator, from SEED
+	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
+
+kill-test: $(STAMP) ## ROUNDS rounds of SIGKILL on real processes during appends
+	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)
+
+ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes each answer
+	$(BIN)/python -m tests.ack_audit
+
+interop: $(STAMP) ## Apache BookKeeper's client on our bookies, and ours on its bookies (needs Maven)
+	$(BIN)/python -m tests.interop
+
+bench: $(STAMP) ## All benchmarks, each beside the machine's limit in the same run
+	$(BIN)/python -m benchmarks
+
+proto: $(STAMP) ## Python stubs of the control service
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
+		ledgerlog_spark/transport/control.proto
+
+lock: $(STAMP) ## requirements.lock from pyproject.toml
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --extra dev pyproject.toml -o requirements.lock
+
+clean: ## What builds and tests leave behind, the virtual environment excepted
+	rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -1,0 +1,83 @@
+"""The house rules that no linter knows: sizes, left-over marks, words, docs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+LEFT_OVER = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + "X)\\b")
+HOSTS = re.compile(r"pypi\.org|pythonhosted|repo1?\.maven|registry\.npmjs|/root/|/work/")
+TEXT = {".py", ".md", ".toml", ".lock", ".txt", ".sbt", ".scala", ".proto", ".ipynb", ".json"}
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    return [ROOT / name for name in listed if name and (ROOT / name).exists()]
+
+
+PACKAGES = ("ledgerlog_spark", "bookie_server")
+PYTHON = [
+    p
+    for p in tracked()
+    if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in PACKAGES and "_pb2" not in p.name
+]
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
+def test_module_and_its_functions_are_short(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MODULE_LINES_MAX
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name}: {lines} lines"
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
+def test_module_swallows_no_error(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        broad = node.type is None or (
+            isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")
+        )
+        empty = all(isinstance(s, ast.Pass | ast.Continue) for s in node.body)
+        assert not (broad and empty), f"line {node.lineno}"
+
+
+def test_no_file_has_left_over_marks_or_names_a_machine() -> None:
+    for path in tracked():
+        if path.suffix not in TEXT or path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if path.suffix == ".py":
+                assert not LEFT_OVER.search(line), f"{path}:{number}"
+            assert not HOSTS.search(line), f"{path}:{number}: {line[:80]}"
+
+
+def test_every_rule_cited_by_a_docstring_exists() -> None:
+    anchors = {
+        match.group(1)
+        for doc in ("PROTOCOL.md", "FORMATS.md", "LOGS.md")
+        if (ROOT / "docs" / doc).exists()
+        for match in re.finditer(
+            r'(?:<a (?:id|name)="|\{#)([\w.-]+)', (ROOT / "docs" / doc).read_text()
+        )
+    } | {
+        re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+        for doc in (ROOT / "docs").glob("*.md")
+        for line in doc.read_text().splitlines()
+        if line.startswith("#")
+    }
+    for path in PYTHON:
+        for cited in re.findall(r"(?:PROTOCOL|FORMATS|LOGS)\.md#([\w.-]+\w)", path.read_text()):
+            assert cited in anchors, f"{path}: #{cited}"

@@ -1,0 +1,37 @@
+"""Values: quorums refuse what cannot work, fragments own their entries."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 1), (3, 2, 3), (3, 3, 0), (0, 0, 0), (2, 2, -1)])
+def test_quorum_out_of_order_is_refused_with_its_numbers(sizes: tuple[int, int, int]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Quorum(*sizes)
+    assert caught.value.ensemble_size == sizes[0]
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6, unique=True), st.integers(0, 60))
+def test_fragment_of_entry_is_the_last_one_that_starts_at_or_before_it(
+    firsts: list[int], entry_id: int
+) -> None:
+    starts = [0, *sorted(firsts)]
+    metadata = LedgerMetadata(
+        Quorum(1, 1, 1), tuple(Fragment(first, (f"b{first}",)) for first in starts)
+    )
+    owner = metadata.fragment_of(entry_id)
+    assert owner.first_entry_id == max(s for s in starts if s <= entry_id)
+
+
+def test_closed_metadata_keeps_everything_else() -> None:
+    metadata = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("a", "b", "c")),), password=b"x")
+    closed = metadata.in_recovery().closed(last_entry_id=4, length=10)
+    assert closed.state is LedgerState.CLOSED
+    assert (closed.last_entry_id, closed.length, closed.password) == (4, 10, b"x")
+    assert "x" not in repr(closed)
