@@ -1,0 +1,156 @@
+"""Variable-length numbers and strings of the log's stored records.
+
+A varint holds 7 bits a byte, lowest first, bit 7 set on all bytes but the last; a zigzag number
+maps 0, -1, 1, -2 to 0, 1, 2, 3 first.
+"""
+
+from __future__ import annotations
+
+from ledgerlog_spark.errors import WireFormatError
+
+VARINT_SIZE_BYTES_MAX = 19
+"""Enough for the 128 bits of a decimal's unscaled value."""
+
+_MORE, _BITS = 0x80, 0x7F
+
+
+def append_varint(out: bytearray, number: int) -> None:
+    """Append a number of at least 0."""
+    assert number >= 0, number
+    while number > _BITS:
+        out.append(number & _BITS | _MORE)
+        number >>= 7
+    out.append(number)
+
+
+def append_zigzag(out: bytearray, number: int) -> None:
+    """Append a number of any sign."""
+    append_varint(out, number << 1 if number >= 0 else ((-number) << 1) - 1)
+
+
+def append_text(out: bytearray, text: str) -> None:
+    """Append the length in bytes, then the text in UTF-8."""
+    append_blob(out, text.encode())
+
+
+def append_blob(out: bytearray, data: bytes) -> None:
+    """Append the length, then the bytes."""
+    append_varint(out, len(data))
+    out += data
+
+
+class ByteReader:
+    """Reads what the `append_` functions wrote; anything else is a WireFormatError.
+
+    Attributes:
+        position: Of the next byte.
+    """
+
+    __slots__ = ("_data", "position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.position = 0
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self.position
+
+    def byte(self) -> int:
+        """The next byte.
+
+        Raises:
+            WireFormatError: There is none.
+        """
+        if self.position >= len(self._data):
+            raise WireFormatError("a record ends too early")
+        value = self._data[self.position]
+        self.position += 1
+        return value
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes.
+
+        Raises:
+            WireFormatError: There are fewer.
+        """
+        if count > self.remaining:
+            raise WireFormatError(f"a record ends {count - self.remaining} bytes too early")
+        data = self._data[self.position : self.position + count]
+        self.position += count
+        return data
+
+    def varint(self) -> int:
+        """A number of at least 0.
+
+        Raises:
+            WireFormatError: The bytes end first, or the number is too long.
+        """
+        data, position = self._data, self.position
+        number = shift = 0
+        for byte in data[position : position + VARINT_SIZE_BYTES_MAX]:
+            position += 1
+            number |= (byte & _BITS) << shift
+            if byte < _MORE:
+                self.position = position
+                return number
+            shift += 7
+        raise WireFormatError("a number in a record has no end")
+
+    def zigzag(self) -> int:
+        """A number of any sign.
+
+        Raises:
+            WireFormatError: The bytes end first, or the number is too long.
+        """
+        number = self.varint()
+        return number >> 1 if number & 1 == 0 else -((number + 1) >> 1)
+
+    def length(self, size_max: int) -> int:
+        """A length of at most `size_max`.
+
+        Raises:
+            WireFormatError: It is longer, or the bytes end first.
+        """
+        size = self.varint()
+        if size > size_max:
+            raise WireFormatError(f"a field of {size} where {size_max} is the limit")
+        return size
+
+    def blob(self, size_bytes_max: int) -> bytes:
+        """What `append_blob` wrote.
+
+        Raises:
+            WireFormatError: It is longer than `size_bytes_max`, or the bytes end first.
+        """
+        return self.take(self.length(size_bytes_max))
+
+    def text(self, size_bytes_max: int) -> str:
+        """What `append_text` wrote.
+
+        Raises:
+            WireFormatError: It is too long, cut off, or not UTF-8.
+        """
+        return self.text_of(self.blob(size_bytes_max))
+
+    @staticmethod
+    def text_of(data: bytes) -> str:
+        """`data` as UTF-8.
+
+        Raises:
+            WireFormatError: It is not UTF-8.
+        """
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise WireFormatError(f"text in a record is not UTF-8: {error}") from None
+
+    def expect_end(self) -> None:
+        """Nothing may follow.
+
+        Raises:
+            WireFormatError: Something does.
+        """
+        if self.remaining:
+            raise WireFormatError(f"{self.remaining} bytes follow a record")
