@@ -1,0 +1,219 @@
+"""Settings of a bookie process: command line over environment over TOML file over default.
+
+Every key is checked before anything is opened; the error names key, value and what would be
+right. An unknown key in the file or on the command line is an error. Environment variables are
+`LEDGERLOG_` and the key in capitals; lists are JSON (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings.exceptions import SettingsError
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MEBIBYTE = 1 << 20
+BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+SizeBytes = Annotated[int, Field(gt=0)]
+TimeMs = Annotated[int, Field(gt=0, le=3_600_000)]
+
+
+class BookieSettings(BaseSettings):
+    """All settings of one bookie; immutable.
+
+    Attributes:
+        directories: Where entries are stored; created when missing.
+        bookie_id: Stable name; `advertised_address:port` when not given.
+        port: TCP port of the data plane; 0 takes a free one and then needs `bookie_id`.
+        grpc_port: Port of the control service; 0 takes a free one, which is registered.
+        bind_address: IP address that both servers listen on.
+        advertised_address: What clients are told; `bind_address` when not given.
+        insecure: Allows a `bind_address` beyond loopback: traffic is neither encrypted nor
+            authenticated.
+        metadata_service_uri: `zk://host:port[,host:port]/ledgers`.
+        metadata_wait_ms: How long a start waits for the metadata store.
+        session_timeout_ms: Life of the registration after the bookie went silent.
+        file_size_bytes: Size of each entry-log file.
+        frame_size_bytes_max: Largest accepted frame, its length word excluded.
+        in_flight_bytes_max: Requests not yet answered and answers not yet sent, all connections.
+        in_flight_bytes_per_connection_max: The same of one connection.
+        connections_max: Further connections are closed at once.
+        stall_timeout_ms: A peer that neither takes its answers nor completes a frame for so
+            long loses the connection.
+        free_bytes_min: The bookie turns read-only when a directory has less space left.
+        free_bytes_writable: It turns writable again above this.
+        drain_timeout_ms: How long a stop waits for requests that were accepted.
+        log_level: `debug`, `info`, `warning` or `error`.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="LEDGERLOG_", extra="forbid", frozen=True, validate_default=True
+    )
+
+    directories: tuple[Path, ...]
+    bookie_id: str | None = None
+    port: Port = 3181
+    grpc_port: Port = 0
+    bind_address: str = "127.0.0.1"
+    advertised_address: str | None = None
+    insecure: bool = False
+    metadata_service_uri: str = "zk://localhost:2181/ledgers"
+    metadata_wait_ms: TimeMs = 15_000
+    session_timeout_ms: TimeMs = 10_000
+    file_size_bytes: Annotated[int, Field(ge=16 * MEBIBYTE, le=2_048 * MEBIBYTE)] = 256 * MEBIBYTE
+    frame_size_bytes_max: Annotated[int, Field(ge=65_536, le=64 * MEBIBYTE)] = FRAME_SIZE_BYTES_MAX
+    in_flight_bytes_max: SizeBytes = 64 * MEBIBYTE
+    in_flight_bytes_per_connection_max: SizeBytes = 32 * MEBIBYTE
+    connections_max: Annotated[int, Field(gt=0)] = 1_024
+    stall_timeout_ms: TimeMs = 60_000
+    free_bytes_min: Annotated[int, Field(ge=0)] = 512 * MEBIBYTE
+    free_bytes_writable: Annotated[int, Field(ge=0)] = 1_024 * MEBIBYTE
+    drain_timeout_ms: TimeMs = 5_000
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The TOML file's table arrives as `_from_file` and ranks below the environment."""
+        assert isinstance(init_settings, InitSettingsSource)
+        given = dict(init_settings.init_kwargs)
+        from_file = given.pop("from_file", {})
+        return (
+            InitSettingsSource(settings_cls, init_kwargs=given),
+            env_settings,
+            InitSettingsSource(settings_cls, init_kwargs=from_file),
+        )
+
+    @field_validator("directories")
+    @classmethod
+    def _directories_are_distinct(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
+        resolved = tuple(Path(path).expanduser().absolute() for path in directories)
+        if not resolved:
+            raise ValueError("at least one directory is needed")
+        if len(set(resolved)) != len(resolved):
+            raise ValueError("the same directory is listed twice")
+        return resolved
+
+    @field_validator("bookie_id")
+    @classmethod
+    def _bookie_id_is_a_name(cls, bookie_id: str | None) -> str | None:
+        if bookie_id is not None and (
+            not BOOKIE_ID_PATTERN.fullmatch(bookie_id) or bookie_id in (".", "..", "readonly")
+        ):
+            raise ValueError("a bookie id has 1 to 200 of the characters A-Z a-z 0-9 . _ : -")
+        return bookie_id
+
+    @model_validator(mode="after")
+    def _addresses_fit_together(self) -> Self:
+        try:
+            address = ipaddress.ip_address(self.bind_address)
+        except ValueError:
+            raise ValueError("bind_address has to be an IP address such as 127.0.0.1") from None
+        if not address.is_loopback and not self.insecure:
+            raise ValueError(
+                f"bind_address {self.bind_address} can be reached from other machines, and traffic "
+                "is neither encrypted nor authenticated; give --insecure to allow it, or bind to "
+                "127.0.0.1"
+            )
+        if address.is_unspecified and self.advertised_address is None:
+            raise ValueError(
+                f"bind_address {self.bind_address} is no address that a client can use; set "
+                "advertised_address to this machine's name or IP address"
+            )
+        if self.port == 0 and self.bookie_id is None:
+            raise ValueError("port 0 changes with every start; give a bookie_id with it")
+        if self.port and self.port == self.grpc_port:
+            raise ValueError(f"port and grpc_port are both {self.port}")
+        return self
+
+    @model_validator(mode="after")
+    def _limits_fit_together(self) -> Self:
+        if self.in_flight_bytes_per_connection_max > self.in_flight_bytes_max:
+            raise ValueError("in_flight_bytes_per_connection_max is above in_flight_bytes_max")
+        if self.in_flight_bytes_per_connection_max < self.frame_size_bytes_max:
+            raise ValueError("in_flight_bytes_per_connection_max is below frame_size_bytes_max")
+        if self.free_bytes_writable < self.free_bytes_min:
+            raise ValueError("free_bytes_writable is below free_bytes_min")
+        return self
+
+    @property
+    def host(self) -> str:
+        """The address that clients are told."""
+        return self.advertised_address or self.bind_address
+
+
+def load_settings(
+    config: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> BookieSettings:
+    """Settings from all four places.
+
+    Args:
+        config: TOML file with the keys of `BookieSettings` at its top level.
+        overrides: From the command line; wins over everything.
+
+    Raises:
+        ConfigurationError: Names the key, its value and what would be right.
+    """
+    from_file = {} if config is None else _read_toml(config)
+    try:
+        return BookieSettings(from_file=from_file, **(overrides or {}))  # type: ignore[call-arg]
+    except ValidationError as error:
+        raise _explained(error) from None
+    except SettingsError as error:
+        raise ConfigurationError(
+            f"{error}; lists in the environment are written as JSON", reason=str(error)
+        ) from None
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(
+            f"the configuration file {path} cannot be read: {error.strerror}", path=str(path)
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"the configuration file {path} is not TOML: {error}", path=str(path)
+        ) from None
+
+
+def _explained(error: ValidationError) -> ConfigurationError:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"][:1])
+    value = first.get("input")
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(sorted(BookieSettings.model_fields))
+        message = f"unknown setting {key} = {value!r}; known are: {known}"
+    elif first["type"] == "missing":
+        message = f"setting {key} is missing; give it as an option, in the file or as LEDGERLOG_{key.upper()}"
+    elif key:
+        message = f"setting {key} = {value!r}: {reason}"
+    else:
+        message = f"settings do not fit together: {reason}"
+    return ConfigurationError(message, key=key, value=str(value) if key else "", reason=reason)
