@@ -1,0 +1,173 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CODE_OK: _ClassVar[Code]
+    CODE_NO_LEDGER: _ClassVar[Code]
+    CODE_NO_ENTRY: _ClassVar[Code]
+    CODE_BAD_REQUEST: _ClassVar[Code]
+    CODE_IO_ERROR: _ClassVar[Code]
+    CODE_UNAUTHORIZED: _ClassVar[Code]
+    CODE_BAD_VERSION: _ClassVar[Code]
+    CODE_FENCED: _ClassVar[Code]
+    CODE_READ_ONLY: _ClassVar[Code]
+    CODE_BUSY: _ClassVar[Code]
+CODE_OK: Code
+CODE_NO_LEDGER: Code
+CODE_NO_ENTRY: Code
+CODE_BAD_REQUEST: Code
+CODE_IO_ERROR: Code
+CODE_UNAUTHORIZED: Code
+CODE_BAD_VERSION: Code
+CODE_FENCED: Code
+CODE_READ_ONLY: Code
+CODE_BUSY: Code
+
+class AppendRequest(_message.Message):
+    __slots__ = ("request_id", "ledger_id", "entry_ids", "lengths", "body", "master_key", "is_recovery")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    MASTER_KEY_FIELD_NUMBER: _ClassVar[int]
+    IS_RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    ledger_id: int
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    body: bytes
+    master_key: bytes
+    is_recovery: bool
+    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_ids: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., body: _Optional[bytes] = ..., master_key: _Optional[bytes] = ..., is_recovery: _Optional[bool] = ...) -> None: ...
+
+class AppendReply(_message.Message):
+    __slots__ = ("request_id", "code")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    code: Code
+    def __init__(self, request_id: _Optional[int] = ..., code: _Optional[_Union[Code, str]] = ...) -> None: ...
+
+class ReadRequest(_message.Message):
+    __slots__ = ("request_id", "ledger_id", "entry_id", "fence_key", "is_recovery")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    FENCE_KEY_FIELD_NUMBER: _ClassVar[int]
+    IS_RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    ledger_id: int
+    entry_id: int
+    fence_key: bytes
+    is_recovery: bool
+    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., fence_key: _Optional[bytes] = ..., is_recovery: _Optional[bool] = ...) -> None: ...
+
+class ReadReply(_message.Message):
+    __slots__ = ("request_id", "code", "entry")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    code: Code
+    entry: bytes
+    def __init__(self, request_id: _Optional[int] = ..., code: _Optional[_Union[Code, str]] = ..., entry: _Optional[bytes] = ...) -> None: ...
+
+class BatchReadRequest(_message.Message):
+    __slots__ = ("ledger_id", "first_entry_id", "count_max", "size_bytes_max")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    first_entry_id: int
+    count_max: int
+    size_bytes_max: int
+    def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., count_max: _Optional[int] = ..., size_bytes_max: _Optional[int] = ...) -> None: ...
+
+class BatchReadReply(_message.Message):
+    __slots__ = ("code", "entries")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    entries: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., entries: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ReadLacRequest(_message.Message):
+    __slots__ = ("ledger_id",)
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    def __init__(self, ledger_id: _Optional[int] = ...) -> None: ...
+
+class WriteLacRequest(_message.Message):
+    __slots__ = ("ledger_id", "last_add_confirmed", "master_key")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_ADD_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    MASTER_KEY_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    last_add_confirmed: int
+    master_key: bytes
+    def __init__(self, ledger_id: _Optional[int] = ..., last_add_confirmed: _Optional[int] = ..., master_key: _Optional[bytes] = ...) -> None: ...
+
+class WatchLacRequest(_message.Message):
+    __slots__ = ("ledger_id", "previous")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    previous: int
+    def __init__(self, ledger_id: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
+
+class LacReply(_message.Message):
+    __slots__ = ("code", "last_add_confirmed")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    LAST_ADD_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    last_add_confirmed: int
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., last_add_confirmed: _Optional[int] = ...) -> None: ...
+
+class ListEntriesRequest(_message.Message):
+    __slots__ = ("ledger_id",)
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    def __init__(self, ledger_id: _Optional[int] = ...) -> None: ...
+
+class EntryRange(_message.Message):
+    __slots__ = ("first_entry_id", "last_entry_id")
+    FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    first_entry_id: int
+    last_entry_id: int
+    def __init__(self, first_entry_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
+
+class ListEntriesReply(_message.Message):
+    __slots__ = ("code", "ranges")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    ranges: _containers.RepeatedCompositeFieldContainer[EntryRange]
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., ranges: _Optional[_Iterable[_Union[EntryRange, _Mapping]]] = ...) -> None: ...
+
+class GetInfoRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetInfoReply(_message.Message):
+    __slots__ = ("bookie_id", "is_writable", "failure", "in_flight_bytes", "connections")
+    BOOKIE_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_WRITABLE_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    bookie_id: str
+    is_writable: bool
+    failure: str
+    in_flight_bytes: int
+    connections: int
+    def __init__(self, bookie_id: _Optional[str] = ..., is_writable: _Optional[bool] = ..., failure: _Optional[str] = ..., in_flight_bytes: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...
