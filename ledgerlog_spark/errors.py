@@ -26,7 +26,8 @@
     │   ├── MetadataUnavailableError   ZooKeeper cannot be reached
     │   └── MetadataUnknownError       a write was sent and its outcome is not known
     ├── BookieError                    .bookie_id
-    │   └── BookieUnavailableError
+    │   ├── BookieUnavailableError
+    │   └── StartupError               a bookie refuses to start; .reason .path where there is one
     ├── LogError                       .log
     │   ├── LogNotFoundError  LogExistsError  LogKindError  ConcurrentCommitError
     │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError
@@ -220,6 +221,10 @@ class BookieUnavailableError(BookieError):
 
     retriable = True
     definite = False
+
+
+class StartupError(BookieError):
+    """A bookie refuses to start; nothing that it stores was changed."""
 
 
 class LogError(LedgerLogError):
