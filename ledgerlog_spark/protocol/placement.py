@@ -1,0 +1,78 @@
+"""Which bookies take the places of an ensemble: pure functions over candidates in given order.
+
+The host shuffles the candidates; nothing here draws random numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import NotEnoughBookiesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ledgerlog_spark.model import Quorum
+
+
+def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...]:
+    """The first E different candidates, as a new ledger's first ensemble.
+
+    Raises:
+        NotEnoughBookiesError: There are fewer than E; names both numbers.
+    """
+    distinct = tuple(dict.fromkeys(candidates))
+    wanted = quorum.ensemble_size
+    if len(distinct) < wanted:
+        raise NotEnoughBookiesError(
+            f"a ledger with ensemble_size {wanted} needs {wanted} writable bookies and there are "
+            f"{len(distinct)}: start more bookies or create it with a smaller ensemble_size",
+            wanted=wanted,
+            available=len(distinct),
+        )
+    return distinct[:wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacements:
+    """What `replace_failed` found.
+
+    Attributes:
+        ensemble: With replacements in place; the others stay where they are (PROTOCOL.md#B5).
+        replaced: Indexes that got another bookie, rising.
+        unreplaced: Failed indexes for which there was none, rising.
+    """
+
+    ensemble: tuple[str, ...]
+    replaced: tuple[int, ...]
+    unreplaced: tuple[int, ...]
+
+
+def replace_failed(
+    ensemble: Sequence[str],
+    failed_indexes: Iterable[int],
+    candidates: Sequence[str],
+    failures: Mapping[str, int],
+) -> Replacements:
+    """The ensemble with another bookie at each failed index, as far as candidates go.
+
+    Candidates that never failed this ledger come first, then those that failed least often; a
+    bookie that sits in the ensemble, failed or not, is never chosen for another index.
+
+    Args:
+        candidates: Bookies that accept writes, in the host's order of preference.
+        failures: How often each bookie failed this ledger; bookies not named never did.
+    """
+    members = list(ensemble)
+    fresh = [name for name in dict.fromkeys(candidates) if name not in members]
+    fresh.sort(key=lambda name: failures.get(name, 0))
+    replaced: list[int] = []
+    unreplaced: list[int] = []
+    for index in sorted(failed_indexes):
+        if fresh:
+            members[index] = fresh.pop(0)
+            replaced.append(index)
+        else:
+            unreplaced.append(index)
+    return Replacements(tuple(members), tuple(replaced), tuple(unreplaced))

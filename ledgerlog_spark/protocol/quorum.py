@@ -1,0 +1,78 @@
+"""Which bookies of an ensemble hold an entry, and how many answers decide what.
+
+Places in an ensemble are kept as bit masks: bit i stands for index i. Python integers do not
+overflow, so entry ids of 2**31 and more need no care here (Apache's cast to int before the modulo
+does).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import Quorum
+
+
+def write_set(quorum: Quorum, entry_id: int) -> tuple[int, ...]:
+    """Indexes of the bookies that hold `entry_id` (PROTOCOL.md#A2), first the preferred one."""
+    size = quorum.ensemble_size
+    return tuple((entry_id + step) % size for step in range(quorum.write_quorum))
+
+
+@lru_cache(maxsize=256)
+def write_set_masks(quorum: Quorum) -> tuple[int, ...]:
+    """For each residue class `entry_id % E` the bit mask of its write set."""
+    return tuple(
+        sum(1 << index for index in write_set(quorum, residue))
+        for residue in range(quorum.ensemble_size)
+    )
+
+
+def owns(quorum: Quorum, index: int, entry_id: int) -> bool:
+    """Whether the bookie at `index` is in the write set of `entry_id`."""
+    return (index - entry_id) % quorum.ensemble_size < quorum.write_quorum
+
+
+def owned_entries(
+    quorum: Quorum, index: int, first_entry_id: int, last_entry_id: int
+) -> tuple[int, ...]:
+    """Those ids from first to last (both inclusive) that the bookie at `index` owns, rising."""
+    return tuple(
+        entry_id
+        for entry_id in range(first_entry_id, last_entry_id + 1)
+        if owns(quorum, index, entry_id)
+    )
+
+
+def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entries: int) -> bool:
+    """Whether every entry of a run has Qa acknowledgements within its own write set.
+
+    Args:
+        acked_mask: Indexes that acknowledged the part of the run they own.
+        entries: How many entries the run has, from `first_entry_id` on.
+    """
+    if not quorum.is_striped:
+        return acked_mask.bit_count() >= quorum.ack_quorum
+    masks = write_set_masks(quorum)
+    size = quorum.ensemble_size
+    return all(
+        (acked_mask & masks[(first_entry_id + step) % size]).bit_count() >= quorum.ack_quorum
+        for step in range(min(entries, size))
+    )
+
+
+def is_covered(quorum: Quorum, known_mask: int) -> bool:
+    """Whether no entry can have an ack quorum among the bookies that are not known.
+
+    True when each window of Qw neighbours has fewer than Qa unknown ones (PROTOCOL.md#C3): from
+    then on nobody can complete an add without one of the known (fenced) bookies.
+    """
+    return all(
+        (mask & ~known_mask).bit_count() < quorum.ack_quorum for mask in write_set_masks(quorum)
+    )
+
+
+def negative_quorum(quorum: Quorum) -> int:
+    """How many members of a write set must say "absent" before an entry is: Qw - Qa + 1."""
+    return quorum.write_quorum - quorum.ack_quorum + 1
