@@ -2,8 +2,8 @@
 
 Effects are of two kinds. A *request* carries a number in `request` that its machine chose, and the
 host answers it with exactly one reply event that repeats the number. An *indication* tells the
-application something and has no reply. The messages of the hot path are named tuples: a frozen
-dataclass costs twice as much to build. The host's duties are in `ledgerlog_spark.protocol`.
+application something and has no reply. Replies of the hot path are named tuples: a frozen dataclass
+costs twice as much to build. The host's duties are in `ledgerlog_spark.protocol`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ class Failure(Enum):
 # --- requests ------------------------------------------------------------------------------------
 
 
-class SendAdd(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SendAdd:
     """Store a run on one bookie. Answered by `AddReplied`.
 
     Attributes:
@@ -145,7 +146,8 @@ class SendAdd(NamedTuple):
     is_recovery: bool
 
 
-class SendRead(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SendRead:
     """Read one entry from one bookie. Answered by `ReadReplied`.
 
     Attributes:
@@ -162,7 +164,8 @@ class SendRead(NamedTuple):
     is_recovery: bool
 
 
-class SendReadBatch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SendReadBatch:
     """Read consecutive entries from one bookie. Answered by `BatchReplied`."""
 
     request: int
@@ -289,8 +292,9 @@ class MetadataLoaded:
 
 @dataclass(frozen=True, slots=True)
 class MetadataWritten:
-    """Answer to a `CasMetadata`: OK (with what is stored now), CONFLICT, UNKNOWN, GONE or
-    UNAVAILABLE.
+    """Answer to a `CasMetadata`.
+
+    OK (with what is stored now), CONFLICT, UNKNOWN, GONE or UNAVAILABLE.
     """
 
     request: int

@@ -61,6 +61,8 @@ def replace_failed(
     bookie that sits in the ensemble, failed or not, is never chosen for another index.
 
     Args:
+        ensemble: The bookies by index.
+        failed_indexes: Indexes whose bookie is to go.
         candidates: Bookies that accept writes, in the host's order of preference.
         failures: How often each bookie failed this ledger; bookies not named never did.
     """

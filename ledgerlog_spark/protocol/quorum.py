@@ -49,8 +49,10 @@ def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entrie
     """Whether every entry of a run has Qa acknowledgements within its own write set.
 
     Args:
+        quorum: Of the ledger.
         acked_mask: Indexes that acknowledged the part of the run they own.
-        entries: How many entries the run has, from `first_entry_id` on.
+        first_entry_id: Of the run.
+        entries: How many entries the run has.
     """
     if not quorum.is_striped:
         return acked_mask.bit_count() >= quorum.ack_quorum
