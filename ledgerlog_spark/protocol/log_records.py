@@ -177,7 +177,7 @@ class PageRef:
         first_key: The smallest key in the page.
         end_key: Behind the largest (exclusive).
         count: Records in the page; pages of references count what those pages hold.
-        size_bytes: Of the page as stored.
+        size_bytes: Of the records before compression; what is stored is hardly larger.
     """
 
     token: str
@@ -225,6 +225,8 @@ class LogHead:
         schema_id: Of the current schema, NO_SCHEMA before the first rows.
         commit_time_ms: Of the newest version.
         token: Of the last change of this head, whether it made a version or not.
+        oldest_version: The oldest version that is retained.
+        oldest_offset: Where that version starts; an item that ends at or before it is not listed.
         items: Every item that a retained version names, by first offset.
         history: Every retained version, the newest included, by version.
         schemas: Every schema that a listed item may name, by id.
@@ -243,6 +245,8 @@ class LogHead:
     schema_id: int
     commit_time_ms: int
     token: str
+    oldest_version: int = 0
+    oldest_offset: int = 0
     items: Paged[Item] = field(default_factory=Paged)
     history: Paged[VersionInterval] = field(default_factory=Paged)
     schemas: Paged[SchemaRecord] = field(default_factory=Paged)
