@@ -1,0 +1,118 @@
+"""What a bookie's storage is asked, whatever transport it came by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from ledgerlog_spark.model import (
+    ENTRY_HEADER_SIZE_BYTES,
+    FRAME_SIZE_BYTES_MAX,
+    MASTER_KEY_SIZE_BYTES,
+    RUN_ENTRIES_MAX,
+    Code,
+)
+
+Buffer = bytes | bytearray | memoryview
+EntryIds = range | tuple[int, ...]
+OnAdd = Callable[[Code], None]
+OnRead = Callable[[Code, bytes | None], None]
+OnReadBatch = Callable[[Code, Sequence[bytes]], None]
+OnLac = Callable[[Code, int], None]
+
+ID_MAX = (1 << 63) - 1
+_entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
+
+
+@dataclass(slots=True)
+class AddRequest:
+    """Store a run of entries of one ledger, all or nothing.
+
+    Attributes:
+        entry_ids: Rising; a `range` where they are evenly spaced.
+        lengths: Of each stored entry, bytes.
+        body: The stored entries one after the other, each header (32 bytes), digest, payload.
+        master_key: 20 bytes.
+        is_recovery: Accepted although the ledger is fenced or the bookie read-only.
+    """
+
+    ledger_id: int
+    entry_ids: EntryIds
+    lengths: tuple[int, ...]
+    body: Buffer
+    master_key: bytes
+    is_recovery: bool = False
+
+
+@dataclass(slots=True)
+class ReadRequest:
+    """Read one entry.
+
+    Attributes:
+        entry_id: -1 asks for the last entry held.
+        fence_key: Master key of a fencing read, None for one that does not fence.
+        is_recovery: The answer waits until everything accepted before it is durable.
+    """
+
+    ledger_id: int
+    entry_id: int
+    fence_key: bytes | None = None
+    is_recovery: bool = False
+
+
+@dataclass(slots=True)
+class BatchReadRequest:
+    """Read consecutive entries from `first_entry_id` (inclusive).
+
+    Attributes:
+        count_max: 0 or less means as many as fit.
+        size_bytes_max: Of the whole answer frame, each entry counted with 4 bytes of length; the
+            first entry is returned whatever its size.
+        fence_key: Master key of a fencing read, None for one that does not fence.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    count_max: int
+    size_bytes_max: int
+    fence_key: bytes | None = None
+
+
+def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
+    """Ledger id, entry id and last add confirmed of the stored entry at `offset`."""
+    head: tuple[int, int, int] = _entry_head.unpack_from(body, offset)
+    return head
+
+
+def add_is_well_formed(request: AddRequest) -> bool:
+    """Whether ids, lengths and bytes fit together; the payload is never looked at.
+
+    Checked: the counts, the sum of the lengths, the ids' order, and that first and last entry
+    carry the ledger and entry ids they are sent under.
+    """
+    ids = request.entry_ids
+    lengths = request.lengths
+    count = len(ids)
+    if not 1 <= count <= RUN_ENTRIES_MAX or len(lengths) != count:
+        return False
+    if len(request.master_key) != MASTER_KEY_SIZE_BYTES or not 0 <= request.ledger_id <= ID_MAX:
+        return False
+    size = len(request.body)
+    if size > FRAME_SIZE_BYTES_MAX or sum(lengths) != size:
+        return False
+    if min(lengths) < ENTRY_HEADER_SIZE_BYTES or not _ids_are_rising(ids):
+        return False
+    ledger_id, first, _ = entry_head(request.body, 0)
+    if ledger_id != request.ledger_id or first != ids[0]:
+        return False
+    ledger_id, last, _ = entry_head(request.body, size - lengths[-1])
+    return ledger_id == request.ledger_id and last == ids[-1]
+
+
+def _ids_are_rising(ids: EntryIds) -> bool:
+    if ids[0] < 0 or ids[-1] > ID_MAX:
+        return False
+    if type(ids) is range:
+        return ids.step > 0
+    return all(map(int.__lt__, ids, ids[1:]))

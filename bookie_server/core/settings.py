@@ -1,0 +1,59 @@
+"""Sizes and times of a bookie's storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledgerlog_spark.errors import ConfigurationError
+
+KIBIBYTE = 1 << 10
+MEBIBYTE = 1 << 20
+FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """All of them; the defaults are those of a bookie in production.
+
+    Attributes:
+        file_size_bytes: Of each entry-log file, allocated ahead.
+        pieces_max: A file is finished when its index has so many pieces.
+        in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
+        group_bytes_max: Written and synced at once at most.
+        recent_bytes_max: Bodies written last that are kept in memory for tailing readers.
+        free_bytes_min: No file is allocated when the device would have less left; the bookie is
+            read-only then.
+        idle_watermark_ms: A watermark record vouches for the last group after so much idleness.
+        metadata_check_ms: How long an add waits for the metadata check.
+        allocation_retry_ms: How often a full disk is tried again.
+        pool_files_max: Freed files kept for reuse.
+
+    Raises:
+        ConfigurationError: A value out of range; names it.
+    """
+
+    file_size_bytes: int = 256 * MEBIBYTE
+    pieces_max: int = 100_000
+    in_flight_bytes_max: int = 64 * MEBIBYTE
+    group_bytes_max: int = 4 * MEBIBYTE
+    recent_bytes_max: int = 16 * MEBIBYTE
+    free_bytes_min: int = 64 * MEBIBYTE
+    idle_watermark_ms: int = 50
+    metadata_check_ms: int = 5_000
+    allocation_retry_ms: int = 5_000
+    pool_files_max: int = 4
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value < 0 or (value == 0 and name not in ("free_bytes_min", "pool_files_max")):
+                raise ConfigurationError(
+                    f"{name} = {value}: give a number above 0", key=name, value=value
+                )
+        if self.file_size_bytes < FILE_SIZE_BYTES_MIN or self.file_size_bytes % 4096:
+            raise ConfigurationError(
+                f"file_size_bytes = {self.file_size_bytes}: give a multiple of 4096, at least "
+                f"{FILE_SIZE_BYTES_MIN}",
+                key="file_size_bytes",
+                value=self.file_size_bytes,
+            )

@@ -1,0 +1,68 @@
+"""Every exception that the bookie's own code raises beside those of ledgerlog_spark.errors.
+
+LedgerLogError
+├── BookieServerError
+│   └── StorageError                .path
+│       ├── CorruptRecordError      .path .offset_bytes .reason; something durable is damaged
+│       ├── MissingFileError        .path
+│       ├── DiskFullError           the same call may succeed once there is room
+│       └── SyncFailedError         what was written may be lost; never sync that file again
+└── StartupError (ledgerlog_spark)  the bookie refuses to start
+    ├── CookieMismatchError         the data belongs to another bookie or cluster
+    ├── DirectoryLockedError        another process has the directory open
+    ├── FormatVersionError          files of a version that this program cannot read
+    ├── DamagedDirectoryError       the list of files is missing or damaged
+    └── PortInUseError
+"""
+
+from __future__ import annotations
+
+from ledgerlog_spark.errors import LedgerLogError, StartupError
+
+
+class BookieServerError(LedgerLogError):
+    """Base of the errors that only a bookie raises."""
+
+
+class StorageError(BookieServerError):
+    """A file could not be read or written; has `path`."""
+
+    definite = False
+
+
+class CorruptRecordError(StorageError):
+    """Bytes that were durable are damaged; has `path`, `offset_bytes` and `reason`."""
+
+
+class MissingFileError(StorageError):
+    """A file that is named somewhere does not exist; has `path`."""
+
+
+class DiskFullError(StorageError):
+    """No room on the device; nothing that was stored before is touched."""
+
+    retriable = True
+
+
+class SyncFailedError(StorageError):
+    """A write or sync failed: what it covered may be lost and is never acknowledged."""
+
+
+class CookieMismatchError(StartupError):
+    """The data belongs to another bookie, or to another cluster."""
+
+
+class DirectoryLockedError(StartupError):
+    """Another process has the directory open; has `path`."""
+
+
+class FormatVersionError(StartupError):
+    """A file was written by a version that this program cannot read; has `path` and `version`."""
+
+
+class DamagedDirectoryError(StartupError):
+    """The directory's list of files is missing or damaged; has `path` and `reason`."""
+
+
+class PortInUseError(StartupError):
+    """The address is taken by another process; has `address`."""
