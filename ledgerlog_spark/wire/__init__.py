@@ -1,1 +1,20 @@
-"""Filled in by its own layer."""
+"""Byte formats shared with Apache BookKeeper, as pure functions over bytes.
+
+Modules, each one format:
+
+- `checksum`: the four digests of an entry.
+- `master_key`: what a password becomes on the wire.
+- `entry_codec`: the stored entry: 32-byte header, digest, payload.
+- `opcodes`: operations, flags and the packet header.
+- `error_codes`: outcome codes to numbers and back.
+- `requests`, `answers`: the bodies of v2 frames in either direction.
+- `frames`: cuts a byte stream into frames.
+- `ledger_metadata`: the ledger's record in formats 1, 2 and 3.
+- `ledger_path`: ledger ids to znode paths and back.
+- `layout`, `service_info`, `cookie`: the `LAYOUT` node, a registration, a cookie.
+- `protobuf_binary`, `protobuf_text`: the parts of Protocol Buffers that these records need.
+
+Every decoder takes any bytes and raises `WireFormatError` only (`MetadataFormatError` for the
+ledger metadata record). Lengths are checked before anything is allocated for them. docs/WIRE.md
+shows every format with a worked example.
+"""

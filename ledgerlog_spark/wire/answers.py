@@ -1,0 +1,236 @@
+"""Bodies of v2 answers, a client's and a bookie's side (docs/WIRE.md, Answers).
+
+    ADD         = packet header i32 | code i32 | ledger id i64 | entry id i64
+    READ        = the same | stored entry
+    BATCH_READ  = the same | request id i64 | { length i32 | stored entry } *
+    ADD_RUN     = the same | request id i64
+    AUTH        = packet header i32 | an AuthMessage of protobuf
+
+Flags are 0 and the version is the request's. An answer to READ with entry id -1 repeats the -1;
+the true id is in the stored entry. An answer that is not OK has no entries.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.error_codes import code_of, number_of
+from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Opcode, packet_header
+from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledgerlog_spark.wire.checksum import Buffer
+
+_PLAIN = Struct(">iIiqq")
+_NUMBERED = Struct(">iIiqqq")
+_FIELDS = Struct(">Iiqq")
+_I32 = Struct(">i")
+_I64 = Struct(">q")
+
+_PLAIN_BODY_SIZE_BYTES = _FIELDS.size
+_NUMBERED_BODY_SIZE_BYTES = _FIELDS.size + _I64.size
+
+PLAIN_ANSWER_SIZE_BYTES = _PLAIN.size
+BATCH_ANSWER_HEAD_SIZE_BYTES = _NUMBERED.size
+BATCH_ENTRY_OVERHEAD_BYTES = 4
+
+
+class AddAnswer(NamedTuple):
+    """What became of one entry."""
+
+    code: Code
+    ledger_id: int
+    entry_id: int
+
+
+class ReadAnswer(NamedTuple):
+    """The stored entry, not verified, when `code` is OK; else None."""
+
+    code: Code
+    ledger_id: int
+    entry_id: int
+    entry: bytes | None
+
+
+class BatchReadAnswer(NamedTuple):
+    """Consecutive stored entries, not verified; a short answer proves nothing."""
+
+    code: Code
+    ledger_id: int
+    first_entry_id: int
+    request_id: int
+    entries: tuple[bytes, ...]
+
+
+class AddRunAnswer(NamedTuple):
+    """What became of a whole run; None as request id from a bookie that does not know ADD_RUN."""
+
+    code: Code
+    ledger_id: int
+    first_entry_id: int
+    request_id: int | None
+
+
+Answer = AddAnswer | ReadAnswer | BatchReadAnswer | AddRunAnswer | AuthMessage
+
+
+def encode_add_answer(
+    code: Code, ledger_id: int, entry_id: int, *, version: int = VERSION
+) -> bytes:
+    """The 28 bytes that answer one ADD."""
+    header = packet_header(Opcode.ADD, 0, version)
+    return _PLAIN.pack(24, header, number_of(code), ledger_id, entry_id)
+
+
+def encode_add_run_answer(
+    code: Code, ledger_id: int, first_entry_id: int, request_id: int, *, version: int = VERSION
+) -> bytes:
+    """The 36 bytes that answer one ADD_RUN."""
+    header = packet_header(Opcode.ADD_RUN, 0, version)
+    return _NUMBERED.pack(32, header, number_of(code), ledger_id, first_entry_id, request_id)
+
+
+def encode_read_answer_head(
+    code: Code, ledger_id: int, entry_id: int, entry_size_bytes: int, *, version: int = VERSION
+) -> bytes:
+    """The 28 bytes before a stored entry; `entry_id` is that of the request, also when it is -1.
+
+    Without an entry (`entry_size_bytes` 0) it is the whole answer.
+    """
+    header = packet_header(Opcode.READ, 0, version)
+    return _PLAIN.pack(24 + entry_size_bytes, header, number_of(code), ledger_id, entry_id)
+
+
+def encode_batch_read_answer(
+    code: Code,
+    ledger_id: int,
+    first_entry_id: int,
+    request_id: int,
+    entries: Sequence[Buffer],
+    *,
+    version: int = VERSION,
+) -> list[Buffer]:
+    """The buffers of a BATCH_READ answer, stored entries by reference; none unless OK."""
+    size_bytes = 32 + BATCH_ENTRY_OVERHEAD_BYTES * len(entries) + sum(map(len, entries))
+    header = packet_header(Opcode.BATCH_READ, 0, version)
+    buffers: list[Buffer] = [
+        _NUMBERED.pack(size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id)
+    ]
+    pack = _I32.pack
+    for entry in entries:
+        buffers.append(pack(len(entry)))
+        buffers.append(entry)
+    return buffers
+
+
+def encode_refusal(request: RefusedRequest) -> bytes:
+    """The answer to a request that is refused as a whole, in the layout of its operation."""
+    number = number_of(request.code)
+    header = packet_header(request.opcode, 0, request.version)
+    ids = request.ledger_id, request.entry_id
+    if request.request_id is None:
+        return _PLAIN.pack(24, header, number, *ids)
+    return _NUMBERED.pack(32, header, number, *ids, request.request_id)
+
+
+def decode_answer(body: Buffer) -> Answer:
+    """One answer from the body of a frame; stored entries are copied out of it.
+
+    Raises:
+        WireFormatError: It is none; the connection cannot be trusted any further.
+    """
+    view = memoryview(body)
+    try:
+        return _decode(view)
+    except error as cause:
+        raise WireFormatError(
+            f"an answer of {len(view)} bytes ends before its fields do", size_bytes=len(view)
+        ) from cause
+
+
+def _decode(view: memoryview) -> Answer:
+    if len(view) < _I32.size:
+        raise WireFormatError("an answer has at least the 4 bytes of a packet header")
+    version, opcode = view[0], view[1]
+    if not VERSION_MIN <= version <= VERSION:
+        raise WireFormatError(f"an answer of protocol version {version}", version=version)
+    decoder = _DECODERS.get(opcode)
+    if decoder is None:
+        raise WireFormatError(
+            f"an answer with opcode {opcode}, which no request has", opcode=opcode
+        )
+    return decoder(view)
+
+
+def _decode_auth(view: memoryview) -> AuthMessage:
+    return AuthMessage(view[0], view[2] << 8 | view[3], bytes(view[4:]))
+
+
+def _decode_add(view: memoryview) -> AddAnswer:
+    _exactly(view, _PLAIN_BODY_SIZE_BYTES, Opcode.ADD)
+    _, number, ledger_id, entry_id = _FIELDS.unpack(view)
+    return AddAnswer(code_of(number), ledger_id, entry_id)
+
+
+def _decode_add_run(view: memoryview) -> AddRunAnswer:
+    _, number, ledger_id, entry_id = _FIELDS.unpack_from(view)
+    request_id: int | None = None
+    if len(view) != _PLAIN_BODY_SIZE_BYTES:
+        _exactly(view, _NUMBERED_BODY_SIZE_BYTES, Opcode.ADD_RUN)
+        (request_id,) = _I64.unpack_from(view, _PLAIN_BODY_SIZE_BYTES)
+    return AddRunAnswer(code_of(number), ledger_id, entry_id, request_id)
+
+
+def _decode_read(view: memoryview) -> ReadAnswer:
+    _, number, ledger_id, entry_id = _FIELDS.unpack_from(view)
+    code = code_of(number)
+    entry = bytes(view[_PLAIN_BODY_SIZE_BYTES:]) if code is Code.OK else None
+    return ReadAnswer(code, ledger_id, entry_id, entry)
+
+
+def _decode_batch_read(view: memoryview) -> BatchReadAnswer:
+    _, number, ledger_id, entry_id = _FIELDS.unpack_from(view)
+    (request_id,) = _I64.unpack_from(view, _PLAIN_BODY_SIZE_BYTES)
+    code = code_of(number)
+    entries = _batch_entries(view) if code is Code.OK else ()
+    return BatchReadAnswer(code, ledger_id, entry_id, request_id, entries)
+
+
+def _exactly(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
+    if len(view) != size_bytes:
+        raise WireFormatError(
+            f"an answer to {opcode.name} takes {size_bytes} bytes, the frame has {len(view)}",
+            opcode=int(opcode),
+            size_bytes=len(view),
+        )
+
+
+def _batch_entries(view: memoryview) -> tuple[bytes, ...]:
+    entries: list[bytes] = []
+    offset, end = _NUMBERED_BODY_SIZE_BYTES, len(view)
+    unpack = _I32.unpack_from
+    while offset < end:
+        (length,) = unpack(view, offset)
+        offset += BATCH_ENTRY_OVERHEAD_BYTES
+        if not 0 <= length <= end - offset:
+            raise WireFormatError(
+                f"entry of {length} bytes in a batch with {end - offset} bytes left",
+                size_bytes=length,
+            )
+        entries.append(bytes(view[offset : offset + length]))
+        offset += length
+    return tuple(entries)
+
+
+_DECODERS: dict[int, Callable[[memoryview], Answer]] = {
+    Opcode.ADD: _decode_add,
+    Opcode.READ: _decode_read,
+    Opcode.AUTH: _decode_auth,
+    Opcode.BATCH_READ: _decode_batch_read,
+    Opcode.ADD_RUN: _decode_add_run,
+}

@@ -1,0 +1,227 @@
+"""The stored entry: header, digest, payload (DESIGN section 3; docs/WIRE.md, Entry).
+
+    ledger id i64 | entry id i64 | last add confirmed i64 | length i64 | digest | payload
+
+All numbers are big-endian. `length` counts the payload bytes of the ledger up to and including
+this entry. The digest covers the header and then the payload.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
+from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, NO_ENTRY, DigestType
+from ledgerlog_spark.wire.checksum import DIGEST_SIZE_BYTES, Buffer, digest_function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_HEADER = Struct(">qqqq")
+_CRC32C = Struct(">I")
+_I64_MAX = (1 << 63) - 1
+
+EncodedEntry = tuple[bytes, Buffer]
+"""Header with digest, and the payload as it was given."""
+
+
+class StoredEntry(NamedTuple):
+    """One entry whose digest and ids were found right.
+
+    Attributes:
+        last_add_confirmed: The writer's LAC when it sent the entry, NO_ENTRY before the first.
+        length: Payload bytes of the ledger up to and including this entry.
+        payload: A slice of what was decoded: bytes of bytes, a view of a view.
+    """
+
+    ledger_id: int
+    entry_id: int
+    last_add_confirmed: int
+    length: int
+    payload: Buffer
+
+
+class EntryHeader(NamedTuple):
+    """The first 32 bytes of a stored entry, nothing of it verified."""
+
+    ledger_id: int
+    entry_id: int
+    last_add_confirmed: int
+    length: int
+
+
+def decode_entry_header(stored: Buffer) -> EntryHeader:
+    """The header of a stored entry, without a look at its digest.
+
+    Raises:
+        WireFormatError: Fewer than 32 bytes.
+    """
+    if len(stored) < ENTRY_HEADER_SIZE_BYTES:
+        raise WireFormatError(
+            f"a stored entry has at least {ENTRY_HEADER_SIZE_BYTES} bytes, got {len(stored)}",
+            size_bytes=len(stored),
+        )
+    return EntryHeader._make(_HEADER.unpack_from(stored))
+
+
+class EntryCodec:
+    """Encodes and verifies the entries of ledgers of one digest type and password."""
+
+    def __init__(self, digest_type: DigestType, password: bytes = b"") -> None:
+        self.digest_type = digest_type
+        self.digest_size_bytes = DIGEST_SIZE_BYTES[digest_type]
+        self.overhead_bytes = ENTRY_HEADER_SIZE_BYTES + self.digest_size_bytes
+        self._digest = digest_function(digest_type, password)
+
+    def encode(
+        self,
+        *,
+        ledger_id: int,
+        entry_id: int,
+        last_add_confirmed: int,
+        length: int,
+        payload: Buffer,
+    ) -> EncodedEntry:
+        """One entry; `length` already includes `payload`.
+
+        Raises:
+            LocalProtocolError: An id or length that no entry can have.
+        """
+        _check_numbers(ledger_id, entry_id, last_add_confirmed, length - len(payload))
+        header = _HEADER.pack(ledger_id, entry_id, last_add_confirmed, length)
+        return header + self._digest(header, payload), payload
+
+    def encode_run(
+        self,
+        *,
+        ledger_id: int,
+        first_entry_id: int,
+        last_add_confirmed: int,
+        length: int,
+        payloads: Iterable[Buffer],
+    ) -> list[EncodedEntry]:
+        """Entries with consecutive ids from `first_entry_id`, payloads by reference.
+
+        Args:
+            ledger_id: The ledger.
+            first_entry_id: Id of the first payload.
+            last_add_confirmed: The writer's LAC now; the same in all headers.
+            length: Payload bytes of the ledger before the run.
+            payloads: Buffers of bytes (a view has to be one of bytes).
+
+        Raises:
+            LocalProtocolError: An id or length that no entry can have.
+        """
+        _check_numbers(ledger_id, first_entry_id, last_add_confirmed, length)
+        if self.digest_type is DigestType.CRC32C:
+            return _encode_crc32c(ledger_id, first_entry_id, last_add_confirmed, length, payloads)
+        pack, digest = _HEADER.pack, self._digest
+        encoded: list[EncodedEntry] = []
+        for entry_id, payload in enumerate(payloads, first_entry_id):
+            length += len(payload)
+            header = pack(ledger_id, entry_id, last_add_confirmed, length)
+            encoded.append((header + digest(header, payload), payload))
+        return encoded
+
+    def decode(self, stored: Buffer, ledger_id: int, entry_id: int) -> StoredEntry:
+        """The entry in `stored`, proved to be the one asked for.
+
+        Args:
+            stored: What a bookie returned, all of it.
+            ledger_id: The ledger that was asked for.
+            entry_id: The entry that was asked for; NO_ENTRY after a read of the last entry, when
+                any id from 0 is right.
+
+        Raises:
+            WireFormatError: Too short, another ledger or entry, or a digest that does not match.
+        """
+        overhead = self.overhead_bytes
+        if len(stored) < overhead:
+            raise WireFormatError(
+                f"entry {entry_id} of ledger {ledger_id}: {len(stored)} bytes are fewer than "
+                f"header and digest take ({overhead})",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+            )
+        found_ledger_id, found_entry_id, confirmed, length = _HEADER.unpack_from(stored)
+        if found_ledger_id != ledger_id or (
+            found_entry_id != entry_id and (entry_id != NO_ENTRY or found_entry_id < 0)
+        ):
+            raise WireFormatError(
+                f"asked for entry {entry_id} of ledger {ledger_id}, the bytes say entry "
+                f"{found_entry_id} of ledger {found_ledger_id}",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+            )
+        payload = stored[overhead:]
+        header = stored[:ENTRY_HEADER_SIZE_BYTES]
+        if stored[ENTRY_HEADER_SIZE_BYTES:overhead] != self._digest(header, payload):
+            raise WireFormatError(
+                f"entry {entry_id} of ledger {ledger_id}: its {self.digest_type.name} digest "
+                "does not match its bytes",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+            )
+        # The digest proves what the writer wrote, not that it made sense (DUMMY proves nothing).
+        if not NO_ENTRY <= confirmed < found_entry_id or length < len(payload):
+            raise WireFormatError(
+                f"entry {found_entry_id} of ledger {ledger_id}: last add confirmed {confirmed} "
+                f"or length {length} is impossible",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+            )
+        return StoredEntry(ledger_id, found_entry_id, confirmed, length, payload)
+
+    def decode_run(
+        self, stored: Sequence[Buffer], ledger_id: int, first_entry_id: int
+    ) -> list[StoredEntry]:
+        """Consecutive entries from `first_entry_id`, each verified as `decode` does.
+
+        Raises:
+            WireFormatError: At the first entry that is not what it should be.
+        """
+        decode = self.decode
+        return [
+            decode(entry, ledger_id, entry_id)
+            for entry_id, entry in enumerate(stored, first_entry_id)
+        ]
+
+
+def _encode_crc32c(
+    ledger_id: int,
+    first_entry_id: int,
+    last_add_confirmed: int,
+    length: int,
+    payloads: Iterable[Buffer],
+) -> list[EncodedEntry]:
+    # The loop of `encode_run` with the default digest written out: 0.6 us an entry of 1 KiB.
+    pack, pack_digest, checksum = _HEADER.pack, _CRC32C.pack, crc32c
+    encoded: list[EncodedEntry] = []
+    append = encoded.append
+    for entry_id, payload in enumerate(payloads, first_entry_id):
+        length += len(payload)
+        header = pack(ledger_id, entry_id, last_add_confirmed, length)
+        append((header + pack_digest(checksum(payload, checksum(header))), payload))
+    return encoded
+
+
+def _check_numbers(
+    ledger_id: int, entry_id: int, last_add_confirmed: int, length_before: int
+) -> None:
+    if (
+        0 <= ledger_id <= _I64_MAX
+        and 0 <= entry_id <= _I64_MAX
+        and NO_ENTRY <= last_add_confirmed < entry_id
+        and 0 <= length_before <= _I64_MAX
+    ):
+        return
+    raise LocalProtocolError(
+        f"no entry can have ledger id {ledger_id}, entry id {entry_id}, last add confirmed "
+        f"{last_add_confirmed} and {length_before} bytes before it; ids start at 0 and the last "
+        "add confirmed lies before the entry",
+        ledger_id=ledger_id,
+        entry_id=entry_id,
+    )

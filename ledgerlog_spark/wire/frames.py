@@ -1,0 +1,118 @@
+"""Cuts a byte stream into frames (docs/WIRE.md, Frames).
+
+    frame = length i32, big-endian, of the body that follows | body
+
+The limit of a frame's size counts its length field too, as Apache's does.
+"""
+
+from __future__ import annotations
+
+import sys
+from struct import Struct
+from typing import Final
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+
+_LENGTH = Struct(">i")
+_BODY_SIZE_BYTES_MIN = 4
+_CHUNK_SIZE_BYTES_MIN = 1 << 14
+_CHUNK_SIZE_BYTES_MAX = 1 << 18
+_SPACE_BYTES_MIN = 1 << 12
+
+ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
+"""Stored bytes (header, digest, payload) of the largest entry that fits every kind of frame, an
+Apache bookie's default limit of 5 MiB included."""
+
+
+def _references_when_unshared() -> int:
+    probe = _Chunk()
+    return sys.getrefcount(probe.buffer)
+
+
+class _Chunk:
+    __slots__ = ("buffer",)
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.buffer = bytearray(size_bytes)
+
+    def is_shared(self) -> bool:
+        return sys.getrefcount(self.buffer) > _REFERENCES_WHEN_UNSHARED
+
+
+_REFERENCES_WHEN_UNSHARED = _references_when_unshared()
+
+
+class FrameSplitter:
+    """Receives into its own memory and hands out the bodies of complete frames as views of it.
+
+    A body stays valid for as long as somebody holds it: memory is received into again only when
+    no view of it is left. What is held back is one incomplete frame, at most `frame_size_max`
+    bytes; a frame that lies across two chunks is copied once, up to where it was cut.
+
+    Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
+    """
+
+    __slots__ = ("_chunk", "_chunk_size_bytes", "_end", "_frame_size_max", "_start")
+
+    def __init__(self, frame_size_max: int = FRAME_SIZE_BYTES_MAX) -> None:
+        self._frame_size_max = frame_size_max
+        self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
+        self._chunk = _Chunk()
+        self._start = 0  # of the incomplete frame
+        self._end = 0  # of what was received
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of an incomplete frame that wait for the rest of it."""
+        return self._end - self._start
+
+    def get_buffer(self) -> memoryview:
+        """Memory to receive into; never empty, and valid until the next call of `received`."""
+        held = self._end - self._start
+        wanted = held + _SPACE_BYTES_MIN
+        if held >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._chunk.buffer, self._start)
+            wanted = min(_LENGTH.size + length, self._frame_size_max)
+        if held == 0 and self._start and not self._chunk.is_shared():
+            self._start = self._end = 0
+        if self._start + wanted > len(self._chunk.buffer):
+            self._move(held, wanted)
+        return memoryview(self._chunk.buffer)[self._end :]
+
+    def _move(self, held: int, wanted: int) -> None:
+        chunk = _Chunk(max(wanted, self._chunk_size_bytes))
+        if held:
+            chunk.buffer[:held] = memoryview(self._chunk.buffer)[self._start : self._end]
+        self._chunk, self._start, self._end = chunk, 0, held
+
+    def received(self, size_bytes: int) -> list[memoryview]:
+        """Bodies of the frames that `size_bytes` more bytes in the buffer have completed.
+
+        Raises:
+            WireFormatError: A length that no frame has, before memory is set aside for it. The
+                stream has lost its frames for good: close it.
+        """
+        start, end = self._start, self._end + size_bytes
+        buffer = self._chunk.buffer
+        if end == len(buffer) and self._chunk_size_bytes < _CHUNK_SIZE_BYTES_MAX:
+            self._chunk_size_bytes *= 2  # the sender fills what it is given
+        self._end = end
+        view = memoryview(buffer)
+        bodies: list[memoryview] = []
+        unpack, length_max = _LENGTH.unpack_from, self._frame_size_max - _LENGTH.size
+        while end - start >= _LENGTH.size:
+            (length,) = unpack(buffer, start)
+            if not _BODY_SIZE_BYTES_MIN <= length <= length_max:
+                raise WireFormatError(
+                    f"a frame of {length} bytes: allowed are {_BODY_SIZE_BYTES_MIN} to "
+                    f"{length_max}",
+                    size_bytes=length,
+                )
+            body_start = start + _LENGTH.size
+            if end - body_start < length:
+                break
+            start = body_start + length
+            bodies.append(view[body_start:start])
+        self._start = start
+        return bodies

@@ -1,0 +1,413 @@
+"""Bodies of v2 requests, a client's and a bookie's side (docs/WIRE.md, Requests).
+
+    frame       = length i32 (of the body) | body
+    body        = packet header i32 | fields
+    ADD         = master key [20] | stored entry
+    READ        = ledger id i64 | entry id i64 [| master key [20] with FENCE]
+    BATCH_READ  = ledger id i64 | first entry id i64 | request id i64 | count i32 | size i64
+                  [| master key [20] with FENCE]
+    AUTH        = an AuthMessage of protobuf
+    ADD_RUN     = ledger id i64 | first entry id i64 | request id i64 | master key [20]
+                  | count i32 | stride i32 [| ids i64 * count with stride 0]
+                  | lengths i32 * count | stored entries
+
+`encode_*` return whole frames, or the head of a frame that stored entries follow unchanged.
+`decode_request` takes one body, as `frames.FrameSplitter` cuts it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from struct import Struct, error, unpack_from
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
+from ledgerlog_spark.model import (
+    ENTRY_HEADER_SIZE_BYTES,
+    MASTER_KEY_SIZE_BYTES,
+    NO_ENTRY,
+    RUN_ENTRIES_MAX,
+    Code,
+)
+from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Flag, Opcode, packet_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledgerlog_spark.wire.checksum import Buffer
+
+_HEADER = Struct(">i")
+_IDS = Struct(">qq")
+_ADD_HEAD = Struct(">iI20s")
+_ADD_BODY = Struct(">I20sqq")
+_READ = Struct(">iIqq")
+_FENCING_READ = Struct(">iIqq20s")
+_BATCH_READ = Struct(">iIqqqiq")
+_BATCH_FIELDS = Struct(">qqqiq")
+_RUN_HEAD = Struct(">iIqqq20sii")
+_RUN_FIELDS = Struct(">qqq20sii")
+
+ADD_HEAD_SIZE_BYTES = _ADD_HEAD.size
+_IDS_OFFSET = 4
+_ADD_SIZE_BYTES_MIN = 4 + MASTER_KEY_SIZE_BYTES + ENTRY_HEADER_SIZE_BYTES
+
+
+class AddRequest(NamedTuple):
+    """Store one entry; ids are those of the entry's own header."""
+
+    version: int
+    flags: int
+    ledger_id: int
+    entry_id: int
+    master_key: bytes
+    entry: memoryview
+
+
+class AddRunRequest(NamedTuple):
+    """Store a run of entries of one ledger, all or nothing.
+
+    Attributes:
+        entry_ids: Rising; a `range` when they are evenly spaced.
+        lengths: Bytes of each stored entry, at least 32 each; their sum is the size of `body`.
+        body: The stored entries, one after the other.
+    """
+
+    version: int
+    flags: int
+    ledger_id: int
+    request_id: int
+    entry_ids: range | tuple[int, ...]
+    lengths: tuple[int, ...]
+    master_key: bytes
+    body: memoryview
+
+
+class ReadRequest(NamedTuple):
+    """Read one entry; NO_ENTRY asks for the last. `master_key` is there with FENCE only."""
+
+    version: int
+    flags: int
+    ledger_id: int
+    entry_id: int
+    master_key: bytes | None
+
+
+class BatchReadRequest(NamedTuple):
+    """Read consecutive entries; `count_max` of 0 or less means no limit."""
+
+    version: int
+    flags: int
+    ledger_id: int
+    first_entry_id: int
+    request_id: int
+    count_max: int
+    size_bytes_max: int
+    master_key: bytes | None
+
+
+class AuthMessage(NamedTuple):
+    """An AUTH frame in either direction; `message` is a protobuf AuthMessage, not parsed."""
+
+    version: int
+    flags: int
+    message: bytes
+
+
+class RefusedRequest(NamedTuple):
+    """A request that has to be answered with `code` and changes nothing.
+
+    `opcode` is as received, known or not. `request_id` is None where the answer has none.
+    """
+
+    version: int
+    opcode: int
+    ledger_id: int
+    entry_id: int
+    request_id: int | None
+    code: Code
+
+
+Request = AddRequest | AddRunRequest | ReadRequest | BatchReadRequest | AuthMessage | RefusedRequest
+
+
+def encode_add_head(master_key: bytes, entry_size_bytes: int, flags: int = 0) -> bytes:
+    """The 28 bytes before a stored entry of `entry_size_bytes`."""
+    return _ADD_HEAD.pack(
+        24 + entry_size_bytes, packet_header(Opcode.ADD, flags), checked_key(master_key)
+    )
+
+
+def encode_add_run_head(
+    *,
+    ledger_id: int,
+    request_id: int,
+    entry_ids: Sequence[int],
+    lengths: Sequence[int],
+    master_key: bytes,
+    flags: int = 0,
+) -> bytes:
+    """Everything of an ADD_RUN frame before its stored entries.
+
+    Args:
+        ledger_id: The ledger.
+        request_id: What the answer will carry.
+        entry_ids: 1 to RUN_ENTRIES_MAX rising ids; a `range` where they are evenly spaced.
+        lengths: Size in bytes of each stored entry.
+        master_key: 20 bytes.
+        flags: Flag.RECOVERY_ADD and Flag.HIGH_PRIORITY in recovery.
+
+    Raises:
+        LocalProtocolError: Not a run: its count, ids or lengths.
+    """
+    count = len(entry_ids)
+    if not 1 <= count <= RUN_ENTRIES_MAX or len(lengths) != count:
+        raise LocalProtocolError(
+            f"a run has 1 to {RUN_ENTRIES_MAX} entries and one length for each, got {count} ids "
+            f"and {len(lengths)} lengths",
+            ledger_id=ledger_id,
+        )
+    if ledger_id < 0 or entry_ids[0] < 0:
+        raise LocalProtocolError(
+            f"ledger {ledger_id}, entry {entry_ids[0]}: ids start at 0", ledger_id=ledger_id
+        )
+    if isinstance(entry_ids, range) and 1 <= entry_ids.step < 1 << 31:
+        stride, ids = entry_ids.step, b""
+    elif count == 1:
+        stride, ids = 1, b""
+    else:
+        stride, ids = 0, Struct(f">{count}q").pack(*entry_ids)
+    body_size_bytes = _RUN_HEAD.size - 4 + len(ids) + 4 * count + sum(lengths)
+    head = _RUN_HEAD.pack(
+        body_size_bytes,
+        packet_header(Opcode.ADD_RUN, flags),
+        ledger_id,
+        entry_ids[0],
+        request_id,
+        checked_key(master_key),
+        count,
+        stride,
+    )
+    return head + ids + Struct(f">{count}i").pack(*lengths)
+
+
+def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool = False) -> int:
+    """Size of a whole ADD_RUN frame; `is_listed` when its ids are not evenly spaced."""
+    return _RUN_HEAD.size + (12 if is_listed else 4) * count + entries_size_bytes
+
+
+def encode_read(
+    ledger_id: int, entry_id: int, *, fence_key: bytes | None = None, flags: int = 0
+) -> bytes:
+    """A READ frame; with `fence_key` it fences the ledger.
+
+    Raises:
+        LocalProtocolError: A negative id other than NO_ENTRY for the entry.
+    """
+    if ledger_id < 0 or entry_id < NO_ENTRY:
+        raise LocalProtocolError(
+            f"cannot read entry {entry_id} of ledger {ledger_id}: ids start at 0",
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+        )
+    if fence_key is None:
+        return _READ.pack(20, packet_header(Opcode.READ, flags), ledger_id, entry_id)
+    header = packet_header(Opcode.READ, flags | Flag.FENCE)
+    return _FENCING_READ.pack(40, header, ledger_id, entry_id, checked_key(fence_key))
+
+
+def encode_batch_read(
+    ledger_id: int,
+    first_entry_id: int,
+    *,
+    request_id: int,
+    count_max: int,
+    size_bytes_max: int,
+    fence_key: bytes | None = None,
+    flags: int = 0,
+) -> bytes:
+    """A BATCH_READ frame.
+
+    Raises:
+        LocalProtocolError: A negative id (an Apache bookie answers -1 with nonsense).
+    """
+    if ledger_id < 0 or first_entry_id < 0:
+        raise LocalProtocolError(
+            f"cannot read a batch from entry {first_entry_id} of ledger {ledger_id}: ids start "
+            "at 0",
+            ledger_id=ledger_id,
+            entry_id=first_entry_id,
+        )
+    key = b"" if fence_key is None else checked_key(fence_key)
+    if key:
+        flags |= Flag.FENCE
+    head = _BATCH_READ.pack(
+        40 + len(key),
+        packet_header(Opcode.BATCH_READ, flags),
+        ledger_id,
+        first_entry_id,
+        request_id,
+        count_max,
+        size_bytes_max,
+    )
+    return head + key
+
+
+def encode_auth(message: bytes, version: int = VERSION) -> bytes:
+    """An AUTH frame; a bookie's answer has the same layout."""
+    return Struct(">iI").pack(4 + len(message), packet_header(Opcode.AUTH, 0, version)) + message
+
+
+def checked_key(master_key: bytes) -> bytes:
+    """`master_key` if it has 20 bytes.
+
+    Raises:
+        LocalProtocolError: It has not. (`struct` would pad or cut it without a word.)
+    """
+    if len(master_key) != MASTER_KEY_SIZE_BYTES:
+        raise LocalProtocolError(
+            f"a master key has {MASTER_KEY_SIZE_BYTES} bytes, got {len(master_key)}"
+        )
+    return master_key
+
+
+def decode_request(body: Buffer) -> Request:
+    """One request from the body of a frame.
+
+    What can be delimited and has readable ids but must not be carried out comes back as a
+    `RefusedRequest` to answer: an unknown operation, a negative id, a run that does not add up, a
+    version above ours.
+
+    Raises:
+        WireFormatError: Nothing to answer to; the connection has to be closed.
+    """
+    view = memoryview(body)
+    if len(view) < _HEADER.size:
+        raise WireFormatError("a frame has at least the 4 bytes of a packet header")
+    (header,) = _HEADER.unpack_from(view)
+    version, opcode, flags = header >> 24 & 0xFF, header >> 16 & 0xFF, header & 0xFFFF
+    if version < VERSION_MIN:
+        raise WireFormatError(f"protocol version {version} is not spoken", version=version)
+    decoder = _DECODERS.get(opcode)
+    try:
+        if version > VERSION:
+            return _refused(view, version, opcode, Code.BAD_VERSION)
+        if decoder is None:
+            return _refused(view, version, opcode, Code.BAD_REQUEST)
+        return decoder(view, version, flags)
+    except error as cause:
+        raise WireFormatError(
+            f"a frame of opcode {opcode} ends before its fields do ({len(view)} bytes)",
+            opcode=opcode,
+            size_bytes=len(view),
+        ) from cause
+
+
+def _refused(
+    view: memoryview, version: int, opcode: int, code: Code = Code.BAD_REQUEST
+) -> RefusedRequest:
+    offset = _IDS_OFFSET + (MASTER_KEY_SIZE_BYTES if opcode == Opcode.ADD else 0)
+    ledger_id, entry_id = _IDS.unpack_from(view, offset)
+    request_id: int | None = None
+    if opcode in (Opcode.BATCH_READ, Opcode.ADD_RUN):
+        (request_id,) = unpack_from(">q", view, _IDS_OFFSET + _IDS.size)
+    return RefusedRequest(version, opcode, ledger_id, entry_id, request_id, code)
+
+
+def _exactly(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
+    if len(view) != size_bytes:
+        raise WireFormatError(
+            f"{opcode.name} takes {size_bytes} bytes here, the frame has {len(view)}",
+            opcode=int(opcode),
+            size_bytes=len(view),
+        )
+
+
+def _decode_add(view: memoryview, version: int, flags: int) -> AddRequest | RefusedRequest:
+    if len(view) < _ADD_SIZE_BYTES_MIN:
+        raise WireFormatError(
+            f"ADD takes at least {_ADD_SIZE_BYTES_MIN} bytes, the frame has {len(view)}",
+            opcode=int(Opcode.ADD),
+            size_bytes=len(view),
+        )
+    _, key, ledger_id, entry_id = _ADD_BODY.unpack_from(view)
+    if ledger_id < 0 or entry_id < 0:
+        return _refused(view, version, Opcode.ADD)
+    return AddRequest(version, flags, ledger_id, entry_id, key, view[24:])
+
+
+def _decode_read(view: memoryview, version: int, flags: int) -> ReadRequest | RefusedRequest:
+    is_fencing = bool(flags & Flag.FENCE)
+    _exactly(view, 40 if is_fencing else 20, Opcode.READ)
+    ledger_id, entry_id = _IDS.unpack_from(view, _IDS_OFFSET)
+    if ledger_id < 0 or entry_id < NO_ENTRY:
+        return _refused(view, version, Opcode.READ)
+    key = bytes(view[20:]) if is_fencing else None
+    return ReadRequest(version, flags, ledger_id, entry_id, key)
+
+
+def _decode_batch_read(
+    view: memoryview, version: int, flags: int
+) -> BatchReadRequest | RefusedRequest:
+    is_fencing = bool(flags & Flag.FENCE)
+    _exactly(view, 60 if is_fencing else 40, Opcode.BATCH_READ)
+    ledger_id, entry_id, request_id, count, size = _BATCH_FIELDS.unpack_from(view, _IDS_OFFSET)
+    if ledger_id < 0 or entry_id < 0:
+        return _refused(view, version, Opcode.BATCH_READ)
+    key = bytes(view[40:]) if is_fencing else None
+    return BatchReadRequest(version, flags, ledger_id, entry_id, request_id, count, size, key)
+
+
+def _decode_auth(view: memoryview, version: int, flags: int) -> AuthMessage:
+    return AuthMessage(version, flags, bytes(view[4:]))
+
+
+def _decode_add_run(view: memoryview, version: int, flags: int) -> AddRunRequest | RefusedRequest:
+    ledger_id, first_id, request_id, key, count, stride = _RUN_FIELDS.unpack_from(view, 4)
+    refused = RefusedRequest(
+        version, Opcode.ADD_RUN, ledger_id, first_id, request_id, Code.BAD_REQUEST
+    )
+    if not 1 <= count <= RUN_ENTRIES_MAX or stride < 0 or ledger_id < 0 or first_id < 0:
+        return refused
+    offset = 4 + _RUN_FIELDS.size
+    lengths_offset = offset + (8 * count if stride == 0 else 0)
+    body_offset = lengths_offset + 4 * count
+    if body_offset > len(view):
+        return refused
+    entry_ids: range | tuple[int, ...]
+    if stride == 0:
+        entry_ids = unpack_from(f">{count}q", view, offset)
+    else:
+        entry_ids = range(first_id, first_id + count * stride, stride)
+    lengths = unpack_from(f">{count}i", view, lengths_offset)
+    body = view[body_offset:]
+    if not _is_run(ledger_id, first_id, entry_ids, lengths, body):
+        return refused
+    return AddRunRequest(version, flags, ledger_id, request_id, entry_ids, lengths, key, body)
+
+
+def _is_run(
+    ledger_id: int,
+    first_id: int,
+    entry_ids: range | tuple[int, ...],
+    lengths: tuple[int, ...],
+    body: memoryview,
+) -> bool:
+    """Whether ids, lengths, and the first and last entry's header agree (DESIGN section 2)."""
+    if min(lengths) < ENTRY_HEADER_SIZE_BYTES or sum(lengths) != len(body):
+        return False
+    if isinstance(entry_ids, tuple) and (
+        entry_ids[0] != first_id or any(one >= after for one, after in pairwise(entry_ids))
+    ):
+        return False
+    last = _IDS.unpack_from(body, len(body) - lengths[-1])
+    # A last id beyond 64 bits cannot equal what was unpacked from 64 bits.
+    return _IDS.unpack_from(body) == (ledger_id, first_id) and last == (ledger_id, entry_ids[-1])
+
+
+_DECODERS: dict[int, Callable[[memoryview, int, int], Request]] = {
+    Opcode.ADD: _decode_add,
+    Opcode.READ: _decode_read,
+    Opcode.BATCH_READ: _decode_batch_read,
+    Opcode.AUTH: _decode_auth,
+    Opcode.ADD_RUN: _decode_add_run,
+}
