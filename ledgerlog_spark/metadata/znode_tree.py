@@ -19,14 +19,15 @@ deadline, so it ends with a value or with `MetadataUnavailableError`. Nothing wa
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from ledgerlog_spark.errors import MetadataError
+from ledgerlog_spark.errors import LocalProtocolError, MetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import Version, Versioned
@@ -144,8 +145,8 @@ NodeOperation = CheckNode | CreateNode | SetNode | DeleteNode
 class ZnodeTree(Protocol):
     """One session with a tree of nodes. All methods are called on the event loop it belongs to.
 
-    Requests are carried out in the order in which the methods were called, also those not yet
-    awaited to the end. Paths are absolute, without a slash at the end.
+    While the connection stands, requests are carried out in the order in which their coroutines
+    first ran. Paths are absolute, without a slash at the end.
     """
 
     @property
@@ -243,3 +244,56 @@ class ZnodeTree(Protocol):
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes go, what was pending fails. Idempotent."""
+
+
+def parent_of(path: str) -> str:
+    """The path one level up; "/" for a node at the top."""
+    return path.rpartition("/")[0] or "/"
+
+
+def ancestors_of(path: str) -> Iterator[str]:
+    """The paths above `path`, topmost first, without "/"."""
+    end = path.find("/", 1)
+    while end > 0:
+        yield path[:end]
+        end = path.find("/", end + 1)
+
+
+async def make_persistent(tree: ZnodeTree, path: str) -> None:
+    """Make a persistent, empty node and its ancestors where they are missing."""
+    for node in (*ancestors_of(path), path):
+        if await tree.stat(node) is None:
+            with contextlib.suppress(NodeExistsError):
+                await tree.create(node)
+
+
+def checked_path(path: str) -> str:
+    """`path`, when it is one.
+
+    Raises:
+        LocalProtocolError: It is relative, has empty or dot segments, or a slash at the end.
+    """
+    segments = path.split("/")
+    if path != "/" and (segments[0] or not all(segments[1:]) or {".", ".."} & set(segments)):
+        raise LocalProtocolError(f"{path!r} is not an absolute path of a node", path=path)
+    return path
+
+
+def checked_size(path: str, size_bytes: int) -> None:
+    """Returns when data of this size can be stored.
+
+    Raises:
+        LocalProtocolError: It is above NODE_SIZE_BYTES_MAX, which ZooKeeper answers by hanging up.
+    """
+    if size_bytes > NODE_SIZE_BYTES_MAX:
+        raise LocalProtocolError(
+            f"{size_bytes:,} bytes for {path} are more than the {NODE_SIZE_BYTES_MAX:,} that one "
+            "request to the metadata store may carry",
+            path=path,
+            size_bytes=size_bytes,
+        )
+
+
+def operations_size_bytes(operations: Sequence[NodeOperation]) -> int:
+    """Data and paths of a transaction."""
+    return sum(len(o.path) + len(getattr(o, "data", b"")) for o in operations)

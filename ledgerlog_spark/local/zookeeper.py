@@ -1,0 +1,407 @@
+"""A real ZooKeeper server as a process of this machine, from the jars inside PySpark.
+
+For laptops, notebooks, demonstrations and tests: one server, no ensemble, on the loopback
+interface only. The data directory is its own: a second start finds what the first one wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+HOST = "127.0.0.1"
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JAVA_VERSION_MIN = 17
+POLL_SECONDS = 0.05
+START_ATTEMPTS_MAX = 5
+
+# Only what a standalone server loads: the whole folder (300 jars) doubles the time to start.
+JAR_PATTERNS = (
+    "zookeeper-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "log4j-slf4j*-impl-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+    "netty-*.jar",
+    "commons-io-*.jar",
+    "audience-annotations-*.jar",
+)
+
+LOGGING = """\
+status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log_path}
+appender.file.filePattern = {log_path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %-5p %c{{1}} %m%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 8MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+def find_java() -> str:
+    """Path of a Java runtime that is new enough, from JAVA_HOME or else from PATH.
+
+    Raises:
+        ConfigurationError: There is none, it does not run, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    java = java or shutil.which("java")
+    if java is None:
+        raise ConfigurationError(
+            f"no Java was found in JAVA_HOME or on PATH: install a Java {JAVA_VERSION_MIN} runtime "
+            "(Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME",
+            java=None,
+        )
+    version = _java_version(java)
+    if version < JAVA_VERSION_MIN:
+        raise ConfigurationError(
+            f"{java} is Java {version}, and PySpark's ZooKeeper needs {JAVA_VERSION_MIN} or newer: "
+            "install one and set JAVA_HOME to it",
+            java=java,
+            version=version,
+        )
+    return java
+
+
+def _java_version(java: str) -> int:
+    """Feature release of a Java runtime: 8, 11, 17, ..."""
+    try:
+        answer = subprocess.run(  # noqa: S603 (a path we looked up ourselves)
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigurationError(
+            f"{java} does not run ({error}): set JAVA_HOME to a Java {JAVA_VERSION_MIN} runtime",
+            java=java,
+        ) from error
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if found is None:
+        raise ConfigurationError(
+            f"{java} -version answered nothing that names a version (exit code "
+            f"{answer.returncode}): set JAVA_HOME to a Java {JAVA_VERSION_MIN} runtime",
+            java=java,
+        )
+    return int(found.group(1))
+
+
+def find_jars() -> list[Path]:
+    """The jars of ZooKeeper and what it needs, from the installed PySpark.
+
+    Raises:
+        ConfigurationError: PySpark is not installed, or has no ZooKeeper in it.
+    """
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise ConfigurationError(
+            "a local ZooKeeper runs from PySpark's jars, and PySpark is not installed: "
+            "pip install 'ledgerlog[spark]', or name a running ZooKeeper instead"
+        )
+    folder = Path(package.origin).parent / "jars"
+    jars = sorted({jar for pattern in JAR_PATTERNS for jar in folder.glob(pattern)})
+    if not any(jar.name.startswith("zookeeper-3") for jar in jars):
+        raise ConfigurationError(
+            f"no ZooKeeper among the jars of PySpark in {folder}: "
+            "pip install --force-reinstall 'ledgerlog[spark]', or name a running ZooKeeper instead",
+            folder=str(folder),
+        )
+    return jars
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def four_letters(port: int, command: str, *, timeout_seconds: float = 0.3) -> str:
+    """A server's answer to one of ZooKeeper's four-letter commands, "" when it has none."""
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout_seconds) as connection:
+            connection.sendall(command.encode())
+            parts = iter(lambda: connection.recv(65_536), b"")
+            return b"".join(parts).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+class ZooKeeperProcess:
+    """One ZooKeeper server and its directory.
+
+    Attributes:
+        directory: Holds `data/` (the server's own), `zoo.cfg`, `zookeeper.log`, `lock`.
+        port: TCP port on 127.0.0.1; 0 until the first start when none was given.
+        log_path: What the server says of itself.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        port: int | None = None,
+        heap_mib: int = 192,
+        tick_time_ms: int = 2_000,
+        start_timeout_seconds: float = 60.0,
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            directory: Made when missing.
+            port: None takes the port of the directory's last start when that is free, else any.
+            heap_mib: Largest Java heap.
+            tick_time_ms: Sessions may ask for timeouts of 2 to 20 ticks.
+            start_timeout_seconds: Until it serves.
+        """
+        if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
+            raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
+        self.directory = Path(directory).absolute()
+        self.port = port or 0
+        self.log_path = self.directory / "zookeeper.log"
+        self._port_is_given = port is not None
+        self._heap_mib = heap_mib
+        self._tick_time_ms = tick_time_ms
+        self._start_timeout_seconds = start_timeout_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs, else None."""
+        return self._process.pid if self._process is not None and self.is_running else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives; it may still be stopped by a signal or not serve yet."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def connect_string(self) -> str:
+        """`host:port`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def service_uri(self) -> str:
+        """Metadata service URI of a cluster at the usual root."""
+        return f"zk://{self.connect_string}/ledgers"
+
+    def start(self) -> None:
+        """Returns when the server serves; fine when it runs already.
+
+        Raises:
+            ConfigurationError: Java or PySpark missing, the port or the directory in use.
+            MetadataUnavailableError: It ended, or did not serve in time; names the log.
+        """
+        if self.is_running:
+            return
+        java, jars = find_java(), find_jars()
+        self._make_directory()
+        wants_any_port = not self.port
+        reason = ""
+        for attempt in range(1, START_ATTEMPTS_MAX + 1):
+            if wants_any_port:
+                self.port = self._last_port() if attempt == 1 else free_port()
+            self._refuse_taken_port()
+            self._spawn(java, jars)
+            if self._serves():
+                return
+            reason = self._last_log_lines()
+            self.kill()
+            # Somebody may take a free port between our look and the server's bind.
+            if not (wants_any_port and "Address already in use" in reason):
+                break
+        raise MetadataUnavailableError(
+            f"ZooKeeper did not serve on {self.connect_string} within "
+            f"{self._start_timeout_seconds:g} s; read {self.log_path}. Its end:\n{reason}",
+            port=self.port,
+            log_path=str(self.log_path),
+        )
+
+    def stop(self, *, timeout_seconds: float = 10.0) -> None:
+        """Ends the server (SIGTERM, SIGKILL when that is not enough); fine when it is down."""
+        if self._process is None:
+            return
+        self._send(signal.SIGCONT)  # a paused process would not see the SIGTERM
+        self._send(signal.SIGTERM)
+        try:
+            self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends the server at once with SIGKILL; fine when it is down."""
+        if self._process is None:
+            return
+        self._send(signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """Stops and starts it on the same port and directory."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Stops the process in its tracks (SIGSTOP): clients see silence, not a closed socket."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undoes `pause`."""
+        self._send(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def _make_directory(self) -> None:
+        try:
+            (self.directory / "data").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory {self.directory} for ZooKeeper cannot be made: {error}",
+                directory=str(self.directory),
+            ) from error
+
+    def _last_port(self) -> int:
+        """The port of the last start in this directory when it is free, else any free one."""
+        with contextlib.suppress(OSError, ValueError):
+            text = (self.directory / "zoo.cfg").read_text()
+            port = int(re.findall(r"^clientPort=(\d+)$", text, re.MULTILINE)[-1])
+            if _is_free(port):
+                return port
+        return free_port()
+
+    def _refuse_taken_port(self) -> None:
+        if not _is_free(self.port):
+            raise ConfigurationError(
+                f"port {self.port} on {HOST} is in use: stop what listens there, "
+                "or choose another port for ZooKeeper",
+                port=self.port,
+            )
+
+    def _spawn(self, java: str, jars: list[Path]) -> None:
+        config = self.directory / "zoo.cfg"
+        logging = self.directory / "log4j2.properties"
+        command = [
+            java,
+            f"-Xmx{self._heap_mib}m",
+            "-Xms32m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-Dzookeeper.preAllocSize=1024",
+            f"-Dlog4j2.configurationFile={logging}",
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+            MAIN_CLASS,
+            str(config),
+        ]
+        lock = self._lock()
+        try:
+            config.write_text(self._config())
+            logging.write_text(LOGGING.format(log_path=self.log_path))
+            with (self.directory / "zookeeper.out").open("wb") as output:
+                self._process = subprocess.Popen(  # noqa: S603 (built above)
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.directory,
+                    pass_fds=(lock,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(lock)
+
+    def _lock(self) -> int:
+        """A locked file that the server inherits, so that the lock lasts as long as it lives."""
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise ConfigurationError(
+                f"another ZooKeeper runs in {self.directory}: stop it, or choose another directory",
+                directory=str(self.directory),
+            ) from error
+        return lock
+
+    def _config(self) -> str:
+        return (
+            f"tickTime={self._tick_time_ms}\n"
+            f"dataDir={self.directory / 'data'}\n"
+            f"clientPort={self.port}\n"
+            f"clientPortAddress={HOST}\n"
+            "maxClientCnxns=0\n"
+            "admin.enableServer=false\n"
+            "4lw.commands.whitelist=ruok,srvr,mntr,stat\n"
+            "autopurge.snapRetainCount=3\n"
+            "autopurge.purgeInterval=1\n"
+        )
+
+    def _serves(self) -> bool:
+        """Whether it came to serve within the time; False as soon as it ended."""
+        assert self._process is not None
+        deadline = time.monotonic() + self._start_timeout_seconds
+        while time.monotonic() < deadline:
+            if "Mode: standalone" in four_letters(self.port, "srvr"):
+                return self.is_running
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(POLL_SECONDS)
+                return False
+        return False
+
+    def _last_log_lines(self, count: int = 12) -> str:
+        lines: list[str] = []
+        for path in (self.log_path, self.directory / "zookeeper.out"):
+            with contextlib.suppress(OSError):
+                lines += path.read_text(errors="replace").splitlines()[-count:]
+        return "\n".join(lines)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the server does: connections of an earlier one in TIME_WAIT do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
