@@ -58,8 +58,7 @@ class BookieSettings(BaseSettings):
         connections_max: Further connections are closed at once.
         stall_timeout_ms: A peer that neither takes its answers nor completes a frame for so
             long loses the connection.
-        free_bytes_min: The bookie turns read-only when a directory has less space left.
-        free_bytes_writable: It turns writable again above this.
+        free_bytes_min: The bookie turns read-only when its device would have less space left.
         drain_timeout_ms: How long a stop waits for requests that were accepted.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -78,14 +77,13 @@ class BookieSettings(BaseSettings):
     metadata_service_uri: str = "zk://localhost:2181/ledgers"
     metadata_wait_ms: TimeMs = 15_000
     session_timeout_ms: TimeMs = 10_000
-    file_size_bytes: Annotated[int, Field(ge=16 * MEBIBYTE, le=2_048 * MEBIBYTE)] = 256 * MEBIBYTE
+    file_size_bytes: Annotated[int, Field(ge=8 * MEBIBYTE, le=2_048 * MEBIBYTE)] = 256 * MEBIBYTE
     frame_size_bytes_max: Annotated[int, Field(ge=65_536, le=64 * MEBIBYTE)] = FRAME_SIZE_BYTES_MAX
     in_flight_bytes_max: SizeBytes = 64 * MEBIBYTE
     in_flight_bytes_per_connection_max: SizeBytes = 32 * MEBIBYTE
     connections_max: Annotated[int, Field(gt=0)] = 1_024
     stall_timeout_ms: TimeMs = 60_000
-    free_bytes_min: Annotated[int, Field(ge=0)] = 512 * MEBIBYTE
-    free_bytes_writable: Annotated[int, Field(ge=0)] = 1_024 * MEBIBYTE
+    free_bytes_min: Annotated[int, Field(ge=0)] = 64 * MEBIBYTE
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 
@@ -95,10 +93,10 @@ class BookieSettings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The TOML file's table arrives as `_from_file` and ranks below the environment."""
+        """The TOML file's table arrives as `from_file` and ranks below the environment."""
         assert isinstance(init_settings, InitSettingsSource)
         given = dict(init_settings.init_kwargs)
         from_file = given.pop("from_file", {})
@@ -156,8 +154,8 @@ class BookieSettings(BaseSettings):
             raise ValueError("in_flight_bytes_per_connection_max is above in_flight_bytes_max")
         if self.in_flight_bytes_per_connection_max < self.frame_size_bytes_max:
             raise ValueError("in_flight_bytes_per_connection_max is below frame_size_bytes_max")
-        if self.free_bytes_writable < self.free_bytes_min:
-            raise ValueError("free_bytes_writable is below free_bytes_min")
+        if self.file_size_bytes % 4_096:
+            raise ValueError("file_size_bytes has to be a multiple of 4096")
         return self
 
     @property
@@ -211,7 +209,10 @@ def _explained(error: ValidationError) -> ConfigurationError:
         known = ", ".join(sorted(BookieSettings.model_fields))
         message = f"unknown setting {key} = {value!r}; known are: {known}"
     elif first["type"] == "missing":
-        message = f"setting {key} is missing; give it as an option, in the file or as LEDGERLOG_{key.upper()}"
+        message = (
+            f"setting {key} is missing; give it as an option, in the file or as "
+            f"LEDGERLOG_{key.upper()}"
+        )
     elif key:
         message = f"setting {key} = {value!r}: {reason}"
     else:

@@ -1,0 +1,94 @@
+"""Counters of the service, and their text for Prometheus.
+
+The hot path increments plain integers; a collector reads them when somebody asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from ledgerlog_spark.model import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+
+@dataclass(slots=True)
+class ServiceCounters:
+    """What the servers of one bookie did since it started; only ever rising.
+
+    Attributes:
+        answers: Per outcome, over all operations and both protocols.
+        bad_frames: Requests refused before storage saw them.
+        connections_closed_by_us: Because of bytes that cannot be delimited, or a stalled peer.
+    """
+
+    add_requests: int = 0
+    add_entries: int = 0
+    add_bytes: int = 0
+    read_requests: int = 0
+    read_entries: int = 0
+    read_bytes: int = 0
+    fence_requests: int = 0
+    recovery_requests: int = 0
+    auth_requests: int = 0
+    bad_frames: int = 0
+    pauses: int = 0
+    connections_opened: int = 0
+    connections_refused: int = 0
+    connections_closed_by_us: int = 0
+    answers: dict[Code, int] = field(default_factory=lambda: dict.fromkeys(Code, 0))
+
+
+class ServiceCollector:
+    """Reads the counters, and gauges given as functions, at the moment of a scrape.
+
+    Args:
+        counters: Of this process.
+        gauges: Name (without prefix) to the function that gives its value.
+        storage: Gives storage's own counters by name.
+    """
+
+    def __init__(
+        self,
+        counters: ServiceCounters,
+        gauges: Mapping[str, Callable[[], float]],
+        storage: Callable[[], Mapping[str, float]],
+    ) -> None:
+        self._counters = counters
+        self._gauges = dict(gauges)
+        self._storage = storage
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, as prometheus-client wants them."""
+        for name in ServiceCounters.__slots__:
+            if name != "answers":
+                value = getattr(self._counters, name)
+                yield CounterMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=value)
+        answers = CounterMetricFamily(
+            "ledgerlog_bookie_answers", "Answers by outcome.", labels=["code"]
+        )
+        for code, count in self._counters.answers.items():
+            answers.add_metric([code.value], count)
+        yield answers
+        for name, gauge in self._gauges.items():
+            yield GaugeMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=gauge())
+        for name, value in self._storage().items():
+            yield GaugeMetricFamily(f"ledgerlog_bookie_storage_{name}", _words(name), value=value)
+
+
+def registry_of(collector: ServiceCollector) -> CollectorRegistry:
+    """A registry that holds only this bookie's metrics."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return registry
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize() + "."

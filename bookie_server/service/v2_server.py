@@ -1,0 +1,160 @@
+"""Listens for v2 connections and owns what they share: storage, bounds, counters."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.errors import PortInUseError
+from bookie_server.service.logging import get_logger
+from bookie_server.service.v2_connection import V2Connection
+from ledgerlog_spark.errors import StartupError
+
+if TYPE_CHECKING:
+    from bookie_server.config import BookieSettings
+    from bookie_server.service.in_flight import InFlight
+    from bookie_server.service.metrics import ServiceCounters
+    from bookie_server.service.storage_port import EntryStorage
+
+LISTEN_BACKLOG: Final = 512
+DRAIN_STEP_MS: Final = 10
+RECEIVE_BUFFER_BYTES: Final = 1 << 20
+BATCH_COUNT_MAX: Final = 65_536
+
+_log = get_logger("v2")
+
+
+class V2Server:
+    """The data plane of one bookie.
+
+    Args:
+        settings: Bounds and the address.
+        storage: Where requests go.
+        in_flight: Shared with the gRPC service.
+        counters: Shared with the gRPC service.
+    """
+
+    def __init__(
+        self,
+        settings: BookieSettings,
+        storage: EntryStorage,
+        in_flight: InFlight,
+        counters: ServiceCounters,
+    ) -> None:
+        self.storage = storage
+        self.in_flight = in_flight
+        self.counters = counters
+        self.loop = asyncio.get_running_loop()
+        self.frame_size_bytes_max = settings.frame_size_bytes_max
+        self.batch_size_bytes_max = settings.frame_size_bytes_max
+        self.batch_count_max = BATCH_COUNT_MAX
+        self.connection_bytes_max = settings.in_flight_bytes_per_connection_max
+        self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
+        self.is_stopping = False
+        self._settings = settings
+        self._connections: set[V2Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def connections_count(self) -> int:
+        """Connections open now."""
+        return len(self._connections)
+
+    async def start(self) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            PortInUseError: Another process has the port.
+        StartupError: The address is not this machine's.
+        """
+        listener = listen(self._settings.bind_address, self._settings.port)
+        self._server = await self.loop.create_server(
+            lambda: V2Connection(self), sock=listener, backlog=LISTEN_BACKLOG
+        )
+        self._sweeper = asyncio.create_task(self._sweep(), name="v2 sweeper")
+        port: int = listener.getsockname()[1]
+        return port
+
+    def admit(self, connection: V2Connection) -> bool:
+        """Whether a new connection may stay; counts it in if so."""
+        if self.is_stopping or len(self._connections) >= self._settings.connections_max:
+            self.counters.connections_refused += 1
+            _log.warning("connection_refused", peer=connection.peer, open=self.connections_count)
+            return False
+        self.counters.connections_opened += 1
+        self._connections.add(connection)
+        return True
+
+    def left(self, connection: V2Connection) -> None:
+        """A connection is gone; fine when it never was admitted."""
+        self._connections.discard(connection)
+
+    async def stop(self, drain_timeout_ms: int) -> bool:
+        """Stop accepting, answer what was accepted, close; False when the time ran out."""
+        self.is_stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.stop_receiving()
+        deadline = self.loop.time() + drain_timeout_ms / 1_000
+        while not self._is_idle() and self.loop.time() < deadline:  # noqa: ASYNC110 -- once a life
+            await asyncio.sleep(DRAIN_STEP_MS / 1_000)
+        is_drained = self._is_idle()
+        for connection in list(self._connections):
+            connection.close(is_abrupt=not is_drained)
+        return is_drained
+
+    def _is_idle(self) -> bool:
+        return all(connection.is_idle for connection in self._connections)
+
+    async def _sweep(self) -> None:
+        """Close connections whose peer made no progress for `stall_timeout_ms`."""
+        period = self._settings.stall_timeout_ms / 1_000
+        marks: dict[V2Connection, tuple[int, int, int] | None] = {}
+        while True:
+            await asyncio.sleep(period)
+            now = {connection: connection.stall_mark for connection in self._connections}
+            for connection, mark in now.items():
+                if mark is not None and marks.get(connection) == mark:
+                    _log.warning("connection_stalled", peer=connection.peer)
+                    self.counters.connections_closed_by_us += 1
+                    connection.close(is_abrupt=True)
+            marks = now
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A listening TCP socket.
+
+    Raises:
+        PortInUseError: Another process has the port; says what to do.
+        StartupError: The address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        listener.bind((address, port))
+        listener.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(
+                f"port {port} on {address} is in use: stop the process that has it (ss -ltnp "
+                "shows it), or give this bookie another port",
+                address=address,
+                port=port,
+            ) from None
+        raise StartupError(
+            f"cannot listen on {address} port {port}: {error.strerror}",
+            address=address,
+            port=port,
+            reason=error.strerror,
+        ) from None
+    listener.setblocking(False)
+    return listener
