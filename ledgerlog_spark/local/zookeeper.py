@@ -304,12 +304,12 @@ class ZooKeeperProcess:
         with contextlib.suppress(OSError, ValueError):
             text = (self.directory / "zoo.cfg").read_text()
             port = int(re.findall(r"^clientPort=(\d+)$", text, re.MULTILINE)[-1])
-            if _is_free(port):
+            if port_is_free(port):
                 return port
         return free_port()
 
     def _refuse_taken_port(self) -> None:
-        if not _is_free(self.port):
+        if not port_is_free(self.port):
             raise ConfigurationError(
                 f"port {self.port} on {HOST} is in use: stop what listens there, "
                 "or choose another port for ZooKeeper",
@@ -396,7 +396,8 @@ class ZooKeeperProcess:
         return "\n".join(lines)
 
 
-def _is_free(port: int) -> bool:
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on a port of the loopback interface now."""
     with socket.socket() as probe:
         # As the server does: connections of an earlier one in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

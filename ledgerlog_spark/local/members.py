@@ -1,0 +1,153 @@
+"""The processes of a local cluster as a file remembers them, so that another program can find them.
+
+`cluster.json` in the cluster's directory names every process with its pid and the time it was
+started; both together identify a process, since pids are used again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ledgerlog_spark.errors import ConfigurationError
+
+FILE_NAME = "cluster.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of the cluster.
+
+    Attributes:
+        role: `zookeeper` or `bookie`.
+        id: `zookeeper`, `bookie-0`, `bookie-1`, ...
+        port: TCP port on 127.0.0.1 of its last start, 0 before the first.
+        grpc_port: Port of the control service, None where there is none.
+        pid: Process id of its last start, 0 before the first.
+        started: When that process was started, seconds since the epoch as the kernel tells.
+        directory: Where it keeps its data.
+    """
+
+    role: str
+    id: str
+    directory: str
+    port: int = 0
+    grpc_port: int | None = None
+    pid: int = 0
+    started: float = 0.0
+
+    @property
+    def process(self) -> psutil.Process | None:
+        """The live process, None when it has ended."""
+        if not self.pid:
+            return None
+        try:
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.started) > 1:
+                return None
+            return process if process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+    @property
+    def state(self) -> str:
+        """`running`, `paused` (SIGSTOP) or `down`."""
+        process = self.process
+        if process is None:
+            return "down"
+        return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
+
+    def started_as(self, pid: int, port: int, grpc_port: int | None = None) -> Member:
+        """The same member after a start."""
+        return replace(
+            self,
+            pid=pid,
+            port=port,
+            grpc_port=grpc_port,
+            started=psutil.Process(pid).create_time(),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For `local status --json`."""
+        shown = {k: v for k, v in asdict(self).items() if k != "started"}
+        return {**shown, "state": self.state}
+
+
+@dataclass(slots=True)
+class Members:
+    """All processes of the cluster in one directory.
+
+    Attributes:
+        by_id: In the order they start: ZooKeeper first.
+    """
+
+    directory: Path
+    by_id: dict[str, Member] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, directory: Path) -> Members:
+        """What the directory remembers; nothing when there was never a cluster.
+
+        Raises:
+            ConfigurationError: The file is there and cannot be read.
+        """
+        path = directory / FILE_NAME
+        if not path.exists():
+            return cls(directory)
+        try:
+            stored = json.loads(path.read_text())
+            assert stored["format"] == FORMAT, f"format {stored['format']}"
+            members = [Member(**fields) for fields in stored["members"]]
+        except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+            raise ConfigurationError(
+                f"{path} cannot be read ({error}): it was written by another version or damaged; "
+                "choose another directory, or remove the file when nothing runs there",
+                path=str(path),
+            ) from error
+        return cls(directory, {member.id: member for member in members})
+
+    def save(self) -> None:
+        """Write the file in one step."""
+        path = self.directory / FILE_NAME
+        text = json.dumps(
+            {"format": FORMAT, "members": [asdict(m) for m in self.by_id.values()]}, indent=1
+        )
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(text + "\n")
+        part.replace(path)
+
+    def put(self, member: Member) -> None:
+        """Add or replace a member, and remember it."""
+        self.by_id[member.id] = member
+        self.save()
+
+    def get(self, member_id: str) -> Member:
+        """A member by id.
+
+        Raises:
+            ConfigurationError: There is none; names those there are.
+        """
+        try:
+            return self.by_id[member_id]
+        except KeyError:
+            raise ConfigurationError(
+                f"no process {member_id!r} in {self.directory}; there are "
+                f"{', '.join(self.by_id) or 'none: start a cluster with `ledgerlog local up`'}",
+                id=member_id,
+            ) from None
+
+    @property
+    def bookies(self) -> list[Member]:
+        """The bookies among them."""
+        return [m for m in self.by_id.values() if m.role == "bookie"]
+
+    @property
+    def running(self) -> list[Member]:
+        """Those whose process lives."""
+        return [m for m in self.by_id.values() if m.state != "down"]
