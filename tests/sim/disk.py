@@ -1,0 +1,319 @@
+"""A disk that forgets: the FileSystem port with power loss, errors and rot.
+
+Every file has bytes as programs see them and writes that no sync has covered yet. Power loss
+keeps, drops or tears each of those writes at 512-byte sectors, independently; unsynced names are
+lost or kept in any subset. Each operation first waits (a crash point), then happens at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from bookie_server.errors import (
+    DirectoryLockedError,
+    DiskFullError,
+    MissingFileError,
+    StorageError,
+    SyncFailedError,
+)
+from bookie_server.ports import Buffer, Lane
+from tests.sim.runtime import Host
+
+SECTOR = 512
+
+
+class Content:
+    """One file's bytes: those a read sees, those a power loss leaves, and the writes between."""
+
+    def __init__(self) -> None:
+        self.seen = bytearray()
+        self.durable = bytearray()
+        self.unsynced: list[tuple[int, bytes]] = []
+        self.allocated = 0
+
+    def write(self, offset: int, data: bytes) -> None:
+        put(self.seen, offset, data)
+        self.unsynced.append((offset, data))
+
+    def sync(self) -> None:
+        for offset, data in self.unsynced:
+            put(self.durable, offset, data)
+        self.unsynced = []
+        if len(self.seen) < len(self.durable):
+            del self.durable[len(self.seen) :]
+
+    def lose_power(self, random: Random) -> None:
+        for offset, data in self.unsynced:
+            fate = random.randrange(3)
+            if fate == 0:
+                continue
+            for start in range(0, len(data), SECTOR):
+                if fate == 1 or random.random() < 0.5:
+                    put(self.durable, offset + start, data[start : start + SECTOR])
+        self.unsynced = []
+        self.seen = bytearray(self.durable)
+
+
+def put(target: bytearray, offset: int, data: Buffer) -> None:
+    if len(target) < offset:
+        target.extend(bytes(offset - len(target)))
+    target[offset : offset + len(data)] = data
+
+
+@dataclass
+class Faults:
+    """What goes wrong next; each count is used up by as many operations.
+
+    Attributes:
+        write_errors: Writes that fail with EIO after an arbitrary part of them.
+        sync_errors: Syncs that fail: the data is dropped, and the next sync reports success.
+        read_errors: Reads that fail with EIO.
+        capacity_bytes: Of the device; None is endless.
+    """
+
+    write_errors: int = 0
+    sync_errors: int = 0
+    read_errors: int = 0
+    capacity_bytes: int | None = None
+
+
+@dataclass
+class Counters:
+    writes: int = 0
+    bytes_written: int = 0
+    syncs: int = 0
+    operations: int = 0
+
+
+@dataclass
+class SimDisk:
+    """The device of one simulated machine; outlives the processes that use it.
+
+    Attributes:
+        on_operation: Called before each operation takes effect with its number and name; a crash
+            point for tests that enumerate them.
+    """
+
+    random: Random
+    faults: Faults = field(default_factory=Faults)
+    counters: Counters = field(default_factory=Counters)
+    on_operation: Callable[[int, str], None] | None = None
+    holder: Host | None = None
+    seen_names: dict[str, Content] = field(default_factory=dict)
+    durable_names: dict[str, Content] = field(default_factory=dict)
+    unsynced_names: list[tuple[str, Content | None]] = field(default_factory=list)
+
+    def lose_power(self) -> None:
+        """Drop what no sync covered, in part. The caller kills the host first."""
+        for content in self._contents():
+            content.lose_power(self.random)
+        for name, content in self.unsynced_names:
+            if self.random.random() < 0.5:
+                self._name(self.durable_names, name, content)
+        self.unsynced_names = []
+        self.seen_names = dict(self.durable_names)
+        self.holder = None
+
+    def crash_process(self) -> None:
+        """The process is gone, the page cache stays: nothing is lost, nothing becomes durable."""
+        self.holder = None
+
+    def wipe(self) -> None:
+        """The device was replaced by an empty one."""
+        self.seen_names, self.durable_names, self.unsynced_names = {}, {}, []
+        self.holder = None
+
+    def flip_bit(self, name: str, offset: int, bit: int) -> None:
+        """Rot one durable bit."""
+        content = self.seen_names[name]
+        for copy in (content.seen, content.durable):
+            if offset < len(copy):
+                copy[offset] ^= 1 << bit
+
+    def used_bytes(self) -> int:
+        return sum(max(len(c.seen), c.allocated) for c in self.seen_names.values())
+
+    def sync_names(self) -> None:
+        for name, content in self.unsynced_names:
+            self._name(self.durable_names, name, content)
+        self.unsynced_names = []
+
+    def set_name(self, name: str, content: Content | None) -> None:
+        self._name(self.seen_names, name, content)
+        self.unsynced_names.append((name, content))
+
+    @staticmethod
+    def _name(names: dict[str, Content], name: str, content: Content | None) -> None:
+        if content is None:
+            names.pop(name, None)
+        else:
+            names[name] = content
+
+    def _contents(self) -> list[Content]:
+        contents = {id(c): c for c in self.seen_names.values()}
+        contents |= {id(c): c for c in self.durable_names.values()}
+        contents |= {id(c): c for _, c in self.unsynced_names if c is not None}
+        return list(contents.values())
+
+
+class SimFileSystem:
+    """The FileSystem port of one process on a `SimDisk`."""
+
+    def __init__(
+        self, disk: SimDisk, host: Host, *, latency_us: tuple[int, int] = (20, 400)
+    ) -> None:
+        self.disk = disk
+        self.host = host
+        self.latency_us = latency_us
+
+    async def step(self, name: str) -> None:
+        """Wait for the device; whatever the operation does happens after this, at once."""
+        await self.host.sleep_us(self.disk.random.randint(*self.latency_us))
+        self.disk.counters.operations += 1
+        if self.disk.on_operation is not None:
+            self.disk.on_operation(self.disk.counters.operations, name)
+        if not self.host.is_alive:
+            raise StorageError("the simulated process is dead", path=name)
+
+    async def lock(self) -> None:
+        await self.step("lock")
+        holder = self.disk.holder
+        if holder is not None and holder.is_alive:
+            raise DirectoryLockedError(
+                f"the directory is in use by {holder.name}; stop it first", path="."
+            )
+        self.disk.holder = self.host
+
+    async def unlock(self) -> None:
+        self.disk.holder = None
+
+    async def open(self, name: str, *, create: bool = False) -> SimFile:
+        await self.step(f"open {name}")
+        content = self.disk.seen_names.get(name)
+        if content is None:
+            if not create:
+                raise MissingFileError(f"there is no file {name}", path=name)
+            content = Content()
+            self.disk.set_name(name, content)
+        return SimFile(self, name, content)
+
+    async def rename(self, source: str, target: str) -> None:
+        await self.step(f"rename {source}")
+        content = self.disk.seen_names.get(source)
+        if content is None:
+            raise MissingFileError(f"there is no file {source}", path=source)
+        self.disk.set_name(target, content)
+        self.disk.set_name(source, None)
+
+    async def remove(self, name: str) -> None:
+        await self.step(f"remove {name}")
+        if name not in self.disk.seen_names:
+            raise MissingFileError(f"there is no file {name}", path=name)
+        self.disk.set_name(name, None)
+
+    async def names(self) -> list[str]:
+        await self.step("names")
+        return sorted(self.disk.seen_names)
+
+    async def sync_directory(self) -> None:
+        await self.step("sync_directory")
+        self.disk.counters.syncs += 1
+        self.disk.sync_names()
+
+    async def free_space(self) -> int:
+        capacity = self.disk.faults.capacity_bytes
+        return 1 << 40 if capacity is None else max(0, capacity - self.disk.used_bytes())
+
+    def random_bytes(self, size: int) -> bytes:
+        return self.disk.random.randbytes(size)
+
+
+class SimFile:
+    """The File port."""
+
+    def __init__(self, files: SimFileSystem, name: str, content: Content) -> None:
+        self.files = files
+        self.name = name
+        self.content = content
+
+    async def read(
+        self,
+        offset: int,
+        size: int,
+        lane: Lane = Lane.FOREGROUND,  # noqa: ARG002 - one simulated device serves both
+    ) -> bytes:
+        await self.files.step(f"read {self.name}")
+        faults = self.files.disk.faults
+        if faults.read_errors > 0:
+            faults.read_errors -= 1
+            raise StorageError(f"cannot read {self.name}: input/output error", path=self.name)
+        return self._read(offset, size)
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        # A cold page now and then, so that both ways of reading are simulated.
+        if self.files.disk.random.random() < 0.3:
+            return None
+        return self._read(offset, size)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        data = bytes(self.content.seen[offset : offset + size])
+        end = min(offset + size, self.content.allocated)
+        return data + bytes(max(0, end - offset - len(data)))
+
+    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        await self.files.step(f"write {self.name}")
+        self._write(offset, buffers)
+
+    async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        await self.files.step(f"write {self.name}")
+        self._write(offset, buffers)
+        await self.datasync()
+
+    def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        data = b"".join(buffers)
+        disk = self.files.disk
+        disk.counters.writes += 1
+        disk.counters.bytes_written += len(data)
+        growth = offset + len(data) - max(len(self.content.seen), self.content.allocated)
+        capacity = disk.faults.capacity_bytes
+        if capacity is not None and growth > 0 and disk.used_bytes() + growth > capacity:
+            self.content.write(offset, data[: len(data) // 2])
+            raise DiskFullError(f"no space left for {self.name}", path=self.name)
+        if disk.faults.write_errors > 0:
+            disk.faults.write_errors -= 1
+            self.content.write(offset, data[: disk.random.randrange(len(data) + 1)])
+            raise SyncFailedError(f"cannot write {self.name}: input/output error", path=self.name)
+        self.content.write(offset, data)
+
+    async def datasync(self) -> None:
+        await self.files.step(f"sync {self.name}")
+        disk = self.files.disk
+        disk.counters.syncs += 1
+        if disk.faults.sync_errors > 0:
+            disk.faults.sync_errors -= 1
+            # Linux marks the pages clean: the next sync reports success, and the data is gone.
+            self.content.unsynced = []
+            raise SyncFailedError(f"cannot sync {self.name}: input/output error", path=self.name)
+        self.content.sync()
+
+    async def allocate(self, size: int) -> None:
+        await self.files.step(f"allocate {self.name}")
+        disk = self.files.disk
+        growth = size - max(len(self.content.seen), self.content.allocated)
+        capacity = disk.faults.capacity_bytes
+        if capacity is not None and growth > 0 and disk.used_bytes() + growth > capacity:
+            raise DiskFullError(f"no space left for {self.name}", path=self.name)
+        self.content.allocated = max(self.content.allocated, size)
+
+    async def truncate(self, size: int) -> None:
+        await self.files.step(f"truncate {self.name}")
+        del self.content.seen[size:]
+        self.content.allocated = min(self.content.allocated, size)
+
+    async def size(self) -> int:
+        return max(len(self.content.seen), self.content.allocated)
+
+    async def close(self) -> None:
+        return None

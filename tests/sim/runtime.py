@@ -1,0 +1,208 @@
+"""Coroutines in virtual time: one thread, one heap, no asyncio.
+
+A `Scheduler` owns the time. Each simulated machine is a `Host` on it (the Clock and Tasks ports);
+killing a host drops its coroutines where they stand. Events run in the order (time, number of
+the event), so a run depends on nothing but the calls made.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class SimFuture(Generic[T]):
+    """A value that comes later, awaited by coroutines of one host."""
+
+    __slots__ = ("_error", "_is_done", "_result", "_waiters", "host")
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._is_done = False
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._waiters: list[Callable[[], None]] = []
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def result(self) -> T:
+        assert self._is_done
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+    def set_result(self, result: T, /) -> None:
+        assert not self._is_done, "a future is set once"
+        self._result = result
+        self._finish()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        assert not self._is_done, "a future is set once"
+        self._error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self._is_done = True
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            self.host.call_soon(waiter)
+
+    def add_waiter(self, waiter: Callable[[], None]) -> None:
+        if self._is_done:
+            self.host.call_soon(waiter)
+        else:
+            self._waiters.append(waiter)
+
+    def __await__(self) -> Generator[SimFuture[T], None, T]:
+        if not self._is_done:
+            yield self
+        return self.result()
+
+
+class Scheduler:
+    """Virtual time in microseconds, and what happens when."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.events = 0
+        self._number = 0
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+
+    def call_at(self, time_us: int, callback: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._heap, (max(time_us, self.now_us), self._number, callback))
+
+    def call_later(self, delay_us: int, callback: Callable[[], None]) -> None:
+        self.call_at(self.now_us + delay_us, callback)
+
+    def step(self) -> bool:
+        """Run the next event; False when there is none."""
+        if not self._heap:
+            return False
+        self.now_us, _, callback = heapq.heappop(self._heap)
+        self.events += 1
+        callback()
+        return True
+
+    def run_until(self, is_reached: Callable[[], bool], events_max: int = 1_000_000) -> None:
+        """Run until a condition holds.
+
+        Raises:
+            AssertionError: Nothing is left to run, or it took too many events.
+        """
+        for _ in range(events_max):
+            if is_reached():
+                return
+            assert self.step(), "nothing left to run, and the condition does not hold"
+        raise AssertionError(f"not reached within {events_max} events")
+
+    def run_for(self, duration_ms: int) -> None:
+        """Run everything that happens within so much virtual time."""
+        end_us = self.now_us + duration_ms * 1_000
+        while self._heap and self._heap[0][0] <= end_us:
+            self.step()
+        self.now_us = end_us
+
+    def run(self, coroutine: Coroutine[Any, Any, T], host: Host | None = None) -> T:
+        """Run one coroutine to its end and return what it returns, or raise what it raises."""
+        owner = host or Host(self, "main")
+        outcome: SimFuture[T] = owner.future()
+
+        async def supervised() -> None:
+            try:
+                value = await coroutine
+            except Exception as error:  # noqa: BLE001 - handed to the caller below
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(value)
+
+        owner.spawn("main", supervised())
+        self.run_until(outcome.done)
+        return outcome.result()
+
+
+class Host:
+    """One simulated process: the Clock and Tasks of what runs in it."""
+
+    def __init__(
+        self, scheduler: Scheduler, name: str, *, wall_offset_ms: int = 1_700_000_000_000
+    ) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.wall_offset_ms = wall_offset_ms
+        self.is_alive = True
+        self.failure: BaseException | None = None
+        self.on_failure: Callable[[BaseException], None] | None = None
+        self._running: dict[int, Coroutine[Any, Any, None]] = {}
+        self._numbered = 0
+
+    def monotonic_ms(self) -> int:
+        return self.scheduler.now_us // 1_000
+
+    def wall_ms(self) -> int:
+        return self.wall_offset_ms + self.scheduler.now_us // 1_000
+
+    def future(self) -> SimFuture[Any]:
+        return SimFuture(self)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.call_later(0, callback)
+
+    def call_later(self, delay_us: int, callback: Callable[[], None]) -> None:
+        """Call back unless the host dies first."""
+
+        def alive() -> None:
+            if self.is_alive:
+                callback()
+
+        self.scheduler.call_later(delay_us, alive)
+
+    async def sleep(self, duration_ms: int) -> None:
+        await self.sleep_us(duration_ms * 1_000)
+
+    async def sleep_us(self, duration_us: int) -> None:
+        woken: SimFuture[None] = self.future()
+        self.call_later(duration_us, lambda: woken.set_result(None))
+        await woken
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        if not self.is_alive:
+            coroutine.close()
+            return
+        self._numbered += 1
+        number = self._numbered
+        self._running[number] = coroutine
+
+        def advance() -> None:
+            if number not in self._running:
+                return
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration:
+                self._running.pop(number, None)
+            except Exception as error:
+                self._running.pop(number, None)
+                self.failure = error
+                if self.on_failure is None:
+                    error.add_note(f"in {name} of {self.name}")
+                    raise
+                self.on_failure(error)
+            else:
+                assert isinstance(awaited, SimFuture), f"{name} awaits a foreign {awaited!r}"
+                assert awaited.host is self, f"{name} awaits a future of {awaited.host.name}"
+                awaited.add_waiter(advance)
+
+        self.call_soon(advance)
+
+    def kill(self) -> None:
+        """Stop everything where it stands: no coroutine and no callback of this host runs on."""
+        self.is_alive = False
+        running, self._running = self._running, {}
+        for number in sorted(running):
+            coroutine = running[number]
+            if not coroutine.cr_running:
+                coroutine.close()
