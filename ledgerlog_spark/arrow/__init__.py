@@ -1,1 +1,1 @@
-"""Filled in by its own layer."""
+"""RecordBatch to entry and back: the IPC stream in a ledger, its statistics, schemas (design 7)."""

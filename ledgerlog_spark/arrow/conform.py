@@ -1,0 +1,257 @@
+"""A RecordBatch made into exactly the schema that the other side insists on (design 7).
+
+Spark 4.3 compares the first batch's schema with its own, nullability flags at every level
+included, and fails on any difference. Here columns are matched by name, put in order, cast where
+no value can change, and filled with nulls where a batch is older than the column.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from ledgerlog_spark.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Convert = Callable[[pa.Array], pa.Array]
+
+
+class Conformer:
+    """Turns batches into `target`; what to do is decided once for each schema that comes in.
+
+    Attributes:
+        target: The schema of every batch returned.
+    """
+
+    def __init__(self, target: pa.Schema) -> None:
+        self.target = target
+        self._source: pa.Schema | None = None
+        self._steps: list[Convert | None] | None = None
+
+    def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows with the target's columns; the batch's own buffers where they fit.
+
+        Raises:
+            SchemaMismatchError: A column cannot become the target's; names column, expected, got.
+        """
+        if self._source is None or not batch.schema.equals(self._source):
+            self._steps = self._decide(batch.schema)
+            self._source = batch.schema
+        if self._steps is None:
+            return batch
+        columns = [self._column(batch, place, step) for place, step in enumerate(self._steps)]
+        if not columns:
+            return batch.select([])
+        return pa.RecordBatch.from_arrays(columns, schema=self.target)
+
+    def _column(self, batch: pa.RecordBatch, place: int, step: Convert | None) -> pa.Array:
+        field = self.target.field(place)
+        if step is None:
+            return pa.nulls(batch.num_rows, field.type)
+        source = batch.schema.get_field_index(field.name)
+        try:
+            column = step(batch.column(source))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            got = batch.schema.field(source)
+            raise _mismatch(field.name, str(field.type), f"{got.type} ({error})") from error
+        if not field.nullable and column.null_count:
+            raise _mismatch(field.name, f"{field.type} not null", "a null")
+        return column
+
+    def _decide(self, schema: pa.Schema) -> list[Convert | None] | None:
+        """One step for each target column; None when the schemas are equal already."""
+        if schema.equals(self.target):
+            return None
+        steps: list[Convert | None] = []
+        for field in self.target:
+            places = schema.get_all_field_indices(field.name)
+            if len(places) > 1:
+                raise _mismatch(field.name, "one column of that name", str(len(places)))
+            if places:
+                steps.append(conversion(schema.field(places[0]).type, field.type, field.name))
+            elif field.nullable:
+                steps.append(None)
+            else:
+                raise _mismatch(field.name, f"{field.type} not null", "no such column")
+        return steps
+
+
+def conversion(got: pa.DataType, wanted: pa.DataType, column: str) -> Convert:
+    """How arrays of type `got` become `wanted` without changing a value.
+
+    Raises:
+        SchemaMismatchError: Values of `got` are not values of `wanted`.
+    """
+    if got == wanted:
+        return _unchanged
+    if types.is_dictionary(got):
+        inner = conversion(got.value_type, wanted, column)
+        return partial(_decoded, then=inner)
+    if types.is_struct(got) and types.is_struct(wanted):
+        return _struct_conversion(got, wanted, column)
+    if _is_list(got) and types.is_list(wanted):
+        element = _checked(
+            conversion(got.value_type, wanted.value_type, f"{column}.element"),
+            wanted.value_field,
+            f"{column}.element",
+        )
+        return partial(_list_array, wanted=wanted, convert=element)
+    if types.is_map(got) and types.is_map(wanted):
+        key = conversion(got.key_type, wanted.key_type, f"{column}.key")
+        value = _checked(
+            conversion(got.item_type, wanted.item_type, f"{column}.value"),
+            wanted.item_field,
+            f"{column}.value",
+        )
+        return partial(_map_array, wanted=wanted, key=key, value=value)
+    if not _casts_safely(got, wanted):
+        raise _mismatch(column, str(wanted), str(got))
+    return partial(_cast, wanted=wanted)
+
+
+def _casts_safely(got: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast either keeps every value or fails loudly, and means the same thing."""
+    if types.is_null(got):
+        return True
+    if types.is_integer(got):
+        return bool(types.is_integer(wanted) or types.is_float64(wanted))
+    if types.is_floating(got):
+        return bool(types.is_floating(wanted)) and wanted.bit_width >= got.bit_width
+    if types.is_decimal(got):
+        return bool(types.is_decimal128(wanted)) and wanted.scale >= got.scale
+    if types.is_timestamp(got):
+        return bool(types.is_timestamp(wanted)) and (got.tz is None) == (wanted.tz is None)
+    same_family = (
+        (_is_text, types.is_string),
+        (_is_bytes, types.is_binary),
+        (types.is_date, types.is_date32),
+        (types.is_time, types.is_time64),
+        (types.is_duration, types.is_duration),
+    )
+    return any(is_got(got) and is_wanted(wanted) for is_got, is_wanted in same_family)
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(
+        types.is_string(data_type)
+        or types.is_large_string(data_type)
+        or types.is_string_view(data_type)
+    )
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return bool(
+        types.is_binary(data_type)
+        or types.is_large_binary(data_type)
+        or types.is_binary_view(data_type)
+        or types.is_fixed_size_binary(data_type)
+    )
+
+
+def _is_list(data_type: pa.DataType) -> bool:
+    return bool(
+        types.is_list(data_type)
+        or types.is_large_list(data_type)
+        or types.is_fixed_size_list(data_type)
+    )
+
+
+def _unchanged(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _cast(array: pa.Array, *, wanted: pa.DataType) -> pa.Array:
+    return array.cast(wanted, safe=True)
+
+
+def _decoded(array: pa.DictionaryArray, *, then: Convert) -> pa.Array:
+    return then(array.dictionary_decode())
+
+
+def _checked(convert: Convert, field: pa.Field, column: str) -> Convert:
+    """The conversion, and an error on nulls where the field has none."""
+    return convert if field.nullable else partial(_without_nulls, convert, column=column)
+
+
+def _without_nulls(convert: Convert, array: pa.Array, *, column: str) -> pa.Array:
+    converted = convert(array)
+    if converted.null_count:
+        raise _mismatch(column, f"{converted.type} not null", "a null")
+    return converted
+
+
+def _struct_conversion(got: pa.DataType, wanted: pa.DataType, column: str) -> Convert:
+    children: list[tuple[int, Convert] | None] = []
+    for field in wanted:
+        place = got.get_field_index(field.name)
+        if place < 0:
+            if not field.nullable:
+                raise _mismatch(f"{column}.{field.name}", f"{field.type} not null", "no such field")
+            children.append(None)
+        else:
+            inner = conversion(got.field(place).type, field.type, f"{column}.{field.name}")
+            children.append((place, inner))
+    return partial(_struct_array, wanted=wanted, children=children)
+
+
+def _struct_array(
+    array: pa.StructArray, *, wanted: pa.DataType, children: list[tuple[int, Convert] | None]
+) -> pa.StructArray:
+    # `field` keeps the children's own validity, and cuts them to the array's slice.
+    arrays = [
+        pa.nulls(len(array), wanted.field(at).type)
+        if child is None
+        else child[1](array.field(child[0]))
+        for at, child in enumerate(children)
+    ]
+    mask = array.is_null() if array.null_count else None
+    for field, child in zip(wanted, arrays, strict=True):
+        # Below a null struct a field has no value, whatever its flag says.
+        if not field.nullable and child.null_count:
+            below = child if mask is None else child.filter(array.is_valid())
+            if below.null_count:
+                raise _mismatch(field.name, f"{field.type} not null", "a null")
+    return pa.StructArray.from_arrays(arrays, fields=list(wanted), mask=mask)
+
+
+def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
+    if not types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    # `flatten` drops what null lists point at, and what lies outside of the slice.
+    lengths = array.value_lengths()
+    mask = array.is_null() if array.null_count else None
+    offsets = _offsets(lengths)
+    return pa.ListArray.from_arrays(offsets, convert(array.flatten()), type=wanted, mask=mask)
+
+
+def _map_array(
+    array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
+) -> pa.MapArray:
+    entries = array.cast(
+        pa.list_(pa.struct([pa.field("key", array.type.key_type), array.type.item_field]))
+    )
+    flat = entries.flatten()
+    offsets = _offsets(entries.value_lengths())
+    mask = array.is_null() if array.null_count else None
+    keys, values = key(flat.field(0)), value(flat.field(1))
+    return pa.MapArray.from_arrays(offsets, keys, values, type=wanted, mask=mask)
+
+
+def _offsets(lengths: pa.Array) -> pa.Array:
+    ends = pc.cumulative_sum(pc.fill_null(lengths, 0)).cast(pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends])
+
+
+def _mismatch(column: str, expected: str, got: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"column {column!r} has to be {expected}, and is {got}.",
+        column=column,
+        expected=expected,
+        got=got,
+    )

@@ -1,0 +1,193 @@
+"""Spark's schema JSON to Arrow schemas and back, without importing pyspark.
+
+The Arrow types are those that Spark 4.3 itself asks of a Python source (pinned by a test that
+compares the whole type table with `pyspark.sql.pandas.types.to_arrow_schema`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from ledgerlog_spark.errors import SchemaMismatchError
+
+SparkType = str | dict[str, Any]
+"""A data type as Spark's JSON has it: a name, or an object with `type` array, map, struct, udt."""
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "variant": pa.struct(
+        [
+            pa.field("value", pa.binary(), nullable=False),
+            pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+        ]
+    ),
+}
+_NAMES = {arrow: name for name, arrow in _SIMPLE.items() if name != "variant"}
+_KINDS = (
+    (types.is_large_string, "string"),
+    (types.is_string_view, "string"),
+    (types.is_large_binary, "binary"),
+    (types.is_fixed_size_binary, "binary"),
+    (types.is_duration, "interval day to second"),
+    (types.is_time64, "time(6)"),
+)
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_STRING_LIKE = re.compile(r"(?:char|varchar)\(\d+\)|string collate \w+")
+_DAY_TIME = re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?")
+_TIME = re.compile(r"time\(\d\)")
+
+
+def struct_of(schema_json: str) -> dict[str, Any]:
+    """The parsed struct of a Spark schema's JSON.
+
+    Raises:
+        SchemaMismatchError: It is not the JSON of a struct.
+    """
+    try:
+        parsed = json.loads(schema_json)
+    except ValueError as error:
+        raise SchemaMismatchError(f"the schema is not JSON: {error}") from error
+    if not isinstance(parsed, dict) or parsed.get("type") != "struct":
+        raise SchemaMismatchError("the schema is not the JSON of a Spark struct")
+    return parsed
+
+
+def arrow_schema_of(schema_json: str) -> pa.Schema:
+    """The Arrow schema that Spark exchanges for a Spark schema, given as JSON.
+
+    Raises:
+        SchemaMismatchError: A column has a type that cannot be stored; names it.
+    """
+    fields = struct_of(schema_json)["fields"]
+    return pa.schema([_field_of(field, field["name"]) for field in fields])
+
+
+def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:
+    """The Arrow type of one Spark type; `column` is the path named in errors.
+
+    Raises:
+        SchemaMismatchError: The type cannot be stored.
+    """
+    if isinstance(data_type, dict):
+        return _nested_type_of(data_type, column)
+    if (simple := _SIMPLE.get(data_type)) is not None:
+        return simple
+    if match := _DECIMAL.fullmatch(data_type):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if _STRING_LIKE.fullmatch(data_type):
+        return pa.string()
+    if _DAY_TIME.fullmatch(data_type):
+        return pa.duration("us")
+    if _TIME.fullmatch(data_type):
+        return pa.time64("ns")
+    raise _unsupported(column, data_type)
+
+
+def _nested_type_of(data_type: dict[str, Any], column: str) -> pa.DataType:
+    kind = data_type.get("type")
+    if kind == "array":
+        element = arrow_type_of(data_type["elementType"], f"{column}.element")
+        return pa.list_(pa.field("element", element, nullable=data_type["containsNull"]))
+    if kind == "map":
+        key = arrow_type_of(data_type["keyType"], f"{column}.key")
+        value = arrow_type_of(data_type["valueType"], f"{column}.value")
+        return pa.map_(
+            pa.field("key", key, nullable=False),
+            pa.field("value", value, nullable=data_type["valueContainsNull"]),
+        )
+    if kind == "struct":
+        return pa.struct([_field_of(f, f"{column}.{f['name']}") for f in data_type["fields"]])
+    raise _unsupported(column, str(kind))
+
+
+def _field_of(field: dict[str, Any], column: str) -> pa.Field:
+    return pa.field(field["name"], arrow_type_of(field["type"], column), field["nullable"])
+
+
+def _unsupported(column: str, got: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"column {column!r} has the type {got}, which has no Arrow form that Spark can read back. "
+        f"Cast it before writing, for example to string or long.",
+        column=column,
+        expected="a type that can be stored",
+        got=got,
+    )
+
+
+def schema_json_of(schema: pa.Schema) -> str:
+    """The JSON of the Spark schema of an Arrow schema.
+
+    Raises:
+        SchemaMismatchError: A column has an Arrow type that Spark has no type for; names it.
+    """
+    fields = [_spark_field_of(field, field.name) for field in schema]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
+def spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
+    """The Spark type, in its JSON form, of one Arrow type.
+
+    Raises:
+        SchemaMismatchError: There is none.
+    """
+    if (name := _NAMES.get(arrow_type)) is not None:
+        return name
+    if types.is_decimal128(arrow_type):
+        return f"decimal({arrow_type.precision},{arrow_type.scale})"
+    if types.is_timestamp(arrow_type):
+        return "timestamp_ntz" if arrow_type.tz is None else "timestamp"
+    if types.is_dictionary(arrow_type):
+        return spark_type_of(arrow_type.value_type, column)
+    for is_kind, name in _KINDS:
+        if is_kind(arrow_type):
+            return name
+    return _nested_spark_type_of(arrow_type, column)
+
+
+def _nested_spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
+    if types.is_list(arrow_type) or types.is_large_list(arrow_type):
+        return {
+            "type": "array",
+            "elementType": spark_type_of(arrow_type.value_type, f"{column}.element"),
+            "containsNull": arrow_type.value_field.nullable,
+        }
+    if types.is_map(arrow_type):
+        return {
+            "type": "map",
+            "keyType": spark_type_of(arrow_type.key_type, f"{column}.key"),
+            "valueType": spark_type_of(arrow_type.item_type, f"{column}.value"),
+            "valueContainsNull": arrow_type.item_field.nullable,
+        }
+    if types.is_struct(arrow_type):
+        fields = [arrow_type.field(place) for place in range(arrow_type.num_fields)]
+        if any((field.metadata or {}).get(b"variant") == b"true" for field in fields):
+            return "variant"
+        nested = [_spark_field_of(field, f"{column}.{field.name}") for field in fields]
+        return {"type": "struct", "fields": nested}
+    raise _unsupported(column, str(arrow_type))
+
+
+def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": spark_type_of(field.type, column),
+        "nullable": field.nullable,
+        "metadata": {},
+    }

@@ -1,0 +1,117 @@
+"""How a log's schema grows (ledgerlog_spark.arrow.schema_evolution)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from ledgerlog_spark.arrow.schema_evolution import merge, storable
+from ledgerlog_spark.errors import SchemaMismatchError
+
+
+def type_of(spec: Any) -> Any:
+    """A Spark type: a name, {field: spec}, [element spec] or (key spec, value spec)."""
+    if isinstance(spec, dict):
+        fields = [
+            {"name": name.rstrip("!"), "type": type_of(inner), "nullable": not name.endswith("!"),
+             "metadata": {"comment": name}}
+            for name, inner in spec.items()
+        ]  # fmt: skip
+        return {"type": "struct", "fields": fields}
+    if isinstance(spec, list):
+        return {"type": "array", "elementType": type_of(spec[0]), "containsNull": False}
+    if isinstance(spec, tuple):
+        key, value = map(type_of, spec)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": False}
+    return spec
+
+
+def json_of(spec: dict[str, Any]) -> str:
+    return json.dumps(type_of(spec))
+
+
+def merged(old: dict[str, Any], new: dict[str, Any], *, add_columns: bool = True) -> str:
+    text = merge(storable(json_of(old)), json_of(new), log="flights", add_columns=add_columns)
+    return StructType.fromJson(json.loads(text)).simpleString()
+
+
+def test_a_new_log_stores_nulls_everywhere() -> None:
+    text = storable(json_of({"a!": "long", "b!": {"c!": ["integer"]}}))
+    schema = StructType.fromJson(json.loads(text))
+    assert schema["a"].nullable
+    assert schema["a"].metadata == {}
+    assert schema["b"].dataType["c"].dataType.containsNull
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"a": "long"}, {"a": "long"}, "struct<a:bigint>"),
+        ({"a": "long", "b": "integer"}, {"b": "integer"}, "struct<a:bigint,b:int>"),
+        ({"a": "long"}, {"b": "integer", "a": "long"}, "struct<a:bigint,b:int>"),
+        ({"a": "long"}, {"a": "integer"}, "struct<a:bigint>"),
+        ({"a": "double"}, {"a": "float"}, "struct<a:double>"),
+        ({"a": "double"}, {"a": "integer"}, "struct<a:double>"),
+        ({"a": "decimal(12,2)"}, {"a": "decimal(10,1)"}, "struct<a:decimal(12,2)>"),
+        ({"a": "string"}, {"a": "varchar(4)"}, "struct<a:string>"),
+        ({"a": "integer"}, {"a": "void"}, "struct<a:int>"),
+        ({"s": {"a": "integer"}}, {"s": {"b": "integer"}}, "struct<s:struct<a:int,b:int>>"),
+        ({"l": [{"a": "integer"}]}, {"l": [{"a": "integer", "b": "string"}]},
+         "struct<l:array<struct<a:int,b:string>>>"),
+        ({"m": ("string", "long")}, {"m": ("string", "integer")}, "struct<m:map<string,bigint>>"),
+    ],
+)  # fmt: skip
+def test_schemas_grow_by_adding_only(old: str, new: str, expected: str) -> None:
+    assert merged(old, new) == expected
+
+
+def test_rows_of_the_same_schema_leave_the_text_of_the_schema_alone() -> None:
+    old = storable(json_of({"a": "long", "b": ["integer"]}))
+    new = json_of({"a!": "long", "b": ["integer"]})
+    assert merge(old, new, log="flights", add_columns=False) == old
+
+
+def test_a_new_column_without_merge_schema_is_an_error_that_names_the_option() -> None:
+    with pytest.raises(SchemaMismatchError, match=r"no column 'c'.*\"mergeSchema\""):
+        merged({"a": "long", "b": "integer"}, {"a": "long", "c": "integer"}, add_columns=False)
+
+
+def test_a_new_field_of_a_struct_without_merge_schema_is_named_by_its_path() -> None:
+    with pytest.raises(SchemaMismatchError, match=r"'s\.b'"):
+        merged({"s": {"a": "byte"}}, {"s": {"a": "byte", "b": "byte"}}, add_columns=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "column"),
+    [
+        ({"a": "integer"}, {"a": "long"}, "a"),
+        ({"a": "long"}, {"a": "double"}, "a"),
+        ({"a": "double"}, {"a": "long"}, "a"),
+        ({"a": "string"}, {"a": "integer"}, "a"),
+        ({"a": "decimal(10,2)"}, {"a": "decimal(10,3)"}, "a"),
+        ({"a": "decimal(10,2)"}, {"a": "decimal(11,2)"}, "a"),
+        ({"a": ["integer"]}, {"a": "integer"}, "a"),
+        ({"a": ["integer"]}, {"a": ["string"]}, "a.element"),
+        ({"a": "timestamp"}, {"a": "timestamp_ntz"}, "a"),
+        ({"Carrier": "string"}, {"carrier": "string"}, "carrier"),
+    ],
+)
+def test_a_column_whose_values_would_change_is_an_error(old: str, new: str, column: str) -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        merged(old, new)
+    assert (caught.value.column, caught.value.log) == (column, "flights")
+    assert caught.value.expected
+    assert caught.value.got
+
+
+def test_two_columns_that_spark_cannot_tell_apart_are_refused() -> None:
+    with pytest.raises(SchemaMismatchError, match="'A'"):
+        storable(json_of({"a": "integer", "A": "integer"}))
+
+
+def test_rows_without_columns_are_refused() -> None:
+    with pytest.raises(SchemaMismatchError, match="at least one column"):
+        storable('{"type":"struct","fields":[]}')
