@@ -121,6 +121,7 @@ class LedgerMetadata:
         custom: Custom metadata, name to bytes.
         token: Random number by which a creator recognises its own record.
         format_version: As read; 3 is written.
+        unknown_fields: Encoded fields of a newer BookKeeper, kept and written back as they were.
     """
 
     quorum: Quorum
@@ -135,6 +136,7 @@ class LedgerMetadata:
     custom: Mapping[str, bytes] = field(default_factory=dict)
     token: int | None = None
     format_version: int = 3
+    unknown_fields: bytes = field(default=b"", repr=False)
 
     @property
     def last_fragment(self) -> Fragment:

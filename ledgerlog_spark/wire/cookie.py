@@ -1,0 +1,96 @@
+r"""A bookie's cookie, as node and as `VERSION` file (docs/WIRE.md, Znodes).
+
+The line `5`, then a `CookieFormat` message as text. `ledgerDirs` and `indexDirs` hold the number
+of directories and each of them, joined by tabs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.wire.protobuf_text import parse, quoted
+
+_VERSION_LINE = b"5\n"
+_NAMES = ("bookieHost", "journalDir", "ledgerDirs", "instanceId", "indexDirs")
+_REQUIRED = ("bookieHost", "journalDir", "ledgerDirs")
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """Which bookie a directory belongs to, and which directories a bookie has.
+
+    Attributes:
+        bookie_id: Id of the bookie.
+        journal_directory: As it was configured; several are joined by commas.
+        ledger_directories: In their order.
+        instance_id: UUID of the cluster, None in cookies from before there was one.
+        index_directories: None where they are the ledger directories.
+    """
+
+    bookie_id: str
+    journal_directory: str
+    ledger_directories: tuple[str, ...]
+    instance_id: str | None = None
+    index_directories: tuple[str, ...] | None = None
+
+    def encode(self) -> bytes:
+        """The text, its version line first."""
+        lines = [
+            ("bookieHost", self.bookie_id),
+            ("journalDir", self.journal_directory),
+            ("ledgerDirs", _joined(self.ledger_directories)),
+        ]
+        if self.instance_id is not None:
+            lines.append(("instanceId", self.instance_id))
+        if self.index_directories is not None:
+            lines.append(("indexDirs", _joined(self.index_directories)))
+        text = "".join(f"{name}: {quoted(value.encode())}\n" for name, value in lines)
+        return _VERSION_LINE + text.encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Cookie:
+        """The cookie in a node's or file's bytes.
+
+        Raises:
+            WireFormatError: Another version, a field that is missing, unknown or there twice.
+        """
+        if not data.startswith(_VERSION_LINE):
+            raise WireFormatError(
+                f"not a cookie of version 5: {data[:40]!r}; only Apache BookKeeper's newest "
+                "cookies can be read"
+            )
+        message = parse(data[len(_VERSION_LINE) :])
+        found: dict[str, str] = {}
+        for name, value in message.values:
+            if name not in _NAMES or name in found or not isinstance(value, bytes):
+                raise WireFormatError(f"a cookie cannot have this {name}", field=name)
+            found[name] = _text(name, value)
+        if message.messages or any(name not in found for name in _REQUIRED):
+            raise WireFormatError(f"a cookie has {', '.join(_REQUIRED)}, got {sorted(found)}")
+        index_directories = found.get("indexDirs")
+        return cls(
+            bookie_id=found["bookieHost"],
+            journal_directory=found["journalDir"],
+            ledger_directories=_split(found["ledgerDirs"]),
+            instance_id=found.get("instanceId"),
+            index_directories=None if index_directories is None else _split(index_directories),
+        )
+
+
+def _text(name: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as cause:
+        raise WireFormatError(f"{name} of a cookie is no UTF-8 text", field=name) from cause
+
+
+def _joined(directories: tuple[str, ...]) -> str:
+    return "\t".join([str(len(directories)), *directories])
+
+
+def _split(text: str) -> tuple[str, ...]:
+    count, *directories = text.split("\t")
+    if count != str(len(directories)):
+        raise WireFormatError(f"{count!r} directories, but {len(directories)} are named")
+    return tuple(directories)

@@ -1,0 +1,108 @@
+"""The fields of a ledger's metadata record before they are known to make sense together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import (
+    NO_ENTRY,
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+)
+
+
+@dataclass(slots=True)
+class LedgerFields:
+    """What a record says, field by field; None where it says nothing.
+
+    Attributes:
+        ack_quorum: As large as the write quorum where nothing is said.
+        unknown_fields: Tags and values, as they stood in a message of format 3.
+    """
+
+    write_quorum: int | None = None
+    ensemble_size: int | None = None
+    length: int | None = None
+    last_entry_id: int | None = None
+    state: int | None = None
+    fragments: list[Fragment] = field(default_factory=list)
+    digest_type: int | None = None
+    password: bytes | None = None
+    ack_quorum: int | None = None
+    created_ms: int | None = None
+    custom: dict[str, bytes] = field(default_factory=dict)
+    token: int | None = None
+    unknown_fields: bytes = b""
+
+    def checked(self, format_version: int) -> LedgerMetadata:
+        """The metadata that the fields describe.
+
+        Raises:
+            WireFormatError: Something needed is missing, or fields contradict each other.
+            ConfigurationError: The quorum is none.
+        """
+        if self.write_quorum is None or self.ensemble_size is None:
+            raise WireFormatError("it names no ensemble size or no write quorum")
+        ack_quorum = self.write_quorum if self.ack_quorum is None else self.ack_quorum
+        quorum = Quorum(self.ensemble_size, self.write_quorum, ack_quorum)
+        self._check_fragments(self.ensemble_size)
+        state = _state_of(self.state)
+        last_entry_id, length = self._end(state)
+        return LedgerMetadata(
+            quorum=quorum,
+            fragments=tuple(self.fragments),
+            state=state,
+            last_entry_id=last_entry_id,
+            length=length,
+            digest_type=_digest_type_of(self.digest_type),
+            password=self.password or b"",
+            has_password=self.password is not None,
+            created_ms=-1 if self.created_ms is None else self.created_ms,
+            custom=self.custom,
+            token=self.token,
+            format_version=format_version,
+            unknown_fields=self.unknown_fields,
+        )
+
+    def _check_fragments(self, ensemble_size: int) -> None:
+        firsts = [fragment.first_entry_id for fragment in self.fragments]
+        if firsts[:1] != [0] or any(first >= after for first, after in pairwise(firsts)):
+            raise WireFormatError(f"fragments begin at entry 0 and rise, these begin at {firsts}")
+        for fragment in self.fragments:
+            if len(fragment.ensemble) != ensemble_size or not all(fragment.ensemble):
+                raise WireFormatError(
+                    f"the ensemble from entry {fragment.first_entry_id} does not have "
+                    f"{ensemble_size} bookies"
+                )
+
+    def _end(self, state: LedgerState) -> tuple[int, int]:
+        # Only a closed ledger has an end; Apache writes 0 and -1 otherwise, and reads neither.
+        if state is not LedgerState.CLOSED:
+            return NO_ENTRY, 0
+        last_entry_id, length = self.last_entry_id, self.length
+        if last_entry_id is None or length is None or last_entry_id < NO_ENTRY or length < 0:
+            raise WireFormatError(
+                f"closed at entry {last_entry_id} with {length} bytes, which cannot be"
+            )
+        return last_entry_id, length
+
+
+def _state_of(number: int | None) -> LedgerState:
+    for state in LedgerState:
+        if state == number:
+            return state
+    raise WireFormatError(f"there is no ledger state {number}")
+
+
+def _digest_type_of(number: int | None) -> DigestType:
+    if number is None:
+        return DigestType.CRC32C
+    for digest_type in DigestType:
+        if digest_type == number:
+            return digest_type
+    raise WireFormatError(f"there is no digest type {number}")

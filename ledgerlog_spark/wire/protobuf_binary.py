@@ -1,0 +1,160 @@
+"""The binary encoding of Protocol Buffers, as far as BookKeeper's records need it.
+
+Varints and length-delimited fields are returned with their raw bytes, so that a record's codec
+can keep what it does not know; 32- and 64-bit fields are stepped over in the same way.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerlog_spark.errors import WireFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_U64 = 1 << 64
+_I64_MIN = -(1 << 63)
+_SEVEN_BITS = 0x7F
+_VARINT_SIZE_BYTES_MAX = 10
+_FIELD_NUMBER_MAX = (1 << 29) - 1
+
+
+class WireType(IntEnum):
+    """How a field's value is delimited; groups (3, 4) are refused."""
+
+    VARINT = 0
+    FIXED64 = 1
+    BYTES = 2
+    FIXED32 = 5
+
+
+class Field(NamedTuple):
+    """One field as found.
+
+    Attributes:
+        number: The field's number in its message.
+        value: An unsigned number for a varint, the bytes for everything else.
+        raw: Tag and value as they stood in the message.
+    """
+
+    number: int
+    wire_type: WireType
+    value: int | bytes
+    raw: bytes
+
+    def as_int64(self) -> int:
+        """The signed value of a varint field.
+
+        Raises:
+            WireFormatError: Another wire type.
+        """
+        if not isinstance(self.value, int):
+            raise WireFormatError(f"field {self.number} is no number", field=self.number)
+        return self.value - _U64 if self.value >= _U64 >> 1 else self.value
+
+    def as_bytes(self) -> bytes:
+        """The value of a length-delimited field.
+
+        Raises:
+            WireFormatError: Another wire type.
+        """
+        if self.wire_type is not WireType.BYTES:
+            raise WireFormatError(f"field {self.number} is no byte string", field=self.number)
+        assert isinstance(self.value, bytes)
+        return self.value
+
+    def as_text(self) -> str:
+        """The value of a string field.
+
+        Raises:
+            WireFormatError: Another wire type, or bytes that are not UTF-8.
+        """
+        try:
+            return self.as_bytes().decode()
+        except UnicodeDecodeError as cause:
+            raise WireFormatError(
+                f"field {self.number} is no UTF-8 text", field=self.number
+            ) from cause
+
+
+def encode_varint(value: int) -> bytes:
+    """`value` in base 128, low bits first; a negative one as its 64-bit two's complement."""
+    assert _I64_MIN <= value < _U64
+    value %= _U64
+    encoded = bytearray()
+    while value > _SEVEN_BITS:
+        encoded.append(value & _SEVEN_BITS | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def encode_number(number: int, value: int) -> bytes:
+    """A varint field."""
+    return encode_varint(number << 3 | WireType.VARINT) + encode_varint(value)
+
+
+def encode_bytes(number: int, value: bytes) -> bytes:
+    """A length-delimited field: string, bytes or message."""
+    return encode_varint(number << 3 | WireType.BYTES) + encode_varint(len(value)) + value
+
+
+def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
+    """The number at `offset`, below 2**64, and the offset after it.
+
+    Raises:
+        WireFormatError: It does not end within ten bytes or within `data`.
+    """
+    value = 0
+    for place in range(_VARINT_SIZE_BYTES_MAX):
+        if offset + place >= len(data):
+            break
+        byte = data[offset + place]
+        value |= (byte & _SEVEN_BITS) << 7 * place
+        if byte <= _SEVEN_BITS:
+            if value >= _U64:
+                break
+            return value, offset + place + 1
+    raise WireFormatError(f"no number of 64 bits at byte {offset}", offset=offset)
+
+
+def fields_of(message: bytes) -> Iterator[Field]:
+    """The fields of a message, in their order.
+
+    Raises:
+        WireFormatError: While iterating, where the bytes are no message.
+    """
+    offset = 0
+    while offset < len(message):
+        start = offset
+        tag, offset = decode_varint(message, offset)
+        number = tag >> 3
+        if not 1 <= number <= _FIELD_NUMBER_MAX:
+            raise WireFormatError(f"no field can have number {number}", offset=start)
+        try:
+            wire_type = WireType(tag & 7)
+        except ValueError as cause:
+            raise WireFormatError(
+                f"field {number} has wire type {tag & 7}", offset=start
+            ) from cause
+        value: int | bytes
+        if wire_type is WireType.VARINT:
+            value, offset = decode_varint(message, offset)
+        else:
+            value, offset = _delimited(message, offset, wire_type)
+        yield Field(number, wire_type, value, message[start:offset])
+
+
+def _delimited(message: bytes, offset: int, wire_type: WireType) -> tuple[bytes, int]:
+    if wire_type is WireType.BYTES:
+        size, offset = decode_varint(message, offset)
+    else:
+        size = 8 if wire_type is WireType.FIXED64 else 4
+    end = offset + size
+    if end > len(message):
+        raise WireFormatError(
+            f"a field of {size} bytes where {len(message) - offset} are left", offset=offset
+        )
+    return message[offset:end], end
