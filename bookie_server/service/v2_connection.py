@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from bookie_server.core import requests as storage_requests
 from bookie_server.service.auth import answer_to_auth
@@ -88,7 +88,7 @@ class V2Connection(asyncio.BufferedProtocol):
     def __init__(self, server: V2Server) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
-        self._frames = FrameSplitter(server.frame_size_bytes_max)
+        self._frames = FrameSplitter(server.frame_size_bytes_max, server.receive_pool)
         self._backlog: deque[memoryview] = deque()
         self._answers: list[Buffer] = []
         self._answers_size_bytes = 0
@@ -107,7 +107,8 @@ class V2Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server's connections, or be closed when there are too many."""
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports have the methods of asyncio.Transport without being of its class.
+        transport = cast("asyncio.Transport", transport)
         self._transport = transport
         self.peer = transport.get_extra_info("peername")
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)

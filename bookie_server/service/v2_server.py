@@ -11,6 +11,7 @@ from bookie_server.errors import PortInUseError
 from bookie_server.service.logging import get_logger
 from bookie_server.service.v2_connection import V2Connection
 from ledgerlog_spark.errors import StartupError
+from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
     from bookie_server.config import BookieSettings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
+RECEIVE_POOL_BYTES: Final = 32 << 20
 BATCH_COUNT_MAX: Final = 65_536
 
 _log = get_logger("v2")
@@ -52,6 +54,7 @@ class V2Server:
         self.batch_count_max = BATCH_COUNT_MAX
         self.connection_bytes_max = settings.in_flight_bytes_per_connection_max
         self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
+        self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self.is_stopping = False
         self._settings = settings
         self._connections: set[V2Connection] = set()

@@ -20,6 +20,7 @@ _BODY_SIZE_BYTES_MIN = 4
 _CHUNK_SIZE_BYTES_MIN = 1 << 14
 _CHUNK_SIZE_BYTES_MAX = 1 << 18
 _CHUNK_SIZE_BYTES_LARGE = 1 << 22
+_POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
@@ -46,11 +47,12 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 class ChunkPool:
-    """Memory to receive into, used again once no view of it is left; one for many splitters.
+    """Memory to receive into, used again once no view of it is left.
 
     Fresh memory costs more than the bytes that arrive in it: its pages are mapped and zeroed one
     by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks come back while views of them are
-    still out, and the one that came back first is looked at first. Sizes are powers of two.
+    still out, and the one that came back first is looked at first. Sizes are powers of two. One pool serves many
+    splitters, all of one thread.
 
     Args:
         size_bytes_max: Kept at most, in all; what is beyond goes when its last view does.
@@ -91,9 +93,6 @@ class ChunkPool:
         return False
 
 
-_shared_pool = ChunkPool()
-
-
 class FrameSplitter:
     """Receives into its own memory and hands out the bodies of complete frames as views of it.
 
@@ -109,7 +108,7 @@ class FrameSplitter:
     def __init__(
         self, frame_size_max: int = FRAME_SIZE_BYTES_MAX, pool: ChunkPool | None = None
     ) -> None:
-        self._pool = pool or _shared_pool
+        self._pool = pool or ChunkPool(_POOL_SIZE_BYTES_OF_ONE)
         self._frame_size_max = frame_size_max
         self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
         self._chunk = _Chunk()
