@@ -51,8 +51,8 @@ class ChunkPool:
 
     Fresh memory costs more than the bytes that arrive in it: its pages are mapped and zeroed one
     by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks come back while views of them are
-    still out, and the one that came back first is looked at first. Sizes are powers of two. One pool serves many
-    splitters, all of one thread.
+    still out, and the one that came back first is looked at first. Sizes are powers of
+    two. One pool serves many splitters, all of one thread.
 
     Args:
         size_bytes_max: Kept at most, in all; what is beyond goes when its last view does.
