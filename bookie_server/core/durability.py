@@ -1,0 +1,43 @@
+"""What an answer waits for: the one place where the write modes differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.record import LogRecord
+
+
+class WriteMode(Enum):
+    """Where entries go before they are acknowledged."""
+
+    DIRECT = "direct"
+    """To the entry log; acknowledged after its group sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """Sequences that have to be synced before an answer goes out."""
+
+    mode: WriteMode = WriteMode.DIRECT
+
+    def add_waits_for(self, record: LogRecord) -> int:
+        """Sequence after which an add is answered: the sync that covers its record."""
+        return record.sequence
+
+    def fence_waits_for(self, state: LedgerState) -> int:
+        """Sequence after which a fence is answered.
+
+        A fence is a barrier: every add of the ledger accepted before it is durable as well, so
+        the answer includes them all (schedule T39).
+        """
+        return state.last_sequence
+
+    def recovery_read_waits_for(self, state: LedgerState) -> int:
+        """Sequence after which a recovery read is answered: all it could say is durable then."""
+        return state.last_sequence
+
+    def control_waits_for(self, record: LogRecord) -> int:
+        """Sequence after which any other control record is answered; synced in every mode."""
+        return record.sequence

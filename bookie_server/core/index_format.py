@@ -1,0 +1,245 @@
+"""The sorted index in the body of a file's finish record (docs/FORMATS.md, Index).
+
+    head, 32 bytes      magic "LIDX", format version u16, zero u16, blocks u32, ledgers u32,
+                        pieces u64, CRC32C u32 of the directory and the totals, CRC32C u32 of the
+                        head before this field
+    directory           per block: last ledger id i64, last entry id i64 of its last piece
+    totals              per ledger: id i64, first entry id i64, last entry id i64, bytes u64,
+                        newest origin sequence u64, pieces u32
+    blocks              16 KiB each: CRC32C u32 of the rest, pieces u32, zero u64, then per piece
+                        ledger id i64, last entry id i64, first entry id i64, origin sequence u64,
+                        record offset / 512 u32, place in the record u32
+
+Pieces are sorted by (ledger, last id) and disjoint. All numbers are big-endian; all checksums are
+seeded with the file's identity, those of blocks with the block's number as well.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+
+from bookie_server.core.pieces import Piece
+from bookie_server.core.record import FileIdentity
+from bookie_server.core.requests import Buffer
+from bookie_server.errors import CorruptRecordError
+from ledgerlog_spark.wire.castagnoli import crc32c
+
+MAGIC = b"LIDX"
+FORMAT_VERSION = 1
+BLOCK_SIZE = 16_384
+UNIT = 512
+
+_head = Struct(">4sHHIIQI")
+_checksum = Struct(">I")
+_key = Struct(">qq")
+_total = Struct(">qqqQQI")
+_block_head = Struct(">IIQ")
+_piece = Struct(">qqqQII")
+_block_number = Struct(">I")
+
+HEAD_SIZE = _head.size + _checksum.size
+PIECES_PER_BLOCK = (BLOCK_SIZE - _block_head.size) // _piece.size
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTotal:
+    """What one file holds of one ledger.
+
+    Attributes:
+        first_entry_id: Inclusive.
+        last_entry_id: Inclusive.
+        size_bytes: Of the stored entries that the index points at.
+        origin_newest: Largest origin sequence of its pieces.
+        pieces: Count.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    size_bytes: int
+    origin_newest: int
+    pieces: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHead:
+    """Everything of an index but its blocks.
+
+    Attributes:
+        keys: Per block, (ledger id, last entry id) of its last piece.
+        blocks_start: Of the first block, in the body.
+    """
+
+    keys: tuple[tuple[int, int], ...]
+    totals: tuple[LedgerTotal, ...]
+    pieces: int
+    blocks_start: int
+    _totals_by_ledger: dict[int, LedgerTotal] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_ledger = {total.ledger_id: total for total in self.totals}
+        object.__setattr__(self, "_totals_by_ledger", by_ledger)
+
+    def total_of(self, ledger_id: int) -> LedgerTotal | None:
+        """What the file holds of a ledger, None when nothing."""
+        return self._totals_by_ledger.get(ledger_id)
+
+    def block_of(self, ledger_id: int, entry_id: int) -> int | None:
+        """Number of the only block that can hold an entry's piece, None when there is none."""
+        number = bisect_left(self.keys, (ledger_id, entry_id))
+        return number if number < len(self.keys) else None
+
+    def block_offset(self, number: int) -> int:
+        """Where a block starts in the body."""
+        return self.blocks_start + number * BLOCK_SIZE
+
+
+def encode_index(
+    pieces: Sequence[tuple[int, Piece[int]]],
+    totals: Sequence[LedgerTotal],
+    identity: FileIdentity,
+) -> bytes:
+    """Body of a finish record.
+
+    Args:
+        pieces: (ledger id, piece) sorted by ledger and last id; a piece's target is the offset of
+            its record.
+        totals: One per ledger, sorted by id.
+        identity: Of the file.
+    """
+    blocks = []
+    keys = []
+    for number, start in enumerate(range(0, len(pieces), PIECES_PER_BLOCK)):
+        part = pieces[start : start + PIECES_PER_BLOCK]
+        packed = b"".join(
+            _piece.pack(ledger, p.last, p.first, p.origin, p.target // UNIT, p.place)
+            for ledger, p in part
+        )
+        rest = _block_head.pack(0, len(part), 0)[4:] + packed
+        rest = rest.ljust(BLOCK_SIZE - 4, b"\0")
+        blocks.append(_checksum.pack(crc32c(rest, _block_seed(identity, number))) + rest)
+        keys.append(_key.pack(part[-1][0], part[-1][1].last))
+    tables = b"".join(keys) + b"".join(
+        _total.pack(
+            t.ledger_id,
+            t.first_entry_id,
+            t.last_entry_id,
+            t.size_bytes,
+            t.origin_newest,
+            t.pieces,
+        )
+        for t in totals
+    )
+    head = _head.pack(
+        MAGIC,
+        FORMAT_VERSION,
+        0,
+        len(blocks),
+        len(totals),
+        len(pieces),
+        crc32c(tables, identity.seed),
+    )
+    return b"".join((head, _checksum.pack(crc32c(head, identity.seed)), tables, *blocks))
+
+
+def index_head_size(data: Buffer, identity: FileIdentity) -> int:
+    """Bytes of head, directory and totals together, from the first `HEAD_SIZE` bytes.
+
+    Raises:
+        CorruptRecordError: They are damaged.
+    """
+    _, _, _, blocks, ledgers, _, _ = _checked_head(data, identity)
+    return HEAD_SIZE + blocks * _key.size + ledgers * _total.size
+
+
+def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
+    """Decode `index_head_size` bytes.
+
+    Raises:
+        CorruptRecordError: They are damaged.
+    """
+    _, _, _, blocks, ledgers, pieces, checksum = _checked_head(data, identity)
+    size = HEAD_SIZE + blocks * _key.size + ledgers * _total.size
+    tables = bytes(data[HEAD_SIZE:size])
+    if len(tables) != size - HEAD_SIZE or crc32c(tables, identity.seed) != checksum:
+        raise _damage(identity, "the index's tables are damaged")
+    split = blocks * _key.size
+    keys = tuple(_key.iter_unpack(tables[:split]))
+    totals = tuple(LedgerTotal(*fields) for fields in _total.iter_unpack(tables[split:]))
+    return IndexHead(keys, totals, pieces, size)
+
+
+class IndexBlock:
+    """One block, verified, kept as bytes and searched in place."""
+
+    __slots__ = ("_count", "_data")
+
+    def __init__(self, data: bytes, number: int, identity: FileIdentity) -> None:
+        """Verify a block.
+
+        Raises:
+            CorruptRecordError: It is damaged.
+        """
+        if len(data) != BLOCK_SIZE:
+            raise _damage(identity, f"index block {number} is cut off")
+        checksum, count, _ = _block_head.unpack_from(data)
+        if checksum != crc32c(memoryview(data)[4:], _block_seed(identity, number)):
+            raise _damage(identity, f"index block {number} is damaged")
+        self._data = data
+        self._count: int = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _key_at(self, number: int) -> tuple[int, int]:
+        key: tuple[int, int] = _key.unpack_from(self._data, _block_head.size + number * _piece.size)
+        return key
+
+    def piece_at(self, number: int) -> tuple[int, Piece[int]]:
+        """Ledger id and piece; the piece's target is the offset of its record."""
+        ledger, last, first, origin, unit, place = _piece.unpack_from(
+            self._data, _block_head.size + number * _piece.size
+        )
+        return ledger, Piece(first, last, origin, unit * UNIT, place)
+
+    def find(self, ledger_id: int, entry_id: int) -> Piece[int] | None:
+        """The piece that holds an entry, None when the block has none."""
+        number = bisect_left(range(self._count), (ledger_id, entry_id), key=self._key_at)
+        if number == self._count:
+            return None
+        ledger, piece = self.piece_at(number)
+        return piece if ledger == ledger_id and piece.first <= entry_id else None
+
+    def pieces_of(self, ledger_id: int) -> Iterator[Piece[int]]:
+        """All pieces of a ledger in this block, in rising order."""
+        start = bisect_left(range(self._count), (ledger_id, -1), key=self._key_at)
+        for number in range(start, self._count):
+            ledger, piece = self.piece_at(number)
+            if ledger != ledger_id:
+                return
+            yield piece
+
+
+def _checked_head(
+    data: Buffer, identity: FileIdentity
+) -> tuple[bytes, int, int, int, int, int, int]:
+    head = bytes(data[: _head.size])
+    if len(data) < HEAD_SIZE or _checksum.unpack_from(data, _head.size)[0] != crc32c(
+        head, identity.seed
+    ):
+        raise _damage(identity, "the index's head is damaged")
+    fields: tuple[bytes, int, int, int, int, int, int] = _head.unpack(head)
+    if fields[0] != MAGIC or fields[1] != FORMAT_VERSION:
+        raise _damage(identity, f"the index is of version {fields[1]}, which is not known here")
+    return fields
+
+
+def _block_seed(identity: FileIdentity, number: int) -> int:
+    return crc32c(_block_number.pack(number), identity.seed)
+
+
+def _damage(identity: FileIdentity, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"{identity.name}: {reason}", path=identity.name, reason=reason)

@@ -1,0 +1,119 @@
+"""Admission: which request a bookie accepts, refuses or lets wait, and what it may deny.
+
+Pure decisions over values; the storage asks and obeys (DESIGN 4.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.requests import ID_MAX, AddRequest, BatchReadRequest, ReadRequest
+from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
+
+
+class Wait(Enum):
+    """What an add waits for before it can be decided."""
+
+    METADATA_CHECK = "metadata_check"
+
+
+@dataclass(slots=True)
+class Health:
+    """What the whole storage is fit for.
+
+    Attributes:
+        has_failed: A write or sync failed; nothing is stored any more, nothing absent is said.
+        is_writable: There is room for regular adds.
+        has_room: There is room for recovery and control records.
+        check_epoch: Ledgers verified in an earlier epoch go through the metadata check first.
+        files_in_doubt: Files with damage that may belong to any ledger, or whose index is being
+            rebuilt.
+    """
+
+    has_failed: bool = False
+    is_writable: bool = True
+    has_room: bool = True
+    check_epoch: int = 0
+    files_in_doubt: set[int] = field(default_factory=set)
+
+
+def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
+    request: AddRequest, state: LedgerState | None, health: Health, free_bytes: int
+) -> Code | Wait | None:
+    """Decide one well-formed add: None accepts it, a code refuses it, a `Wait` defers it.
+
+    Args:
+        request: Its form was checked before.
+        state: Of its ledger, None when the ledger is unknown here.
+        health: Of the storage.
+        free_bytes: What is left of the in-flight budget.
+    """
+    if health.has_failed:
+        return Code.IO_ERROR
+    if state is not None and not key_fits(state, request.master_key):
+        return Code.UNAUTHORIZED
+    is_regular = not request.is_recovery
+    if is_regular and state is not None and (state.is_fenced or state.in_limbo):
+        return Code.FENCED
+    if not (health.is_writable if is_regular else health.has_room):
+        return Code.READ_ONLY
+    if len(request.body) > free_bytes:
+        return Code.BUSY
+    if is_regular and health.check_epoch and needs_check(state, health.check_epoch):
+        return Wait.METADATA_CHECK
+    return None
+
+
+def needs_check(state: LedgerState | None, check_epoch: int) -> bool:
+    """Whether a ledger's fence may have been lost since the metadata store was last asked."""
+    return state is None or state.check_epoch < check_epoch
+
+
+def admit_read(request: ReadRequest | BatchReadRequest) -> Code | None:
+    """Decide the form of a read: None accepts it."""
+    if isinstance(request, ReadRequest):
+        entry_id, lowest = request.entry_id, NO_ENTRY
+    else:
+        entry_id, lowest = request.first_entry_id, 0
+    key = request.fence_key
+    if not 0 <= request.ledger_id <= ID_MAX or not lowest <= entry_id <= ID_MAX:
+        return Code.BAD_REQUEST
+    if key is not None and len(key) != MASTER_KEY_SIZE_BYTES:
+        return Code.BAD_REQUEST
+    return None
+
+
+def admit_fence(key: bytes, state: LedgerState | None, health: Health) -> Code | None:
+    """Decide a fence: None accepts it. A ledger that is fenced already needs no room."""
+    if state is not None and not key_fits(state, key):
+        return Code.UNAUTHORIZED
+    if health.has_failed:
+        return Code.IO_ERROR
+    if not health.has_room and (state is None or not state.is_fenced):
+        return Code.IO_ERROR
+    return None
+
+
+def key_fits(state: LedgerState, key: bytes) -> bool:
+    """Whether a master key is the ledger's, or the ledger has none yet."""
+    return state.master_key is None or state.master_key == key
+
+
+def may_say_absent(state: LedgerState | None, health: Health) -> bool:
+    """The one place that allows NO_ENTRY, NO_LEDGER or a LAC.
+
+    False in limbo, after a failed write or sync, and while a file is in doubt that may hold
+    anything. (Replay is over before the first request.)
+    """
+    if health.has_failed or health.files_in_doubt:
+        return False
+    return state is None or not state.in_limbo
+
+
+def absent(state: LedgerState | None, health: Health) -> Code:
+    """Answer for an entry that was not found."""
+    if not may_say_absent(state, health):
+        return Code.IO_ERROR
+    return Code.NO_LEDGER if state is None else Code.NO_ENTRY

@@ -1,0 +1,137 @@
+"""What a bookie knows of each ledger beside its entries, and the file that keeps it.
+
+Ledger-state file (docs/FORMATS.md, Ledger states), all numbers big-endian:
+
+    head, 32 bytes      magic "LSTA", format version u16, zero u16, generation u64, ledgers u64,
+                        CRC32C u32 of the records, CRC32C u32 of the head before this field
+    per ledger, 64      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
+                        sequence) u64, check epoch u32, directory u16, flags u16 (1 fenced,
+                        2 limbo, 4 has a key), master key 20, zero u32
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from bookie_server.core.record import NO_KEY
+from bookie_server.errors import DamagedDirectoryError
+from ledgerlog_spark.wire.castagnoli import crc32c
+
+MAGIC = b"LSTA"
+FORMAT_VERSION = 1
+FLAG_FENCED = 1
+FLAG_LIMBO = 2
+FLAG_HAS_KEY = 4
+
+_head = Struct(">4sHHQQI")
+_checksum = Struct(">I")
+_record = Struct(">qqqQIHH20sI")
+
+
+class LedgerState:
+    """One ledger, as this bookie knows it.
+
+    Attributes:
+        master_key: Fixed by the first add or fence; None before.
+        is_fenced: Regular adds are refused.
+        in_limbo: State may have been lost: nothing absent may be said.
+        last_add_confirmed: The largest ever seen in an entry, -1 before.
+        explicit_lac: The largest ever written by itself, -1 before.
+        tombstone: Origin sequence below which entries were dropped, 0 for none.
+        check_epoch: Epoch in which the metadata store was last asked.
+        directory: Number of the directory that holds its entries.
+        last_entry_id: Largest entry id held, -1 for none. Follows from the files.
+        last_sequence: Of the last record accepted for it. Not kept over a restart.
+    """
+
+    __slots__ = (
+        "check_epoch",
+        "directory",
+        "explicit_lac",
+        "in_limbo",
+        "is_fenced",
+        "last_add_confirmed",
+        "last_entry_id",
+        "last_sequence",
+        "ledger_id",
+        "master_key",
+        "tombstone",
+    )
+
+    def __init__(self, ledger_id: int, *, check_epoch: int = 0, directory: int = 0) -> None:
+        self.ledger_id = ledger_id
+        self.master_key: bytes | None = None
+        self.is_fenced = False
+        self.in_limbo = False
+        self.last_add_confirmed = -1
+        self.explicit_lac = -1
+        self.tombstone = 0
+        self.check_epoch = check_epoch
+        self.directory = directory
+        self.last_entry_id = -1
+        self.last_sequence = 0
+
+    @property
+    def lac(self) -> int:
+        """The largest last add confirmed ever seen, whichever way it came."""
+        return max(self.last_add_confirmed, self.explicit_lac)
+
+
+def encode_ledger_states(generation: int, states: Iterable[LedgerState]) -> bytes:
+    """The whole ledger-state file; `states` in rising order of ledger id."""
+    records = [
+        _record.pack(
+            state.ledger_id,
+            state.last_add_confirmed,
+            state.explicit_lac,
+            state.tombstone,
+            state.check_epoch,
+            state.directory,
+            FLAG_FENCED * state.is_fenced
+            + FLAG_LIMBO * state.in_limbo
+            + FLAG_HAS_KEY * (state.master_key is not None),
+            state.master_key or NO_KEY,
+            0,
+        )
+        for state in states
+    ]
+    body = b"".join(records)
+    head = _head.pack(MAGIC, FORMAT_VERSION, 0, generation, len(records), crc32c(body))
+    return head + _checksum.pack(crc32c(head)) + body
+
+
+def decode_ledger_states(data: bytes, path: str) -> list[LedgerState]:
+    """Read a ledger-state file.
+
+    Raises:
+        DamagedDirectoryError: It is damaged: keys and fences may be lost.
+    """
+    head_size = _head.size + _checksum.size
+    head, body = data[: _head.size], data[head_size:]
+    if len(data) < head_size or _checksum.unpack_from(data, _head.size)[0] != crc32c(head):
+        raise _damage(path, "its head is damaged")
+    magic, version, _, _, count, checksum = _head.unpack(head)
+    if magic != MAGIC or version != FORMAT_VERSION:
+        raise _damage(path, f"it is of version {version}, which is not known here")
+    if len(body) != count * _record.size or crc32c(body) != checksum:
+        raise _damage(path, "its records are damaged")
+    states = []
+    for fields in _record.iter_unpack(body):
+        ledger_id, lac, explicit, tombstone, epoch, directory, flags, key, _ = fields
+        state = LedgerState(ledger_id, check_epoch=epoch, directory=directory)
+        state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
+        state.is_fenced = bool(flags & FLAG_FENCED)
+        state.in_limbo = bool(flags & FLAG_LIMBO)
+        state.master_key = key if flags & FLAG_HAS_KEY else None
+        states.append(state)
+    return states
+
+
+def _damage(path: str, reason: str) -> DamagedDirectoryError:
+    return DamagedDirectoryError(
+        f"the ledger-state file {path} is damaged: {reason}. It holds keys and fences, so the "
+        "bookie cannot serve from this directory; let it start empty and be repaired by its peers",
+        path=path,
+        reason=reason,
+    )

@@ -1,0 +1,150 @@
+"""The MANIFEST: which files are the bookie's, and nothing else is (docs/FORMATS.md, MANIFEST).
+
+One line `ledgerlog-manifest 1 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
+body: one JSON object, keys sorted, no spaces, ASCII.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from bookie_server.core.record import FileIdentity
+from bookie_server.errors import DamagedDirectoryError, FormatVersionError
+from ledgerlog_spark.wire.castagnoli import crc32c
+
+MAGIC = "ledgerlog-manifest"
+FORMAT_VERSION = 1
+NAME = "MANIFEST"
+
+
+class FileState(Enum):
+    """What a boot does with a file."""
+
+    OPEN = "open"
+    """Replayed from its first record."""
+    FINISHED = "finished"
+    """Its index is read; records beyond `data_end` are never looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file that holds or will hold records.
+
+    Attributes:
+        slot: Name of the slot file.
+        salt: 32 hex digits.
+        first_sequence: Of its first record; 0 for a prepared file without any.
+        last_sequence: Of its last record that counts; 0 while open.
+        data_end: First byte after that record; 0 while open.
+        finish_offset: Of the finish record; 0 while open.
+        size_bytes: Allocated.
+        live_bytes: Of stored entries that its index points at.
+        has_damage: A record in it was damaged beyond knowing whose it was.
+    """
+
+    file_id: int
+    slot: str
+    salt: str
+    state: FileState
+    size_bytes: int
+    first_sequence: int = 0
+    last_sequence: int = 0
+    data_end: int = 0
+    finish_offset: int = 0
+    live_bytes: int = 0
+    has_damage: bool = False
+
+    @property
+    def identity(self) -> FileIdentity:
+        """Seeds the checksums of everything in the file."""
+        return FileIdentity(self.slot, self.file_id, bytes.fromhex(self.salt))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The only commit point of a directory.
+
+    Attributes:
+        generation: Counts the MANIFESTs of this directory.
+        next_file_id: Never used before.
+        durable_upto: Sequence known to be synced.
+        state_file: Name of the ledger-state file; empty when there is none yet.
+        check_epoch: How often state may have been lost; a ledger verified in this epoch needs no
+            metadata check.
+        mark: Position in the journal below which everything is in synced entry-log files; 0
+            without a journal.
+        files: In rising order of id.
+        free_slots: Slots that nothing points into.
+        directory: Number of this directory among the bookie's.
+    """
+
+    generation: int = 0
+    next_file_id: int = 1
+    durable_upto: int = 0
+    state_file: str = ""
+    check_epoch: int = 0
+    mark: int = 0
+    files: tuple[FileEntry, ...] = ()
+    free_slots: tuple[str, ...] = ()
+    directory: int = 0
+
+    def with_file(self, entry: FileEntry) -> Manifest:
+        """The same with one file's entry added or replaced."""
+        others = [file for file in self.files if file.file_id != entry.file_id]
+        files = sorted([*others, entry], key=lambda file: file.file_id)
+        return replace(self, files=tuple(files))
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The whole MANIFEST file."""
+    fields = asdict(manifest)
+    for file in fields["files"]:
+        file["state"] = file["state"].value
+    body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
+    return f"{MAGIC} {FORMAT_VERSION} {len(body)} {crc32c(body):08x}\n".encode() + body
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Read a MANIFEST.
+
+    Raises:
+        FormatVersionError: A later version wrote it.
+        DamagedDirectoryError: It is damaged, in any way.
+    """
+    line, _, body = data.partition(b"\n")
+    words = line.split(b" ")
+    if len(words) != 4 or words[0] != MAGIC.encode():  # noqa: PLR2004 - the words of the line
+        raise _damage("its first line is not that of a MANIFEST")
+    if words[2] != str(len(body)).encode() or words[3] != b"%08x" % crc32c(body):
+        raise _damage("its length or checksum does not match")
+    if words[1] != str(FORMAT_VERSION).encode():
+        raise FormatVersionError(
+            f"MANIFEST has format version {words[1]!r}, this program reads version "
+            f"{FORMAT_VERSION}; use the program that wrote it or a later one",
+            path=NAME,
+            version=words[1].decode("ascii", "replace"),
+        )
+    try:
+        return _from_json(json.loads(body))
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damage(f"its fields are not those of a MANIFEST ({error})") from None
+
+
+def _from_json(fields: dict[str, Any]) -> Manifest:
+    files = tuple(
+        FileEntry(**{**file, "state": FileState(file["state"])}) for file in fields.pop("files")
+    )
+    free_slots = tuple(fields.pop("free_slots"))
+    return Manifest(files=files, free_slots=free_slots, **fields)
+
+
+def _damage(reason: str) -> DamagedDirectoryError:
+    return DamagedDirectoryError(
+        f"MANIFEST is damaged: {reason}. Without it nothing of this directory can be trusted: keep "
+        "the files, and let the bookie start with an empty directory to be repaired from its peers",
+        path=NAME,
+        reason=reason,
+    )

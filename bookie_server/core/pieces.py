@@ -1,0 +1,125 @@
+"""Which entries of one ledger lie where: disjoint pieces of consecutive ids.
+
+An insert that overlaps older pieces splits them; where it overlaps newer ones it yields. Newer
+means a larger origin sequence, so the result does not depend on the order of inserts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from bookie_server.core.requests import EntryIds
+
+T = TypeVar("T")
+
+
+class Piece(NamedTuple, Generic[T]):
+    """Consecutive entries of one record.
+
+    Attributes:
+        first: Entry id, inclusive.
+        last: Entry id, inclusive.
+        origin: Origin sequence of the record.
+        target: The record, or where it lies.
+        place: Place of `first` among the record's entries.
+    """
+
+    first: int
+    last: int
+    origin: int
+    target: T
+    place: int
+
+
+def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
+    """The ids as (first, last, place of first) of maximal consecutive stretches."""
+    if type(ids) is range and ids.step == 1:
+        yield ids[0], ids[-1], 0
+        return
+    first, place = ids[0], 0
+    last = first
+    for number, entry_id in enumerate(ids):
+        if number and entry_id != last + 1:
+            yield first, last, place
+            first, place = entry_id, number
+        last = entry_id
+    yield first, last, place
+
+
+class Pieces(Generic[T]):
+    """The pieces of one ledger in rising order; no two overlap."""
+
+    __slots__ = ("_lasts", "_pieces")
+
+    def __init__(self) -> None:
+        self._lasts: list[int] = []
+        self._pieces: list[Piece[T]] = []
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def __iter__(self) -> Iterator[Piece[T]]:
+        return iter(self._pieces)
+
+    @property
+    def last_entry_id(self) -> int:
+        """The largest id held, -1 when empty."""
+        return self._lasts[-1] if self._lasts else -1
+
+    def find(self, entry_id: int) -> Piece[T] | None:
+        """The piece that holds an entry."""
+        number = bisect_left(self._lasts, entry_id)
+        if number == len(self._lasts):
+            return None
+        piece = self._pieces[number]
+        return piece if piece.first <= entry_id else None
+
+    def overlapping(self, first: int, last: int) -> list[Piece[T]]:
+        """All pieces that hold any id from `first` to `last`, inclusive."""
+        start = bisect_left(self._lasts, first)
+        end = start
+        while end < len(self._pieces) and self._pieces[end].first <= last:
+            end += 1
+        return self._pieces[start:end]
+
+    def insert(self, ids: EntryIds, origin: int, target: T) -> int:
+        """Add a record's entries; returns by how many the pieces grew."""
+        before = len(self._pieces)
+        for first, last, place in consecutive(ids):
+            if not self._lasts or first > self._lasts[-1]:
+                self._lasts.append(last)
+                self._pieces.append(Piece(first, last, origin, target, place))
+            else:
+                self._insert_within(Piece(first, last, origin, target, place))
+        return len(self._pieces) - before
+
+    def _insert_within(self, new: Piece[T]) -> None:
+        start = bisect_left(self._lasts, new.first)
+        old = self.overlapping(new.first, new.last)
+        result: list[Piece[T]] = []
+        at = new.first  # everything of `new` before this id is placed or yielded
+        for piece in old:
+            if piece.origin > new.origin:
+                if at < piece.first:
+                    result.append(cut(new, at, piece.first - 1))
+                result.append(piece)
+                at = piece.last + 1
+                continue
+            if piece.first < new.first:
+                result.append(cut(piece, piece.first, new.first - 1))
+            if piece.last > new.last:
+                if at <= new.last:
+                    result.append(cut(new, at, new.last))
+                    at = new.last + 1
+                result.append(cut(piece, new.last + 1, piece.last))
+        if at <= new.last:
+            result.append(cut(new, at, new.last))
+        self._pieces[start : start + len(old)] = result
+        self._lasts[start : start + len(old)] = [piece.last for piece in result]
+
+
+def cut(piece: Piece[T], first: int, last: int) -> Piece[T]:
+    """The part of a piece from `first` to `last`, inclusive."""
+    return Piece(first, last, piece.origin, piece.target, piece.place + first - piece.first)

@@ -1,0 +1,102 @@
+"""The two header sectors of a slot: who the file is (docs/FORMATS.md, Slots).
+
+    offset  size  field                     all numbers big-endian
+         0     4  magic "LSLT"
+         4     1  format version, 1
+         5     1  state: 1 open, 2 finished
+         6     2  zero
+         8     8  generation: the valid sector with the larger one counts
+        16     8  file id
+        24    16  salt
+        40     8  file size in bytes
+        48     8  offset of the finish record, 0 while open
+        56     8  last sequence, 0 while open
+        64     4  CRC32C of what stands before
+
+Sector A lies at byte 0, sector B at byte 4096; they are written in turns, so that one torn write
+leaves the other. Records start at byte 8192.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+from bookie_server.core.record import FileIdentity
+from ledgerlog_spark.wire.castagnoli import crc32c
+
+MAGIC = b"LSLT"
+FORMAT_VERSION = 1
+SECTOR_SIZE = 512
+SECTOR_OFFSETS = (0, 4096)
+RECORDS_START = 8192
+HEADER_AREA_SIZE = 4096 + SECTOR_SIZE
+
+_sector = Struct(">4sBBHQQ16sQQQ")
+_checksum = Struct(">I")
+
+
+class SlotState(IntEnum):
+    """What the slot's file is for."""
+
+    OPEN = 1
+    FINISHED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeader:
+    """One header sector, decoded."""
+
+    state: SlotState
+    generation: int
+    file_id: int
+    salt: bytes
+    file_size: int
+    finish_offset: int = 0
+    last_sequence: int = 0
+
+    def identity(self, name: str) -> FileIdentity:
+        """The identity of the file in the slot called `name`."""
+        return FileIdentity(name, self.file_id, self.salt)
+
+    @property
+    def sector_offset(self) -> int:
+        """Where this generation is written."""
+        return SECTOR_OFFSETS[self.generation % 2]
+
+
+def encode_slot_header(header: SlotHeader) -> bytes:
+    """One sector, 512 bytes."""
+    head = _sector.pack(
+        MAGIC,
+        FORMAT_VERSION,
+        header.state,
+        0,
+        header.generation,
+        header.file_id,
+        header.salt,
+        header.file_size,
+        header.finish_offset,
+        header.last_sequence,
+    )
+    return (head + _checksum.pack(crc32c(head))).ljust(SECTOR_SIZE, b"\0")
+
+
+def decode_slot_header(data: bytes) -> SlotHeader | None:
+    """The newest valid header of the first `HEADER_AREA_SIZE` bytes of a slot, None without one."""
+    found = [_decode_sector(data[start : start + SECTOR_SIZE]) for start in SECTOR_OFFSETS]
+    valid = [header for header in found if header is not None]
+    return max(valid, key=lambda header: header.generation, default=None)
+
+
+def _decode_sector(sector: bytes) -> SlotHeader | None:
+    if len(sector) < _sector.size + _checksum.size:
+        return None
+    head = sector[: _sector.size]
+    if _checksum.unpack_from(sector, _sector.size)[0] != crc32c(head):
+        return None
+    magic, version, state, _, generation, file_id, salt, size, finish, last = _sector.unpack(head)
+    if magic != MAGIC or version != FORMAT_VERSION or state not in (1, 2):
+        return None
+    return SlotHeader(SlotState(state), generation, file_id, salt, size, finish, last)
