@@ -17,7 +17,6 @@ from ledgerlog_spark.metadata.znode_tree import (
     CreateNode,
     DeleteNode,
     NodeExistsError,
-    NodeKind,
     NodeMissingError,
     NodeNotEmptyError,
     NodeOperation,
@@ -28,21 +27,22 @@ from ledgerlog_spark.metadata.znode_tree import (
 )
 from ledgerlog_spark.model import Version
 
-SEQUENCE_NUMBER_MAX = (1 << 31) - 1
-
 Outcome = Created | Version | None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; replaced, never changed."""
+    """One node; replaced, never changed.
+
+    `children_made` counts creations below it and numbers sequential nodes.
+    """
 
     data: bytes
     version: Version
     owner: int
     created_ms: int
     changed_ms: int
-    child_changes: int = 0
+    children_made: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,6 @@ class MemoryNodes:
                 if self.current.names.get(path):
                     raise NodeNotEmptyError(f"{path} has children", path=path)
                 self._put(path, None, undo)
-                self._count_child_change(parent_of(path), undo)
                 changes.append(Change(path, is_of_children=False))
                 changes.append(Change(path, is_of_children=True))
                 changes.append(Change(parent_of(path), is_of_children=True))
@@ -228,19 +227,15 @@ class MemoryNodes:
         if parent.owner:
             raise LocalProtocolError(f"{parent_of(path)} is ephemeral: no children", path=path)
         if kind.is_sequential:
-            path = f"{path}{parent.child_changes:010d}"
+            path = f"{path}{parent.children_made:010d}"
         if path in self.current.nodes:
             raise NodeExistsError(f"{path} exists", path=path)
         version, now_ms = Version(self._transaction_id, 0), self._clock_ms()
         owner = session_id if kind.is_ephemeral else 0
         self._put(path, Node(operation.data, version, owner, now_ms, now_ms), undo)
-        self._count_child_change(parent_of(path), undo)
+        counted = replace(parent, children_made=parent.children_made + 1)
+        self._put(parent_of(path), counted, undo)
         return Created(path, version)
-
-    def _count_child_change(self, path: str, undo: list[tuple[str, Node | None]]) -> None:
-        node = self.current.node(path)
-        counted = node.child_changes + 1
-        self._put(path, replace(node, child_changes=counted), undo)
 
 
 def _check(path: str, node: Node, version: Version | None) -> None:
@@ -252,6 +247,3 @@ def _check(path: str, node: Node, version: Version | None) -> None:
             expected=version,
             found=node.version,
         )
-
-
-__all__ = ["Change", "MemoryNodes", "Node", "NodeKind", "NodeMap", "Outcome"]

@@ -1,0 +1,111 @@
+"""The `Leases` port on a tree of nodes: an ephemeral node for each lease that is held.
+
+A lease saves work, it does not protect it: what its holder does stays guarded by versions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    MetadataFormatError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.metadata.znode_tree import (
+    NodeExistsError,
+    NodeKind,
+    NodeMissingError,
+    NodeStat,
+    ZnodeTree,
+    make_persistent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+
+ATTEMPTS_MAX = 4
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+class TreeLeases:
+    """Leases beside a ledgers root, where Apache's tools never meet them."""
+
+    def __init__(self, tree: ZnodeTree, root: str) -> None:
+        """Leases of the cluster at `root`."""
+        self._tree = tree
+        self._directory = f"{root}-leases"
+
+    async def acquire(self, name: str, holder: Mapping[str, str]) -> bool:
+        """See `Leases.acquire`. A lost reply is settled by whose the node is."""
+        path = self._path(name)
+        data = json.dumps(dict(holder), sort_keys=True).encode()
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                await self._tree.create(path, data, kind=NodeKind.EPHEMERAL)
+            except NodeMissingError:
+                await make_persistent(self._tree, self._directory)
+            except NodeExistsError:
+                stat = await self._synced_stat(path)
+                if stat is not None:
+                    return stat.owner == self._tree.session_id
+            except MetadataUnknownError:
+                if attempt == ATTEMPTS_MAX:
+                    raise
+            else:
+                return True
+        return False
+
+    async def release(self, name: str) -> None:
+        """See `Leases.release`."""
+        path = self._path(name)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            stat = await self._synced_stat(path)
+            if stat is None or stat.owner != self._tree.session_id:
+                return
+            try:
+                await self._tree.delete(path, stat.version)
+            except (NodeMissingError, MetadataVersionError):
+                return
+            except MetadataUnknownError:
+                if attempt == ATTEMPTS_MAX:
+                    raise
+            else:
+                return
+
+    async def holder(self, name: str) -> Mapping[str, str] | None:
+        """See `Leases.holder`."""
+        path = self._path(name)
+        try:
+            record = await self._tree.get(path)
+        except NodeMissingError:
+            return None
+        try:
+            said = json.loads(record.value)
+        except ValueError as error:
+            raise MetadataFormatError(f"{path} is not JSON: {error}", path=path) from error
+        if not isinstance(said, dict):
+            raise MetadataFormatError(f"{path} is not a JSON object", path=path)
+        return {str(key): str(value) for key, value in said.items()}
+
+    def watch(self, name: str, on_change: OnChange) -> CancelWatch:
+        """See `Leases.watch`."""
+        return self._tree.watch(self._path(name), on_change)
+
+    async def _synced_stat(self, path: str) -> NodeStat | None:
+        await self._tree.sync(path)
+        return await self._tree.stat(path)
+
+    def _path(self, name: str) -> str:
+        if not _NAME.fullmatch(name) or name in (".", ".."):
+            raise ConfigurationError(
+                f"a lease's name has 1 to 200 letters, digits, dots, dashes and underscores, got "
+                f"{name!r}",
+                name=name,
+            )
+        return f"{self._directory}/{name}"

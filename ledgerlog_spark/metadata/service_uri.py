@@ -1,0 +1,86 @@
+"""Metadata service URIs: `zk://host:port;host:port/ledgers`, as Apache BookKeeper writes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ledgerlog_spark.errors import ConfigurationError
+
+PORT_DEFAULT = 2181
+PORT_MAX = 65_535
+EXAMPLE = "zk://127.0.0.1:2181/ledgers"
+
+LAYOUTS = {
+    "zk": None,
+    "zk+null": None,
+    "zk+hierarchical": "hierarchical",
+    "zk+longhierarchical": "longhierarchical",
+}
+"""Scheme to the layout that it asks for; None takes what the cluster's LAYOUT node says."""
+
+_URI = re.compile(r"(?P<scheme>[^:/]+)://(?P<hosts>[^/]*)(?P<root>.*)", re.DOTALL)
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+_ROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceUri:
+    """Where a cluster's metadata is.
+
+    Attributes:
+        hosts: `host:port` of each server.
+        root: Path of the ledgers root, such as `/ledgers`.
+        layout: The layout asked for by name, None for the cluster's own.
+    """
+
+    hosts: tuple[str, ...]
+    root: str
+    layout: str | None = None
+
+    @property
+    def connect_string(self) -> str:
+        """All servers, divided by commas."""
+        return ",".join(self.hosts)
+
+    def __str__(self) -> str:
+        scheme = "zk" if self.layout is None else f"zk+{self.layout}"
+        return f"{scheme}://{';'.join(self.hosts)}{self.root}"
+
+
+def parse_service_uri(text: str) -> ServiceUri:
+    """What a URI says.
+
+    Raises:
+        ConfigurationError: It says nothing we know; names what is wrong with it.
+    """
+    match = _URI.fullmatch(text.strip())
+    if match is None:
+        raise _wrong(text, "it has no scheme and hosts")
+    scheme = match["scheme"].lower()
+    if scheme not in LAYOUTS:
+        known = ", ".join(LAYOUTS)
+        raise _wrong(text, f"the scheme {match['scheme']!r} is not one of {known}")
+    hosts = tuple(_host(text, part.strip()) for part in re.split("[,;]", match["hosts"]))
+    root = match["root"].rstrip("/")
+    if not root:
+        raise _wrong(text, "it names no root, the path after the hosts (usually /ledgers)")
+    if not _ROOT.fullmatch(root) or {".", ".."} & set(root.split("/")):
+        raise _wrong(text, f"{match['root']!r} is not a path of nodes")
+    return ServiceUri(hosts, root, LAYOUTS[scheme])
+
+
+def _host(text: str, part: str) -> str:
+    match = _HOST.fullmatch(part)
+    if match is None:
+        raise _wrong(text, f"{part!r} is not host:port" if part else "a host is missing")
+    port = int(match["port"] or PORT_DEFAULT)
+    if not 0 < port <= PORT_MAX:
+        raise _wrong(text, f"{port} is not a port")
+    return f"{match['host']}:{port}"
+
+
+def _wrong(text: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{text!r} is not a metadata service URI: {reason}. One looks like {EXAMPLE}", uri=text
+    )

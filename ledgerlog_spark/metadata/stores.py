@@ -1,0 +1,105 @@
+"""All metadata stores of one cluster on one session, and how to open them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.metadata.leases import TreeLeases
+from ledgerlog_spark.metadata.ledger_layout import LedgerLayout, read_layout, settled_layout
+from ledgerlog_spark.metadata.ledger_store import TreeLedgerStore
+from ledgerlog_spark.metadata.memory_tree import MemoryTree
+from ledgerlog_spark.metadata.registration import TreeRegistration
+from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
+from ledgerlog_spark.wire.layout import HIERARCHICAL, Layout
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+    from ledgerlog_spark.metadata.znode_tree import ZnodeTree
+
+ROOT = "/ledgers"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataStores:
+    """The stores of the cluster at `root`.
+
+    Attributes:
+        tree: The session all of them use.
+        root: Path of the ledgers root.
+    """
+
+    tree: ZnodeTree
+    root: str
+    layout: Layout
+    ledgers: TreeLedgerStore
+    registration: TreeRegistration
+    leases: TreeLeases
+
+    @classmethod
+    def on(cls, tree: ZnodeTree, root: str, layout: Layout = HIERARCHICAL) -> MetadataStores:
+        """The stores below `root` of any tree; nothing is read or made."""
+        return cls(
+            tree=tree,
+            root=root,
+            layout=layout,
+            ledgers=TreeLedgerStore(tree, root, LedgerLayout(layout)),
+            registration=TreeRegistration(tree, root),
+            leases=TreeLeases(tree, root),
+        )
+
+    async def initialize(self) -> None:
+        """Make the cluster's nodes where they are missing."""
+        await self.registration.initialize(self.layout)
+
+    async def close(self) -> None:
+        """End the session: registrations and leases go with it."""
+        try:
+            await self.registration.close()
+            await self.ledgers.close()
+        finally:
+            await self.tree.close()
+
+
+async def open_metadata(
+    uri: str | ServiceUri,
+    *,
+    session_timeout_ms: int = 10_000,
+    connect_timeout_ms: int = 15_000,
+    request_timeout_ms: int = 15_000,
+) -> MetadataStores:
+    """The stores of the cluster that a metadata service URI names; there need not be one yet.
+
+    Args:
+        uri: Such as `zk://127.0.0.1:2181/ledgers`.
+        session_timeout_ms: How long ephemeral nodes outlive the process.
+        connect_timeout_ms: Until the first connection stands.
+        request_timeout_ms: For each request, waiting for a connection included.
+
+    Raises:
+        ConfigurationError: The URI is wrong, or asks for another layout than the cluster has.
+        MetadataUnavailableError: ZooKeeper did not answer.
+        MetadataFormatError: The cluster keeps its ledgers in a way that we do not know.
+    """
+    # kazoo takes 60 ms to import, and only those who speak to a ZooKeeper need it.
+    from ledgerlog_spark.metadata.zookeeper_session import ZookeeperSession
+
+    parsed = parse_service_uri(uri) if isinstance(uri, str) else uri
+    tree = await ZookeeperSession.connect(
+        parsed.connect_string,
+        session_timeout_ms=session_timeout_ms,
+        connect_timeout_ms=connect_timeout_ms,
+        request_timeout_ms=request_timeout_ms,
+    )
+    try:
+        stored = await read_layout(tree, parsed.root)
+        layout = settled_layout(stored, parsed.layout, parsed.root)
+    except BaseException:
+        await tree.close()
+        raise
+    return MetadataStores.on(tree, parsed.root, layout)
+
+
+def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> MetadataStores:
+    """The stores of a cluster in memory; sessions with the same `nodes` see the same cluster."""
+    return MetadataStores.on(MemoryTree(nodes), root)
