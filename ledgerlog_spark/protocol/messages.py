@@ -121,7 +121,8 @@ class Failure(Enum):
     RECOVERY = "an entry could be shown neither present nor absent"
     NEEDS_OPERATOR = "closing would lose entries that are listed or were confirmed"
     ENTRY_ABSENT = "no replica has the entry"
-    ENTRY_UNKNOWN = "an entry could be shown neither present nor absent by readers"
+    ENTRY_UNKNOWN = "some replica could not answer, and none had the entry"
+    LAC_UNKNOWN = "no bookie could say how far the ledger is confirmed"
     DIGEST_MISMATCH = "every replica that answered had a bad digest"
 
 
@@ -344,6 +345,13 @@ class CloseRequested:
     """Close the ledger at the last confirmed entry. Adds that are pending become unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class EntriesTaken:
+    """The application took what a reader delivered, up to and including `last_entry_id`."""
+
+    last_entry_id: int
+
+
 Event = (
     AddReplied
     | ReadReplied
@@ -356,6 +364,7 @@ Event = (
     | Start
     | AddRequested
     | CloseRequested
+    | EntriesTaken
 )
 
 # --- indications ---------------------------------------------------------------------------------
@@ -443,6 +452,13 @@ class ReadFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class LacAdvanced:
+    """A bookie knows a larger LAC than was known before; more may follow."""
+
+    last_add_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
 class LacRead:
     """The LAC as far as a quorum of the last ensemble knows it; the last indication of its read.
 
@@ -462,6 +478,7 @@ Indication = (
     | EntriesRead
     | RangeRead
     | ReadFailed
+    | LacAdvanced
     | LacRead
 )
 Effect = Request | Indication

@@ -1,0 +1,383 @@
+"""Reads of a range of entries, three-valued: present, absent, unknown.
+
+`LedgerReader` never fences and never guesses. Where every bookie of the ensemble holds every entry
+(E == Qw) it asks for batches; a short batch says nothing about the next entry, which is then asked
+for by itself. A bad digest, a refusal or a slow bookie means the next replica. An entry is absent
+only when every member of its write set said so, then the record was loaded again, and they all said
+so once more under the same ensemble (PROTOCOL.md#E2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, row
+from ledgerlog_spark.protocol.messages import (
+    BatchReplied,
+    EntriesRead,
+    EntriesTaken,
+    Failure,
+    LoadMetadata,
+    MetadataLoaded,
+    MetadataOutcome,
+    RangeRead,
+    ReadFailed,
+    ReadReplied,
+    SendRead,
+    SendReadBatch,
+    Start,
+    StartTimer,
+    TimerFired,
+)
+from ledgerlog_spark.protocol.quorum import write_set
+from ledgerlog_spark.protocol.read_tally import BatchInFlight, ReplicaTally
+from ledgerlog_spark.protocol.recovery_reads import Verdict
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.messages import Effect, Event, StoredEntry
+
+
+class ReaderPhase(Enum):
+    """Where a reader is."""
+
+    NEW = "new"
+    READING = "reading"
+    RELOADING = "loading the record again"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """Limits of a reader.
+
+    Attributes:
+        entries_ahead_max: Entries asked for beyond what the application took.
+        size_bytes_ahead_max: Payload bytes read beyond what the application took.
+        batch_entries_max: Of one batch request; 1 turns batches off.
+        batch_size_bytes_max: Of one batch's answer.
+        batches_in_flight_max: Batch requests at once.
+        singles_in_flight_max: Entries asked for one by one at once.
+        hedge_delay_ms: A bookie that did not answer for one to two times this is helped by another.
+        reloads_max: How often the record is loaded again for one entry.
+    """
+
+    entries_ahead_max: int = 16_384
+    size_bytes_ahead_max: int = 16 << 20
+    batch_entries_max: int = 1_024
+    batch_size_bytes_max: int = 1 << 20
+    batches_in_flight_max: int = 6
+    singles_in_flight_max: int = 256
+    hedge_delay_ms: int = 500
+    reloads_max: int = 3
+
+
+class LedgerReader:
+    """Entries `first_entry_id` to `last_entry_id` (both inclusive) of one ledger, in order.
+
+    Its last indication is `RangeRead` or `ReadFailed`.
+
+    Attributes:
+        phase: Where it is.
+        metadata: The record that names the ensembles; loaded again when replicas disagree with it.
+        last_add_confirmed: The largest LAC in the headers of what was read.
+        next_entry_id: The first entry that was not delivered yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        metadata: LedgerMetadata,
+        first_entry_id: int,
+        last_entry_id: int,
+        settings: ReaderSettings | None = None,
+    ) -> None:
+        assert 0 <= first_entry_id <= last_entry_id, "a range has at least one entry"
+        self.phase = ReaderPhase.NEW
+        self.metadata = metadata
+        self.last_add_confirmed = NO_ENTRY
+        self.next_entry_id = first_entry_id
+        self.last_entry_id = last_entry_id
+        self._settings = settings or ReaderSettings()
+        self._numbers = RequestNumbers()
+        self._taken = first_entry_id - 1
+        self._next_to_ask = first_entry_id
+        self._ready: dict[int, StoredEntry] = {}
+        self._untaken: list[tuple[int, int]] = []
+        self._size_bytes_ahead = 0
+        self._largest_size_bytes = 1
+        self._batches: dict[int, tuple[BatchInFlight, int]] = {}
+        self._batches_begun = 0
+        self._takes_batches = self._settings.batch_entries_max > 1
+        self._tallies: dict[int, ReplicaTally] = {}
+        self._reads: dict[int, tuple[ReplicaTally, int]] = {}
+        self._failures: dict[str, int] = {}
+        self._reload = 0
+        self._reloads = 0
+        self._is_confirmed_by_reload = False
+        self._hedge_timer = 0
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the host performs the effects in order after this returned."""
+        return dispatch(self, READER_TABLE, self.phase, event)
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    def _on_start(self, _event: Start) -> list[Effect]:
+        self.phase = ReaderPhase.READING
+        return [*self._fill(), self._arm_hedge()]
+
+    def _fill(self) -> list[Effect]:
+        """Ask further ahead, as far as the application's appetite and the limits go."""
+        effects: list[Effect] = []
+        while self._next_to_ask <= self.last_entry_id and self._has_room():
+            first = self._next_to_ask
+            last = self._last_of_batch(first)
+            self._next_to_ask = last + 1
+            if last == first:
+                effects += self._ask_one(first)
+            else:
+                effects.append(self._begin_batch(first, last))
+        return effects
+
+    def _has_room(self) -> bool:
+        limits = self._settings
+        singles = len(self._tallies)
+        in_flight = len(self._batches) * limits.batch_size_bytes_max
+        in_flight += singles * self._largest_size_bytes
+        return (
+            self._next_to_ask - 1 - self._taken < limits.entries_ahead_max
+            and len(self._batches) < limits.batches_in_flight_max
+            and singles < limits.singles_in_flight_max
+            and (
+                self._size_bytes_ahead + in_flight < limits.size_bytes_ahead_max
+                or self._next_to_ask == self.next_entry_id
+            )
+        )
+
+    def _last_of_batch(self, first_entry_id: int) -> int:
+        """A batch stays within the range and within one fragment; one entry where striped."""
+        if self.metadata.quorum.is_striped or not self._takes_batches:
+            return first_entry_id
+        last = min(self.last_entry_id, first_entry_id + self._settings.batch_entries_max - 1)
+        for fragment in self.metadata.fragments:
+            if first_entry_id < fragment.first_entry_id <= last:
+                return fragment.first_entry_id - 1
+        return last
+
+    def _begin_batch(self, first_entry_id: int, last_entry_id: int) -> SendReadBatch:
+        self._batches_begun += 1
+        batch = BatchInFlight(first_entry_id, last_entry_id)
+        ensemble = self.metadata.fragment_of(first_entry_id).ensemble
+        rotation = self._batches_begun % len(ensemble)
+        order = (*range(rotation, len(ensemble)), *range(rotation))
+        batch.order = tuple(sorted(order, key=lambda i: self._failures.get(ensemble[i], 0)))
+        return self._ask_next_of(batch)
+
+    def _ask_next_of(self, batch: BatchInFlight) -> SendReadBatch:
+        index = batch.order[batch.tried]
+        batch.tried += 1
+        return self._ask_batch(batch, index)
+
+    def _ask_batch(self, batch: BatchInFlight, index: int) -> SendReadBatch:
+        number = self._numbers.next()
+        self._batches[number] = (batch, index)
+        batch.outstanding += 1
+        batch.is_slow = False
+        return SendReadBatch(
+            number,
+            self.metadata.fragment_of(batch.next_entry_id).ensemble[index],
+            index,
+            batch.next_entry_id,
+            batch.last_entry_id - batch.next_entry_id + 1,
+            self._settings.batch_size_bytes_max,
+        )
+
+    def _ask_one(self, entry_id: int) -> list[Effect]:
+        """Ask one replica for one entry, the most reliable so far first."""
+        ensemble = self.metadata.fragment_of(entry_id).ensemble
+        members = sorted(
+            write_set(self.metadata.quorum, entry_id),
+            key=lambda index: self._failures.get(ensemble[index], 0),
+        )
+        tally = ReplicaTally(entry_id, tuple((index, ensemble[index]) for index in members))
+        self._tallies[entry_id] = tally
+        return self._ask_next(tally)
+
+    def _ask_next(self, tally: ReplicaTally) -> list[Effect]:
+        if tally.asked == len(tally.members):
+            return []
+        index, bookie_id = tally.members[tally.asked]
+        tally.asked += 1
+        number = self._numbers.next()
+        self._reads[number] = (tally, index)
+        return [SendRead(number, bookie_id, index, tally.entry_id, fence=False, is_recovery=False)]
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _on_read_replied(self, event: ReadReplied) -> list[Effect]:
+        tally, index = self._reads.pop(event.request)
+        if self._tallies.get(tally.entry_id) is not tally:
+            return []
+        tally.take(index, event.code)
+        if event.entry is not None:
+            del self._tallies[tally.entry_id]
+            self._keep(event.entry)
+        else:
+            self._note_failure(tally.bookie_at(index), event.code)
+        effects = self._ask_next(tally) if tally.verdict is Verdict.UNDECIDED else []
+        return [*effects, *self._advance()]
+
+    def _on_batch_replied(self, event: BatchReplied) -> list[Effect]:
+        batch, index = self._batches.pop(event.request)
+        batch.outstanding -= 1
+        for entry in event.entries:
+            if entry.entry_id == batch.next_entry_id and not batch.is_done:
+                batch.next_entry_id += 1
+                self._keep(entry)
+        if event.code is Code.BAD_REQUEST:
+            self._takes_batches = False
+        effects: list[Effect] = []
+        if not batch.is_done:
+            effects = self._go_on_with(batch, index, event)
+        return [*effects, *self._advance()]
+
+    def _go_on_with(self, batch: BatchInFlight, index: int, event: BatchReplied) -> list[Effect]:
+        """The rest of a batch whose answer was short: it says nothing about the next entry."""
+        if event.entries and event.code is Code.OK:
+            return [self._ask_batch(batch, index)]
+        ensemble = self.metadata.fragment_of(batch.next_entry_id).ensemble
+        self._note_failure(ensemble[index], event.code)
+        if batch.outstanding:
+            return []
+        if batch.tried < len(batch.order) and self._takes_batches:
+            return [self._ask_next_of(batch)]
+        first, last = batch.next_entry_id, batch.last_entry_id
+        batch.next_entry_id = last + 1
+        effects = self._ask_one(first)
+        if first < last and self._takes_batches:
+            effects.append(self._begin_batch(first + 1, last))
+        elif first < last:
+            for entry_id in range(first + 1, last + 1):
+                effects += self._ask_one(entry_id)
+        return effects
+
+    def _keep(self, entry: StoredEntry) -> None:
+        self.last_add_confirmed = max(self.last_add_confirmed, entry.last_add_confirmed)
+        self._largest_size_bytes = max(self._largest_size_bytes, len(entry.payload))
+        if entry.entry_id >= self.next_entry_id and entry.entry_id not in self._ready:
+            self._ready[entry.entry_id] = entry
+            self._size_bytes_ahead += len(entry.payload)
+
+    def _note_failure(self, bookie_id: str, code: Code) -> None:
+        if not code.is_absent:
+            self._failures[bookie_id] = self._failures.get(bookie_id, 0) + 1
+
+    # --- delivering ------------------------------------------------------------------------------
+
+    def _advance(self) -> list[Effect]:
+        """Deliver what is ready in order, then see about the first entry that is not."""
+        effects: list[Effect] = []
+        entries: list[StoredEntry] = []
+        size_bytes = 0
+        while self.next_entry_id in self._ready:
+            entry = self._ready.pop(self.next_entry_id)
+            size_bytes += len(entry.payload)
+            entries.append(entry)
+            self.next_entry_id += 1
+        if entries:
+            self._reloads = 0
+            self._is_confirmed_by_reload = False
+            self._untaken.append((entries[-1].entry_id, size_bytes))
+            effects.append(EntriesRead(tuple(entries)))
+        if self.next_entry_id > self.last_entry_id:
+            self.phase = ReaderPhase.DONE
+            return [*effects, RangeRead(self.metadata)]
+        if self.phase is ReaderPhase.READING:
+            effects += self._fill()
+            effects += self._see_about_the_head()
+        return effects
+
+    def _see_about_the_head(self) -> list[Effect]:
+        """Load the record again before an entry is called absent or unknown."""
+        tally = self._tallies.get(self.next_entry_id)
+        if tally is None or tally.verdict in (Verdict.UNDECIDED, Verdict.PRESENT):
+            return []
+        if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
+            return self._fail(tally.failure)
+        self.phase = ReaderPhase.RELOADING
+        self._reloads += 1
+        self._reload = self._numbers.next()
+        return [LoadMetadata(self._reload, sync_first=True)]
+
+    def _on_metadata_loaded(self, event: MetadataLoaded) -> list[Effect]:
+        assert event.request == self._reload
+        self.phase = ReaderPhase.READING
+        if event.outcome is MetadataOutcome.GONE:
+            return self._fail(Failure.NOT_FOUND)
+        if event.outcome is not MetadataOutcome.OK or event.versioned is None:
+            return self._fail(Failure.ENTRY_UNKNOWN)
+        head = self.next_entry_id
+        loaded = event.versioned.value
+        before = self.metadata.fragment_of(head).ensemble
+        self._is_confirmed_by_reload = loaded.fragment_of(head).ensemble == before
+        self.metadata = loaded
+        if head not in self._tallies:
+            return self._advance()
+        return self._ask_one(head)
+
+    def _on_taken(self, event: EntriesTaken) -> list[Effect]:
+        assert self._taken <= event.last_entry_id < self.next_entry_id
+        self._taken = event.last_entry_id
+        while self._untaken and self._untaken[0][0] <= self._taken:
+            self._size_bytes_ahead -= self._untaken.pop(0)[1]
+        return self._fill() if self.phase is ReaderPhase.READING else []
+
+    def _fail(self, failure: Failure) -> list[Effect]:
+        self.phase = ReaderPhase.DONE
+        tally = self._tallies.get(self.next_entry_id)
+        codes = tally.codes_by_bookie if tally is not None else ()
+        return [ReadFailed(failure, self.next_entry_id, codes)]
+
+    # --- hedging ---------------------------------------------------------------------------------
+
+    def _arm_hedge(self) -> StartTimer:
+        self._hedge_timer = self._numbers.next()
+        return StartTimer(self._hedge_timer, self._settings.hedge_delay_ms)
+
+    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+        """Ask one more replica for whatever was already out at the last tick."""
+        assert event.request == self._hedge_timer
+        effects: list[Effect] = []
+        for tally in self._tallies.values():
+            if tally.verdict is Verdict.UNDECIDED:
+                if tally.is_slow:
+                    effects += self._ask_next(tally)
+                tally.is_slow = True
+        for batch in dict.fromkeys(batch for batch, _ in self._batches.values()):
+            if batch.is_slow and not batch.is_done and batch.tried < len(batch.order):
+                effects.append(self._ask_next_of(batch))
+            batch.is_slow = True
+        return [*effects, self._arm_hedge()]
+
+
+_ANSWERS: dict[type, str] = {
+    ReadReplied: "_on_read_replied",
+    BatchReplied: "_on_batch_replied",
+    TimerFired: "_on_timer_fired",
+    EntriesTaken: "_on_taken",
+}
+
+READER_TABLE: Table = {
+    ReaderPhase.NEW: row({Start: "_on_start"}),
+    ReaderPhase.READING: row(_ANSWERS),
+    ReaderPhase.RELOADING: row({**_ANSWERS, MetadataLoaded: "_on_metadata_loaded"}),
+    ReaderPhase.DONE: row(
+        {}, ignored=(ReadReplied, BatchReplied, TimerFired, EntriesTaken, MetadataLoaded)
+    ),
+}
+"""Phases x events of a reader."""

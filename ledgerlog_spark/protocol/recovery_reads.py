@@ -1,0 +1,222 @@
+"""Recovery's forward reads: many entries at once, decided one by one, taken in order.
+
+Every read fences (PROTOCOL.md#C2). One positive answer makes an entry present; it is absent only
+when Qw - Qa + 1 members of its write set said so of that very entry, after they were fenced by the
+question itself; everything else, a timeout, a bad digest, an I/O error, is unknown and decides
+nothing (PROTOCOL.md#C8). One member is asked first, the others when its answer is not the entry or
+is slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.protocol.messages import ReadReplied, SendRead, StoredEntry
+from ledgerlog_spark.protocol.quorum import negative_quorum, write_set
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import Quorum
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+
+class Verdict(Enum):
+    """What the answers say about one entry."""
+
+    UNDECIDED = "undecided"
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How far recovery reads ahead of what it wrote back.
+
+    Attributes:
+        entries_first: At the beginning; doubles with what is found.
+        entries_max: Never more entries than this.
+        size_bytes_max: Nor more than this many payload bytes, judged by the largest entry met.
+        hedge_delay_ms: A member that did not answer for one to two times this is not waited for.
+    """
+
+    entries_first: int = 16
+    entries_max: int = 512
+    size_bytes_max: int = 32 << 20
+    hedge_delay_ms: int = 250
+
+
+class EntryTally:
+    """Answers about one entry.
+
+    Attributes:
+        members: Indexes of the write set, in the order to ask them.
+        entry: The first valid copy, None as long as there is none.
+    """
+
+    __slots__ = ("absents", "answers", "asked", "entry", "entry_id", "is_slow", "members", "needed")
+
+    def __init__(self, entry_id: int, members: tuple[int, ...], absents_needed: int) -> None:
+        self.entry_id = entry_id
+        self.members = members
+        self.needed = absents_needed
+        self.asked = 0
+        self.answers = 0
+        self.absents = 0
+        self.entry: StoredEntry | None = None
+        self.is_slow = False
+
+    def take(self, code: Code, entry: StoredEntry | None) -> None:
+        """Count one member's answer."""
+        self.answers += 1
+        if code is Code.OK:
+            self.entry = self.entry or entry
+        elif self.counts_as_absent(code):
+            self.absents += 1
+
+    @staticmethod
+    def counts_as_absent(code: Code) -> bool:
+        """Whether an answer is an explicit "I do not have it"."""
+        return code.is_absent
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known so far; only UNDECIDED can still change."""
+        if self.entry is not None:
+            return Verdict.PRESENT
+        if self.absents >= self.needed:
+            return Verdict.ABSENT
+        if self.answers == len(self.members):
+            return Verdict.UNKNOWN
+        return Verdict.UNDECIDED
+
+
+class RecoveryReads:
+    """Reads from `first_entry_id` on, against the ensemble as it was when recovery began.
+
+    Attributes:
+        is_unauthorized: A bookie said that the password is wrong.
+        next_entry_id: The first entry that was not taken yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        quorum: Quorum,
+        ensemble: tuple[str, ...],
+        answering: int,
+        first_entry_id: int,
+        read_ahead: ReadAhead,
+        numbers: RequestNumbers,
+    ) -> None:
+        """Reads that have not begun.
+
+        Args:
+            quorum: Of the ledger.
+            ensemble: Of its last fragment (PROTOCOL.md#C11).
+            answering: Bits of the indexes that answered lately; they are asked first.
+            first_entry_id: The entry after the LAC.
+            read_ahead: Limits.
+            numbers: Of requests, shared with the owner.
+        """
+        self.is_unauthorized = False
+        self.next_entry_id = first_entry_id
+        self._first_entry_id = first_entry_id
+        self._next_to_ask = first_entry_id
+        self._quorum = quorum
+        self._ensemble = ensemble
+        self._answering = answering
+        self._read_ahead = read_ahead
+        self._numbers = numbers
+        self._tallies: dict[int, EntryTally] = {}
+        self._sent: dict[int, EntryTally] = {}
+        self._largest_size_bytes = 1
+        self._lowest_absent: int | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """About `next_entry_id`."""
+        tally = self._tallies.get(self.next_entry_id)
+        return tally.verdict if tally is not None else Verdict.UNDECIDED
+
+    def fill(self) -> list[SendRead]:
+        """Ask for further entries, as far ahead as is allowed and no absent one is known."""
+        effects: list[SendRead] = []
+        while self._lowest_absent is None and len(self._tallies) < self._ahead_max():
+            entry_id = self._next_to_ask
+            self._next_to_ask += 1
+            tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
+            self._tallies[entry_id] = tally
+            effects += self._ask(tally, 1)
+        return effects
+
+    def take_reply(self, reply: ReadReplied) -> list[SendRead]:
+        """Record an answer; ask the rest of the write set when it is not the entry."""
+        tally = self._sent.pop(reply.request, None)
+        if tally is None:
+            return []
+        if reply.code is Code.UNAUTHORIZED:
+            self.is_unauthorized = True
+            return []
+        before = tally.verdict
+        tally.take(reply.code, reply.entry)
+        if reply.entry is not None:
+            self._largest_size_bytes = max(self._largest_size_bytes, len(reply.entry.payload))
+        verdict = tally.verdict
+        if verdict is Verdict.ABSENT and before is Verdict.UNDECIDED:
+            lowest = self._lowest_absent
+            self._lowest_absent = tally.entry_id if lowest is None else min(lowest, tally.entry_id)
+        return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []
+
+    def hedge(self) -> list[SendRead]:
+        """Ask the rest of the write set about entries undecided since the last call."""
+        effects: list[SendRead] = []
+        for tally in self._tallies.values():
+            if tally.verdict is Verdict.UNDECIDED:
+                if tally.is_slow:
+                    effects += self._ask_all(tally)
+                tally.is_slow = True
+        return effects
+
+    def take_present(self) -> list[StoredEntry]:
+        """The entries from `next_entry_id` on that are present, in order without gaps."""
+        taken: list[StoredEntry] = []
+        while self.verdict is Verdict.PRESENT:
+            entry = self._tallies.pop(self.next_entry_id).entry
+            assert entry is not None
+            taken.append(entry)
+            self.next_entry_id += 1
+        return taken
+
+    def _ahead_max(self) -> int:
+        limits = self._read_ahead
+        found = self.next_entry_id - self._first_entry_id
+        by_size = max(1, limits.size_bytes_max // self._largest_size_bytes)
+        return min(limits.entries_max, limits.entries_first + 2 * found, by_size)
+
+    def _members(self, entry_id: int) -> tuple[int, ...]:
+        members = write_set(self._quorum, entry_id)
+        return tuple(sorted(members, key=lambda index: not self._answering >> index & 1))
+
+    def _ask_all(self, tally: EntryTally) -> list[SendRead]:
+        return self._ask(tally, len(tally.members))
+
+    def _ask(self, tally: EntryTally, up_to: int) -> list[SendRead]:
+        effects = []
+        for index in tally.members[tally.asked : up_to]:
+            number = self._numbers.next()
+            self._sent[number] = tally
+            effects.append(
+                SendRead(
+                    number,
+                    self._ensemble[index],
+                    index,
+                    tally.entry_id,
+                    fence=True,
+                    is_recovery=True,
+                )
+            )
+        tally.asked = max(tally.asked, up_to)
+        return effects

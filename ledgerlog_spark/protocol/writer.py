@@ -1,0 +1,452 @@
+"""The one writer of a ledger: adds, replacement of failed bookies, close.
+
+`LedgerWriter` is an `AddPipeline` whose ensemble changes go to the metadata at once. From the first
+failure until the new ensemble is committed nothing is confirmed, because the new fragment begins
+after the last add confirmed, and nothing is sent to a replacement (PROTOCOL.md#B2, #B3). A FENCED
+answer, or a record that is no longer OPEN, ends it: everything outstanding is unknown, like after a
+timeout (PROTOCOL.md#A10).
+
+When there is no bookie to take a failed one's place, confirmation goes on with the others (no
+fragment changes), and after a delay the writer looks again and tries the same bookie when that is
+still registered. `WriterSettings.replacement` bounds this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import (
+    FRAME_SIZE_BYTES_MAX,
+    NO_ENTRY,
+    RUN_ENTRIES_MAX,
+    Code,
+    LedgerMetadata,
+    LedgerState,
+    Versioned,
+)
+from ledgerlog_spark.protocol.add_pipeline import AddPipeline, MemberAnswer, Window
+from ledgerlog_spark.protocol.dispatch import REFUSED, Table, dispatch, row
+from ledgerlog_spark.protocol.ensemble_change import FailedBookies, FragmentChange
+from ledgerlog_spark.protocol.messages import (
+    AddReplied,
+    AddRequested,
+    BookiesListed,
+    CloseRequested,
+    EnsembleChanged,
+    Failure,
+    LedgerClosed,
+    LedgerFailed,
+    ListBookies,
+    MetadataLoaded,
+    MetadataWritten,
+    StartTimer,
+    TimerFired,
+)
+from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, Refusal
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.messages import Effect, Event
+    from ledgerlog_spark.protocol.metadata_update import Decide, Step, UpdateResult
+
+
+class WriterPhase(Enum):
+    """Where a writer is."""
+
+    OPEN = "open"
+    LISTING = "looking for replacements"
+    CHANGING = "writing the new ensemble"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """Limits of a writer.
+
+    Attributes:
+        window: Behind `can_add`.
+        metadata: Retries while the metadata store is away.
+        replacement: Retries while no bookie can take a failed one's place.
+        ensemble_changes_max: Committed changes of one ledger, at least 0.
+        add_quorum_timeout_ms: The oldest pending run may wait between once and twice this for its
+            ack quorum; None for ever.
+    """
+
+    window: Window = field(default_factory=Window)
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)
+    replacement: RetryPolicy = field(
+        default_factory=lambda: RetryPolicy(first_delay_ms=100, attempts_max=6)
+    )
+    ensemble_changes_max: int = 1_000
+    add_quorum_timeout_ms: int | None = None
+
+
+FATAL_ADD_CODES = {
+    Code.FENCED: Failure.FENCED,
+    Code.UNAUTHORIZED: Failure.UNAUTHORIZED,
+    Code.BAD_REQUEST: Failure.BAD_REQUEST,
+}
+"""Answers that end the writer (PROTOCOL.md#A9); every other code but OK fails one bookie."""
+
+
+class LedgerWriter:
+    """A ledger that this client created and nobody else adds to.
+
+    Attributes:
+        phase: Where it is.
+        metadata: The newest record that it knows, which names the ensemble it writes to.
+        ensemble_changes: How many it committed.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        created: Versioned[LedgerMetadata],
+        settings: WriterSettings | None = None,
+    ) -> None:
+        """A writer of the record `created`, which is OPEN and has no entries.
+
+        Raises:
+            LocalProtocolError: The record is not OPEN: a ledger cannot be opened again to write.
+        """
+        if created.value.state is not LedgerState.OPEN:
+            raise LocalProtocolError(
+                "only a ledger that was just created can be written: create another one",
+                ledger_id=ledger_id,
+            )
+        self.phase = WriterPhase.OPEN
+        self.ledger_id = ledger_id
+        self.metadata = created
+        self.ensemble_changes = 0
+        self._settings = settings or WriterSettings()
+        self._numbers = RequestNumbers()
+        self._pipeline = AddPipeline(
+            ledger_id=ledger_id,
+            quorum=created.value.quorum,
+            ensemble=created.value.last_fragment.ensemble,
+            numbers=self._numbers,
+            last_add_confirmed=NO_ENTRY,
+            length=0,
+            window=self._settings.window,
+        )
+        self._failed = FailedBookies()
+        self._update: MetadataUpdate | None = None
+        self._change: FragmentChange | None = None
+        self._listing = 0
+        self._retry_timer = 0
+        self._quorum_timer = 0
+        self._oldest_at_quorum_timer: int | None = None
+        self._withdrawn_from: int | None = None
+        self._failure: LedgerFailed | None = None
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry that was confirmed; never falls."""
+        return self._pipeline.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes up to and including `last_add_confirmed`."""
+        return self._pipeline.length
+
+    @property
+    def next_entry_id(self) -> int:
+        """First id of the next run."""
+        return self._pipeline.next_entry_id
+
+    @property
+    def can_add(self) -> bool:
+        """Whether `AddRequested` is allowed now."""
+        return self.phase in ADDING and self._pipeline.can_add
+
+    @property
+    def is_adding(self) -> bool:
+        """Whether adds are possible in this phase, now or when the window has room."""
+        return self.phase in ADDING
+
+    @property
+    def entries_in_flight(self) -> int:
+        """Entries not yet answered by all members of their write sets."""
+        return self._pipeline.entries_in_flight
+
+    @property
+    def size_bytes_in_flight(self) -> int:
+        """Payload bytes not yet answered by all members of their write sets."""
+        return self._pipeline.size_bytes_in_flight
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the host performs the effects in order after this returned.
+
+        Raises:
+            LocalProtocolError: An add beyond `can_add`, or after a close; nothing was changed.
+            AssertionError: Our bug (contract, clause 9).
+        """
+        return dispatch(self, WRITER_TABLE, self.phase, event)
+
+    # --- adds ------------------------------------------------------------------------------------
+
+    def _on_add_requested(self, event: AddRequested) -> list[Effect]:
+        self._check_add(event)
+        return [*self._pipeline.add(event.payloads), *self._arm_quorum_timer()]
+
+    def _check_add(self, event: AddRequested) -> None:
+        if not self._pipeline.can_add:
+            raise LocalProtocolError(
+                "the window is full: wait until can_add is true again",
+                entries_in_flight=self.entries_in_flight,
+                size_bytes_in_flight=self.size_bytes_in_flight,
+            )
+        if not 1 <= len(event.payloads) <= RUN_ENTRIES_MAX:
+            raise LocalProtocolError(
+                f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(event.payloads)}: split it",
+                entries=len(event.payloads),
+            )
+        if max(map(len, event.payloads)) > FRAME_SIZE_BYTES_MAX:
+            raise LocalProtocolError(
+                f"an entry is larger than a frame of {FRAME_SIZE_BYTES_MAX} bytes: split it",
+                size_bytes=max(map(len, event.payloads)),
+            )
+
+    def _on_add_replied(self, event: AddReplied) -> list[Effect]:
+        answer = self._pipeline.take_reply(event)
+        if answer is None:
+            return []
+        if answer.code is Code.OK:
+            self._failed.recovered(answer.index)
+            return [*self._pipeline.confirm()]
+        if answer.code in FATAL_ADD_CODES:
+            return self._fail(
+                FATAL_ADD_CODES[answer.code], is_definite=False, bookie_ids=(answer.bookie_id,)
+            )
+        return self._on_member_failed(answer)
+
+    def _on_member_failed(self, failed: MemberAnswer) -> list[Effect]:
+        """Collect the failure; one change at a time, and none while a retry is waited for."""
+        if self._pipeline.is_suspended(failed.index):
+            return []
+        self._pipeline.suspend(failed.index)
+        self._failed.report(failed.index, failed.bookie_id)
+        return self._begin_change() if self.phase is WriterPhase.OPEN else []
+
+    def _arm_quorum_timer(self) -> list[StartTimer]:
+        delay_ms = self._settings.add_quorum_timeout_ms
+        oldest = self._pipeline.first_unconfirmed_entry_id
+        if delay_ms is None or self._quorum_timer or oldest is None:
+            return []
+        self._quorum_timer = self._numbers.next()
+        self._oldest_at_quorum_timer = oldest
+        return [StartTimer(self._quorum_timer, delay_ms)]
+
+    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+        if event.request == self._quorum_timer:
+            self._quorum_timer = 0
+            oldest = self._pipeline.first_unconfirmed_entry_id
+            if oldest is not None and oldest == self._oldest_at_quorum_timer:
+                return self._fail(Failure.ADD_TIMEOUT, is_definite=False, entry_id=oldest)
+            return [*self._arm_quorum_timer()]
+        if event.request == self._retry_timer:
+            self._retry_timer = 0
+            return self._begin_change() if self.phase is WriterPhase.OPEN else []
+        return self._on_update_reply(event)
+
+    # --- ensemble change -------------------------------------------------------------------------
+
+    def _begin_change(self) -> list[Effect]:
+        """Pause confirmation and ask for candidates, if an index needs one."""
+        if not self._failed:
+            return []
+        if self.ensemble_changes >= self._settings.ensemble_changes_max:
+            return self._fail(Failure.TOO_MANY_CHANGES, is_definite=False)
+        self._pipeline.is_paused = True
+        self.phase = WriterPhase.LISTING
+        self._listing = self._numbers.next()
+        return [ListBookies(self._listing)]
+
+    def _on_bookies_listed(self, event: BookiesListed) -> list[Effect]:
+        if event.request != self._listing:
+            return []
+        ensemble = self._pipeline.ensemble
+        found = self._failed.choose(ensemble, event.candidates)
+        effects: list[Effect] = []
+        for index in found.unreplaced:
+            # The first time only look again later: a bookie that just failed gets a moment.
+            if self._failed.rounds[index] > 1 and ensemble[index] in event.candidates:
+                self._failed.settle(index)
+                effects += self._pipeline.resend(index)
+        if not found.replaced:
+            return [*effects, *self._go_on_without(found.unreplaced)]
+        self._change = FragmentChange(
+            first_entry_id=self._first_of_new_fragment(),
+            replacements={i: (ensemble[i], found.ensemble[i]) for i in found.replaced},
+        )
+        self.phase = WriterPhase.CHANGING
+        return [*effects, *self._begin_update(self._change)]
+
+    def _first_of_new_fragment(self) -> int:
+        return self._pipeline.last_add_confirmed + 1
+
+    def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[Effect]:
+        """Confirm with the others; look again later, a bounded number of times."""
+        effects = self._resume()
+        if self._failed and not self._retry_timer:
+            rounds = max(self._failed.rounds.get(index, 1) for index in unreplaced)
+            delay_ms = self._settings.replacement.delay_ms(rounds)
+            if delay_ms is None:
+                size = len(self._pipeline.ensemble)
+                available = size - len(self._failed.indexes)
+                failed = self._fail(
+                    Failure.NOT_ENOUGH_BOOKIES,
+                    is_definite=False,
+                    bookie_ids=tuple(self._pipeline.ensemble[i] for i in self._failed.indexes),
+                    wanted=size,
+                    available=available,
+                )
+                return [*effects, *failed]
+            self._retry_timer = self._numbers.next()
+            effects.append(StartTimer(self._retry_timer, delay_ms))
+        return effects
+
+    def _resume(self) -> list[Effect]:
+        """Confirm again what waited, also runs that the change did not touch (PROTOCOL.md#B10)."""
+        self.phase = WriterPhase.OPEN
+        self._pipeline.is_paused = False
+        return [*self._pipeline.confirm()]
+
+    def _begin_update(self, decide: Decide) -> list[Effect]:
+        self._update = MetadataUpdate(
+            current=self.metadata,
+            decide=decide,
+            numbers=self._numbers,
+            retry=self._settings.metadata,
+        )
+        return self._take_step(self._update.begin())
+
+    def _on_update_reply(
+        self, event: MetadataLoaded | MetadataWritten | TimerFired
+    ) -> list[Effect]:
+        if self._update is None or not self._update.awaits(event):
+            return []
+        return self._take_step(self._update.handle(event))
+
+    def _take_step(self, step: Step) -> list[Effect]:
+        effects, result = step
+        if result is None:
+            return [*effects]
+        self._update = None
+        self.metadata = result.current
+        if self.phase is WriterPhase.CLOSING:
+            return self._on_close_settled(result)
+        return self._on_change_settled(result)
+
+    def _on_change_settled(self, result: UpdateResult) -> list[Effect]:
+        if result.failure is not None:
+            return self._fail(result.failure, is_definite=False)
+        assert self._change is not None
+        change, self._change = self._change, None
+        self.ensemble_changes += 1
+        effects = self._adopt(change)
+        if self._failed and not self._retry_timer:
+            return [*effects, *self._begin_change()]
+        return [*effects, *self._resume()]
+
+    def _adopt(self, change: FragmentChange) -> list[Effect]:
+        """Send to the replacements, now that the metadata names them (PROTOCOL.md#L26)."""
+        fragment = self.metadata.value.last_fragment
+        for index in change.replacements:
+            self._failed.settle(index)
+            self._failed.recovered(index)
+        replaced = tuple(failed for failed, _ in change.replacements.values())
+        changed = EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
+        return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def _on_close_requested(self, _event: CloseRequested) -> list[Effect]:
+        """Close at the last add confirmed (PROTOCOL.md#D2); a change under way is overtaken."""
+        self.phase = WriterPhase.CLOSING
+        withdrawn = self._pipeline.withdraw()
+        if self._withdrawn_from is None:
+            self._withdrawn_from = withdrawn
+        return self._begin_update(self._decide_close)
+
+    def _on_close_after_failure(self, event: CloseRequested) -> list[Effect]:
+        assert self._failure is not None
+        if self._failure.failure in (Failure.FENCED, Failure.CLOSED, Failure.NOT_FOUND):
+            return [self._failure]
+        return self._on_close_requested(event)
+
+    def _close_at(self) -> tuple[int, int]:
+        return self._pipeline.last_add_confirmed, self._pipeline.length
+
+    def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
+        last_entry_id, length = self._close_at()
+        if current.state is LedgerState.IN_RECOVERY:
+            return Refusal(Failure.FENCED)
+        if current.state is LedgerState.CLOSED:
+            same = (current.last_entry_id, current.length) == (last_entry_id, length)
+            return Refusal(None if same else Failure.CLOSED)
+        return current.closed(last_entry_id=last_entry_id, length=length)
+
+    def _on_close_settled(self, result: UpdateResult) -> list[Effect]:
+        if result.failure is None:
+            self.phase = WriterPhase.CLOSED
+            return [LedgerClosed(result.current)]
+        return self._fail(result.failure, is_definite=result.is_definite)
+
+    def _fail(self, failure: Failure, *, is_definite: bool, **about: Any) -> list[Effect]:
+        """Stop: what is pending will never be confirmed, whatever still comes (PROTOCOL.md#A10)."""
+        self.phase = WriterPhase.FAILED
+        self._update = None
+        withdrawn = self._pipeline.withdraw()
+        if self._withdrawn_from is None:
+            self._withdrawn_from = withdrawn
+        self._failure = LedgerFailed(
+            failure,
+            is_definite=is_definite and self._withdrawn_from is None,
+            last_add_confirmed=self._pipeline.last_add_confirmed,
+            first_unknown_entry_id=self._withdrawn_from,
+            is_retriable=failure is Failure.METADATA_UNAVAILABLE,
+            **about,
+        )
+        return [self._failure]
+
+
+ADDING = (WriterPhase.OPEN, WriterPhase.LISTING, WriterPhase.CHANGING)
+
+_ADDS: dict[type, str] = {
+    AddRequested: "_on_add_requested",
+    AddReplied: "_on_add_replied",
+    CloseRequested: "_on_close_requested",
+    TimerFired: "_on_timer_fired",
+}
+_REPLIES = (AddReplied, BookiesListed, MetadataLoaded, MetadataWritten, TimerFired)
+_NO_MORE: dict[type, str] = {AddRequested: REFUSED, CloseRequested: REFUSED}
+
+WRITER_TABLE: Table = {
+    WriterPhase.OPEN: row(_ADDS),
+    WriterPhase.LISTING: row({**_ADDS, BookiesListed: "_on_bookies_listed"}),
+    WriterPhase.CHANGING: row(
+        {**_ADDS, MetadataWritten: "_on_update_reply", MetadataLoaded: "_on_update_reply"}
+    ),
+    WriterPhase.CLOSING: row(
+        {
+            **_NO_MORE,
+            MetadataWritten: "_on_update_reply",
+            MetadataLoaded: "_on_update_reply",
+            TimerFired: "_on_update_reply",
+        },
+        ignored=(AddReplied, BookiesListed),
+    ),
+    WriterPhase.CLOSED: row(_NO_MORE, ignored=_REPLIES),
+    WriterPhase.FAILED: row(
+        {AddRequested: REFUSED, CloseRequested: "_on_close_after_failure"}, ignored=_REPLIES
+    ),
+}
+"""Phases x events of the writer."""
