@@ -1,0 +1,21 @@
+"""Options that all benchmarks share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def parsed(description: str | None, *, rounds: int = 3) -> argparse.Namespace:
+    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=rounds, help="medians are of so many")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
+    parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
+    parser.add_argument("--json", action="store_true", help="one JSON object a figure")
+    parser.add_argument(
+        "--peer", type=Path, default=None, help="directory of a rig that runs Apache BookKeeper"
+    )
+    return parser.parse_args()

@@ -1,0 +1,102 @@
+"""How fast is a whole closed ledger read in order, page cache warm, digests verified?
+
+Beside each figure stand what a raw socket carries in messages of 256 KiB, and the peer with batch
+reads.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+import ledgerlog_spark as ll
+from benchmarks import peer_bookkeeper
+from benchmarks.machine import echo_rate, median
+from benchmarks.options import parsed
+from benchmarks.report import Figure, show
+from ledgerlog_spark.client.blocking import BlockingClient
+
+KIB = 1 << 10
+MESSAGE_BYTES = 256 * KIB
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: a ledger of so many entries of one size."""
+
+    name: str
+    size_bytes: int
+    entries: int
+    unit: str
+    goal: float
+    peer: tuple[str, ...]
+
+
+CASES = (
+    Case("1 KiB, in order", KIB, 300_000, "entries/s", 250_000,
+         ("batch", "1024", "200000", "1000", "8", "3")),
+    Case("1 MiB, in order", KIB * KIB, 400, "MB/s", 500,
+         ("read", "1048576", "300", "10", "4", "3")),
+)  # fmt: skip
+
+
+def fill(client: BlockingClient, case: Case) -> int:
+    """A closed ledger of the case's entries."""
+    payload, batch = os.urandom(case.size_bytes), max(1, KIB * KIB // case.size_bytes)
+    with client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2) as ledger:
+        for _ in range(0, case.entries, batch):
+            ledger.append_batch_async([payload] * batch)
+    return ledger.id
+
+
+def read(client: BlockingClient, ledger_id: int, case: Case) -> float:
+    """The case's figure of one whole read."""
+    with client.open_ledger(ledger_id) as ledger:
+        begun, count, size = time.perf_counter(), 0, 0
+        for entry in ledger.read(0, ledger.last_add_confirmed):
+            count += 1
+            size += len(entry.payload)
+        seconds = time.perf_counter() - begun
+    assert count >= case.entries, "the ledger is shorter than what was appended"
+    return size / seconds / 1e6 if case.unit == "MB/s" else count / seconds
+
+
+def main() -> None:
+    """Measure all cases, ours first, then the peer's on an otherwise idle machine."""
+    options = parsed(__doc__)
+    values: dict[str, list[float]] = {}
+    with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
+        with ll.connect(cluster.metadata_service_uri) as client:
+            for case in CASES:
+                ledger_id = fill(client, case)
+                read(client, ledger_id, case)
+                values[case.name] = [read(client, ledger_id, case) for _ in range(options.rounds)]
+                client.delete_ledger(ledger_id)
+    messages, _ = echo_rate(size_bytes=MESSAGE_BYTES)
+    socket_rate = messages * MESSAGE_BYTES
+    figures = []
+    with peer_bookkeeper.running(options.peer) as rig:
+        for case in CASES:
+            in_unit = case.size_bytes if case.unit == "entries/s" else 1e6
+            peer = rig.entries_per_second(*case.peer) if rig else None
+            if peer is not None and case.unit == "MB/s":
+                peer *= case.size_bytes / 1e6
+            figures.append(
+                Figure(
+                    case.name,
+                    median(values[case.name]),
+                    case.unit,
+                    tuple(values[case.name]),
+                    goal=case.goal,
+                    limit=socket_rate / in_unit,
+                    limit_of="raw socket, 256 KiB messages",
+                    peer=peer,
+                    peer_name=peer_bookkeeper.NAME if rig else "",
+                )
+            )
+    show("read", figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""How long does it take to seal the ledger of a writer that died with 500 adds in flight?
+
+The writer is a process of its own and is killed with SIGKILL; the clock runs from the call of `seal`
+to its return.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import ledgerlog_spark as ll
+from benchmarks import peer_bookkeeper
+from benchmarks.machine import median
+from benchmarks.options import parsed
+from benchmarks.report import Figure, show
+
+IN_FLIGHT = 500
+WRITER = f"""
+import sys, ledgerlog_spark as ll
+with ll.connect(sys.argv[1]) as client:
+    ledger = client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+    ledger.append_batch([b"x" * 1024] * 2000)
+    for _ in range({IN_FLIGHT}):
+        ledger.append_async(b"y" * 1024)
+    print(ledger.id, flush=True)
+    sys.stdin.read()
+"""
+
+
+def abandoned_ledger(uri: str) -> int:
+    """The id of a ledger whose writer was just killed."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, uri],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    ledger_id = int(writer.stdout.readline())
+    writer.kill()
+    writer.communicate()
+    return ledger_id
+
+
+def main() -> None:
+    """Measure ours, then the peer's."""
+    options = parsed(__doc__, rounds=9)
+    found = []
+    with (
+        ll.local_cluster(bookies=3, directory=options.directory) as cluster,
+        ll.connect(cluster.metadata_service_uri) as client,
+    ):
+        for _ in range(options.rounds + 1):
+            ledger_id = abandoned_ledger(cluster.metadata_service_uri)
+            begun = time.perf_counter()
+            client.seal(ledger_id)
+            found.append((time.perf_counter() - begun) * 1e3)
+            client.delete_ledger(ledger_id)
+    with peer_bookkeeper.running(options.peer) as rig:
+        peer = rig.milliseconds("recover", "2000", "1024", str(IN_FLIGHT), "5") if rig else None
+    figure = Figure(
+        f"seal with {IN_FLIGHT} adds in flight, p50",
+        median(found[1:]),
+        "ms",
+        tuple(found[1:]),
+        goal=150,
+        lower_is_better=True,
+        peer=peer,
+        peer_name=peer_bookkeeper.NAME if rig else "",
+    )
+    show("recovery", [figure], as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
