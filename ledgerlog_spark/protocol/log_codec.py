@@ -80,6 +80,7 @@ def encode_head(head: LogHead) -> bytes:
     out += bytes.fromhex(head.token)
     append_varint(out, head.oldest_version)
     append_varint(out, head.oldest_offset)
+    append_varint(out, head.deleted_ms)
     append_varint(out, len(head.properties))
     for name in sorted(head.properties):
         append_text(out, name)
@@ -119,6 +120,7 @@ def decode_head(data: bytes) -> LogHead:
     commit_time_ms = reader.varint()
     token = reader.take(16).hex()
     oldest_version, oldest_offset = reader.varint(), reader.varint()
+    deleted_ms = reader.varint()
     properties = {
         reader.text(TEXT_SIZE_BYTES_MAX): reader.text(TEXT_SIZE_BYTES_MAX)
         for _ in range(reader.length(_PROPERTIES_MAX))
@@ -144,6 +146,7 @@ def decode_head(data: bytes) -> LogHead:
         token=token,
         oldest_version=oldest_version,
         oldest_offset=oldest_offset,
+        deleted_ms=deleted_ms,
         items=items,
         history=history,
         schemas=schemas,

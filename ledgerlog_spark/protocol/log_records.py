@@ -227,6 +227,8 @@ class LogHead:
         token: Of the last change of this head, whether it made a version or not.
         oldest_version: The oldest version that is retained.
         oldest_offset: Where that version starts; an item that ends at or before it is not listed.
+        deleted_ms: Wall time of the log's deletion, 0 while it lives. The head stays until the
+            log's ledgers are gone.
         items: Every item that a retained version names, by first offset.
         history: Every retained version, the newest included, by version.
         schemas: Every schema that a listed item may name, by id.
@@ -247,6 +249,7 @@ class LogHead:
     token: str
     oldest_version: int = 0
     oldest_offset: int = 0
+    deleted_ms: int = 0
     items: Paged[Item] = field(default_factory=Paged)
     history: Paged[VersionInterval] = field(default_factory=Paged)
     schemas: Paged[SchemaRecord] = field(default_factory=Paged)

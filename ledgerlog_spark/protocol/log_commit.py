@@ -1,0 +1,455 @@
+"""The transactional commit (DESIGN 6.4; docs/LOGS.md K1-K9).
+
+One transaction replaces the head and the producer record, both at the versions that were read, and
+checks the node of the pages that were written before. Whatever was concluded from the records thus
+still holds when it passes.
+
+An unknown outcome is settled, never guessed (K7). After a `Sync`, head and producer are read again:
+
+- the token in one of them: it happened;
+- both at the versions that the transaction compares: it may still be on its way, so the very same
+  transaction is sent again; whichever of the two passes, the other cannot;
+- the producer record as it was, the head not: it neither happened nor can happen any more;
+- the producer record changed: every commit sets its last batch id, which never goes back. Ours or a
+  later one there means that the batch is committed, an earlier one that it is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import CommitUnknownError, ConcurrentCommitError, ProducerFencedError
+from ledgerlog_spark.protocol.log_changes import CommitRequest, needs_current_schema, plan_commit
+from ledgerlog_spark.protocol.log_machine import LogMachine
+from ledgerlog_spark.protocol.log_messages import (
+    HeadRead,
+    LogEffect,
+    LogReply,
+    PagesRead,
+    PagesWritten,
+    ProducerRead,
+    ReadHead,
+    ReadPages,
+    ReadProducer,
+    ReadRegistered,
+    RegisteredRead,
+    Sync,
+    Synced,
+    WriteHead,
+    WritePages,
+    Written,
+)
+from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest, overlapping
+from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogHead, SchemaRecord
+from ledgerlog_spark.protocol.log_rows import REFS, SCHEMAS
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.model import Version, Versioned
+    from ledgerlog_spark.protocol.log_changes import HeadChange
+    from ledgerlog_spark.protocol.log_records import ProducerRecord
+
+ATTEMPTS_MAX = 100
+"""Conflicts after which a commit gives up; each means that somebody else got through."""
+
+UNKNOWN_MAX = 10
+"""Unanswered transactions, or reads that failed while one is open, before the caller is told."""
+
+_TOKEN_END = 1 << 128
+
+
+class CommitStatus(Enum):
+    """How a commit ended well."""
+
+    COMMITTED = "committed"
+    ALREADY_COMMITTED = "already committed"
+    NOTHING_TO_COMMIT = "nothing to commit"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What the log is like after the commit.
+
+    Attributes:
+        status: Whether this commit changed it.
+        version: That the batch made, None when it made none or that is no longer known.
+        end_offset: Behind the batch's rows, None as above.
+    """
+
+    status: CommitStatus
+    version: int | None = None
+    end_offset: int | None = None
+
+
+class CommitPhase(Enum):
+    """What the one request that is out is for."""
+
+    IDLE = "idle"
+    SYNC = "sync"
+    HEAD = "head"
+    PRODUCER = "producer"
+    REGISTERED = "registered"
+    SCHEMA = "schema"
+    MERGE = "merge"
+    PAGES = "pages"
+    COMMIT = "commit"
+    ENDED = "ended"
+
+
+class CommitMachine(LogMachine):
+    """Commits one batch once, or shows that it cannot be.
+
+    Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
+    `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `MetadataFormatError`,
+    `MetadataUnavailableError` (all definite: nothing changed and nothing will), or
+    `CommitUnknownError`.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_change",
+        "_head",
+        "_loaded",
+        "_now_ms",
+        "_open",
+        "_pages",
+        "_producer",
+        "_request",
+        "_schema_pages",
+        "_sent",
+        "_token",
+        "_unknowns",
+        "_wanted",
+        "_was_refused",
+        "phase",
+    )
+
+    def __init__(self, log: str, request: CommitRequest, *, token: str) -> None:
+        """Machine of one commit.
+
+        Args:
+            log: Name, for messages.
+            request: What to commit.
+            token: 32 random hexadecimal digits; later attempts count on from it.
+        """
+        super().__init__(log)
+        self.phase = CommitPhase.IDLE
+        self._request = request
+        self._token = token
+        self._attempts = 0
+        self._unknowns = 0
+        self._head: Versioned[LogHead] | None = None
+        self._producer: Versioned[ProducerRecord] | None = None
+        self._now_ms = 0
+        self._change: HeadChange | None = None
+        self._wanted: tuple[PageRequest, ...] = ()
+        self._schema_pages: Loaded = {}
+        self._loaded: Loaded = {}
+        self._pages: tuple[bytes, ...] = ()
+        self._open: WriteHead | None = None
+        """The transaction whose outcome is unknown."""
+        self._sent: WriteHead | None = None
+        self._was_refused = False
+
+    def _begin(self) -> list[LogEffect]:
+        if self._request.is_empty:
+            self.phase = CommitPhase.ENDED
+            return self._finish(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
+        return self._sync()
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        failed = reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}
+        if failed and self.phase not in {CommitPhase.PAGES, CommitPhase.COMMIT}:
+            return self._on_read_failed(reply.outcome)
+        steps: dict[CommitPhase, Callable[[Any], list[LogEffect]]] = {
+            CommitPhase.SYNC: self._on_synced,
+            CommitPhase.HEAD: self._on_head,
+            CommitPhase.PRODUCER: self._on_producer,
+            CommitPhase.REGISTERED: self._on_registered,
+            CommitPhase.SCHEMA: self._on_schema_pages,
+            CommitPhase.MERGE: self._on_merge_pages,
+            CommitPhase.PAGES: self._on_pages_written,
+            CommitPhase.COMMIT: self._on_committed,
+        }
+        return steps[self.phase](reply)
+
+    def _on_synced(self, _: Synced) -> list[LogEffect]:
+        self.phase = CommitPhase.HEAD
+        return self._ask(ReadHead)
+
+    def _sync(self) -> list[LogEffect]:
+        self.phase = CommitPhase.SYNC
+        return self._ask(Sync)
+
+    def _on_head(self, reply: HeadRead) -> list[LogEffect]:
+        self._head = reply.head
+        self._now_ms = reply.now_ms
+        if self._open is None:
+            self._head_of(reply.head.value if reply.head else None, writes=True)
+        self.phase = CommitPhase.PRODUCER
+        return self._ask(lambda number: ReadProducer(number, self._request.app))
+
+    def _on_producer(self, reply: ProducerRead) -> list[LogEffect]:
+        self._producer = reply.producer
+        if self._open is not None:
+            return self._settle(self._open)
+        return self._check()
+
+    def _check(self) -> list[LogEffect]:
+        """Whether the batch is still to be committed, and by this run (K2, K3)."""
+        if self._producer is None:
+            raise ProducerFencedError(
+                f"log {self.log!r} no longer knows producer {self._request.app!r}: the job took "
+                "longer than stagingTtlMs; run it again",
+                log=self.log,
+                app=self._request.app,
+            )
+        record = self._producer.value
+        if self._is_replay(record):
+            return self._end(CommitResult(CommitStatus.ALREADY_COMMITTED))
+        if record.current_run != self._request.run:
+            raise ProducerFencedError(
+                f"run {self._request.run!r} of producer {self._request.app!r} was replaced by "
+                f"{record.current_run!r}; nothing was committed",
+                log=self.log,
+                app=self._request.app,
+                run=self._request.run,
+                current_run=record.current_run,
+            )
+        if not self._request.ranges:
+            return self._plan()
+        self.phase = CommitPhase.REGISTERED
+        return self._ask(lambda number: ReadRegistered(number, self._request.app))
+
+    def _is_replay(self, record: ProducerRecord) -> bool:
+        """Whether the batch, or a later one, is in the log already (K2)."""
+        return record.last_batch_id >= self._request.batch_id
+
+    def _on_registered(self, reply: RegisteredRead) -> list[LogEffect]:
+        missing = self._missing(reply.ledger_ids)
+        if missing:
+            raise ProducerFencedError(
+                f"{len(missing)} ledgers of the batch, {missing[0]} among them, were let go "
+                f"because log {self.log!r} had waited for them longer than stagingTtlMs; run the "
+                "job again",
+                log=self.log,
+                app=self._request.app,
+                ledger_ids=tuple(missing[:100]),
+            )
+        return self._plan()
+
+    def _missing(self, registered: tuple[int, ...]) -> list[int]:
+        """Ledgers of the batch that are not registered any more, rising (K4)."""
+        return sorted(self._request.ledger_ids.difference(registered))
+
+    def _plan(self) -> list[LogEffect]:
+        assert self._head is not None
+        head = self._head.value
+        current: bytes | None = None
+        if needs_current_schema(head, self._request):
+            current = _schema_in(head, self._schema_pages)
+            wanted = () if current is not None else _schema_pages_of(head, self._schema_pages)
+            if wanted:
+                self.phase = CommitPhase.SCHEMA
+                self._wanted = wanted
+                return self._ask(lambda number: ReadPages(number, wanted))
+        self._change = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=current)
+        wanted = self._change.pages_to_merge()
+        if wanted:
+            self.phase = CommitPhase.MERGE
+            self._wanted = wanted
+            return self._ask(lambda number: ReadPages(number, wanted))
+        self._loaded = {}
+        return self._build()
+
+    def _on_schema_pages(self, reply: PagesRead) -> list[LogEffect]:
+        if reply.outcome is MetadataOutcome.GONE:
+            return self._again()
+        self._schema_pages = self._schema_pages | _by_place(self._wanted, reply)
+        return self._plan()
+
+    def _on_merge_pages(self, reply: PagesRead) -> list[LogEffect]:
+        if reply.outcome is MetadataOutcome.GONE:
+            return self._again()
+        self._loaded = _by_place(self._wanted, reply)
+        return self._build()
+
+    def _build(self) -> list[LogEffect]:
+        assert self._change is not None
+        token = self._token
+        head, self._pages = self._change.build(token, self._loaded)
+        if self._pages:
+            self.phase = CommitPhase.PAGES
+            pages = self._pages
+            return self._ask(lambda number: WritePages(number, token, pages))
+        return self._commit(head, None)
+
+    def _on_pages_written(self, reply: PagesWritten) -> list[LogEffect]:
+        if reply.outcome is MetadataOutcome.OK:
+            assert self._change is not None
+            head, _ = self._change.build(self._token, self._loaded)
+            return self._commit(head, reply.version)
+        if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
+            return self._again()
+        raise self._read_error(reply.outcome)
+
+    def _commit(self, head: LogHead, pages_version: Version | None) -> list[LogEffect]:
+        assert self._head is not None
+        assert self._producer is not None
+        head_version, producer = self._head.version, self._producer
+        record = replace(
+            producer.value,
+            last_batch_id=self._request.batch_id,
+            token=head.token,
+            time_ms=max(self._now_ms, producer.value.time_ms),
+        )
+        return self._send(
+            WriteHead(
+                request=-1,
+                token=head.token,
+                head=head,
+                head_version=head_version,
+                app=self._request.app,
+                producer=record,
+                producer_version=producer.version,
+                pages_version=pages_version,
+            )
+        )
+
+    def _send(self, write: WriteHead) -> list[LogEffect]:
+        self.phase = CommitPhase.COMMIT
+        self._sent = write
+        return self._ask(lambda number: replace(write, request=number))
+
+    def _on_committed(self, reply: Written) -> list[LogEffect]:
+        write = self._sent
+        assert write is not None
+        match reply.outcome:
+            case MetadataOutcome.OK:
+                return self._end(_result_of(write))
+            case MetadataOutcome.UNKNOWN:
+                return self._on_unknown(write)
+            case MetadataOutcome.CONFLICT | MetadataOutcome.GONE if self._open is not None:
+                self._was_refused = True
+                return self._sync()
+            case MetadataOutcome.CONFLICT | MetadataOutcome.GONE:
+                return self._again()
+            case _ if self._open is not None:
+                return self._on_read_failed(reply.outcome)
+        raise self._read_error(reply.outcome)
+
+    def _on_unknown(self, write: WriteHead) -> list[LogEffect]:
+        """Nothing is concluded from silence: settle it (K7)."""
+        self._open = write
+        return self._count_unknown() or self._sync()
+
+    def _settle(self, write: WriteHead) -> list[LogEffect]:
+        """What became of the transaction whose reply was lost (K7)."""
+        producer = self._producer
+        if self._has_token(write.token):
+            return self._end(_result_of(write))
+        if producer is None:
+            return self._unknown()
+        assert write.producer_version is not None
+        if producer.version == write.producer_version:
+            unmoved = self._head is not None and self._head.version == write.head_version
+            # Refused although both are as they were: the pages' node moved, and stays moved.
+            if unmoved and not (self._was_refused and write.pages_version is not None):
+                return self._count_unknown() or self._send(write)
+        elif self._is_replay(producer.value):
+            return self._end(CommitResult(CommitStatus.ALREADY_COMMITTED))
+        self._open = None
+        self._was_refused = False
+        self._head_of(self._head.value if self._head else None, writes=True)
+        self._next_token()
+        return self._check()
+
+    def _has_token(self, token: str) -> bool:
+        """Whether one of the records that were just read was written by that transaction."""
+        if self._producer is not None and self._producer.value.token == token:
+            return True
+        if self._head is None:
+            return False
+        head = self._head.value
+        return head.token == token or any(v.token == token for v in head.history.recent)
+
+    def _again(self) -> list[LogEffect]:
+        """Somebody else got through first: read again, check again, try again (K6)."""
+        self._attempts += 1
+        if self._attempts >= ATTEMPTS_MAX:
+            raise ConcurrentCommitError(
+                f"{ATTEMPTS_MAX} attempts to commit to log {self.log!r} were overtaken; nothing "
+                "was committed, run the job again",
+                log=self.log,
+                retriable=True,
+            )
+        self._next_token()
+        return self._sync()
+
+    def _next_token(self) -> None:
+        """A token names one attempt only: the sweeper may have touched the last one's pages."""
+        self._token = f"{(int(self._token, 16) + 1) % _TOKEN_END:032x}"
+
+    def _on_read_failed(self, outcome: MetadataOutcome) -> list[LogEffect]:
+        if self._open is None:
+            raise self._read_error(outcome)
+        if outcome is MetadataOutcome.UNREADABLE:
+            return self._unknown()
+        return self._count_unknown() or self._sync()
+
+    def _count_unknown(self) -> list[LogEffect]:
+        self._unknowns += 1
+        return self._unknown() if self._unknowns > UNKNOWN_MAX else []
+
+    def _unknown(self) -> list[LogEffect]:
+        assert self._open is not None
+        return self._fail(
+            CommitUnknownError(
+                f"batch {self._request.batch_id} of producer {self._request.app!r} may or may not "
+                f"be in log {self.log!r}: commit it again under the same numbers",
+                log=self.log,
+                app=self._request.app,
+                batch_id=self._request.batch_id,
+                token=self._open.token,
+            )
+        )
+
+    def _end(self, result: CommitResult) -> list[LogEffect]:
+        self.phase = CommitPhase.ENDED
+        return self._finish(result)
+
+
+def _result_of(write: WriteHead) -> CommitResult:
+    return CommitResult(CommitStatus.COMMITTED, write.head.version, write.head.end_offset)
+
+
+def _by_place(wanted: tuple[PageRequest, ...], reply: PagesRead) -> Loaded:
+    return {
+        (page.ref.token, page.ref.number): records
+        for page, records in zip(wanted, reply.pages, strict=True)
+    }
+
+
+def _schema_in(head: LogHead, pages: Loaded) -> bytes | None:
+    """The head's current schema, None as long as its page is not among `pages`."""
+    records = [*head.schemas.recent]
+    for page in pages.values():
+        records += [record for record in page if isinstance(record, SchemaRecord)]
+    return next((r.schema for r in records if r.schema_id == head.schema_id), None)
+
+
+def _schema_pages_of(head: LogHead, read: Loaded) -> tuple[PageRequest, ...]:
+    """The next page on the way to the head's current schema."""
+    first, end = head.schema_id, head.schema_id + 1
+    assert first != NO_SCHEMA
+    indexed = [ref for refs in read.values() for ref in refs if not isinstance(ref, SchemaRecord)]
+    wanted = [
+        *(PageRequest(SCHEMAS, ref) for ref in overlapping(head.schemas.pages, first, end)),
+        *(PageRequest(SCHEMAS, ref) for ref in overlapping(indexed, first, end)),
+        *(PageRequest(REFS, ref) for ref in overlapping(head.schemas.index, first, end)),
+    ]
+    return tuple(page for page in wanted if (page.ref.token, page.ref.number) not in read)[:1]

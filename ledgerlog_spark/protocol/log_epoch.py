@@ -1,0 +1,190 @@
+"""Which query run may write for a producer (DESIGN 6.4; docs/LOGS.md P1-P5).
+
+A run that the producer record does not know takes over by compare-and-swap, if its batch is not
+older than the last one committed. A known run that is not the last is a zombie, for good. Run ids
+are unique, so an unknown outcome is settled by looking for the run in the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, cast
+
+from ledgerlog_spark.errors import (
+    MetadataUnknownError,
+    MetadataVersionError,
+    ProducerFencedError,
+    StaleCheckpointError,
+)
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol.log_machine import LogMachine
+from ledgerlog_spark.protocol.log_messages import (
+    LogEffect,
+    LogReply,
+    ProducerRead,
+    ReadProducer,
+    Sync,
+    WriteProducer,
+    Written,
+)
+from ledgerlog_spark.protocol.log_records import RUNS_REMEMBERED_MAX, ProducerRecord
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ATTEMPTS_MAX = 100
+UNKNOWN_MAX = 10
+
+
+class JobKind(Enum):
+    """What a batch id that was committed before means.
+
+    A batch job that is run again has nothing to do. A stream commits the last batch again after a
+    restart, which is a no-op, but an older one means that its checkpoint went back.
+    """
+
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """How a run stands with its producer record.
+
+    Attributes:
+        epoch: Of the run.
+        version: Of the producer record; registrations are made under it.
+        is_replay: The batch is committed already, and the run did not take over: write nothing.
+        last_batch_id: The last batch that the log holds.
+    """
+
+    epoch: int
+    version: Version
+    is_replay: bool
+    last_batch_id: int
+
+
+class EpochPhase(Enum):
+    """What the one request that is out is for."""
+
+    IDLE = "idle"
+    SYNC = "sync"
+    READ = "read"
+    WRITE = "write"
+
+
+class EpochMachine(LogMachine):
+    """Lets a query run take over its producer, or shows that it may not.
+
+    Ends with `Finished(Joined)`, or `Failed` with `ProducerFencedError` (a later run took over),
+    `StaleCheckpointError` (the batch id went back), `MetadataVersionError` (overtaken too often)
+    or the store's errors. Taking over twice is the same as once, so an unknown outcome harms
+    nobody.
+    """
+
+    __slots__ = ("_app", "_attempts", "_batch_id", "_kind", "_run", "_unknowns", "phase")
+
+    def __init__(self, log: str, *, app: str, run: str, batch_id: int, kind: JobKind) -> None:
+        super().__init__(log)
+        self.phase = EpochPhase.IDLE
+        self._app = app
+        self._run = run
+        self._batch_id = batch_id
+        self._kind = kind
+        self._attempts = 0
+        self._unknowns = 0
+
+    def _begin(self) -> list[LogEffect]:
+        self.phase = EpochPhase.SYNC
+        return self._ask(Sync)
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        if self.phase is EpochPhase.WRITE:
+            return self._on_written(cast("Written", reply))
+        if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
+            raise self._read_error(reply.outcome)
+        if self.phase is EpochPhase.SYNC:
+            self.phase = EpochPhase.READ
+            return self._ask(lambda number: ReadProducer(number, self._app))
+        return self._decide(cast("ProducerRead", reply))
+
+    def _decide(self, reply: ProducerRead) -> list[LogEffect]:
+        found = reply.producer
+        record = found.value if found is not None else ProducerRecord()
+        if found is not None and record.current_run == self._run:
+            return self._joined(found)
+        if self._is_zombie(record):
+            raise ProducerFencedError(
+                f"run {self._run!r} of producer {self._app!r} was replaced by "
+                f"{record.current_run!r}; it can commit nothing more to log {self.log!r}",
+                log=self.log,
+                app=self._app,
+                run=self._run,
+                current_run=record.current_run,
+            )
+        if found is not None and self._kind is JobKind.BATCH:
+            if record.last_batch_id >= self._batch_id:
+                return self._joined(found)
+        elif record.last_batch_id > self._batch_id:
+            raise StaleCheckpointError(
+                f"log {self.log!r} holds batches of {self._app!r} up to {record.last_batch_id}, "
+                f"and the query begins with {self._batch_id}: its checkpoint is older than the "
+                "log. Restore the newer checkpoint, or start a query with a new one",
+                log=self.log,
+                app=self._app,
+                batch_id=self._batch_id,
+                last_batch_id=record.last_batch_id,
+            )
+        return self._take_over(record, found.version if found else None, reply.now_ms)
+
+    def _is_zombie(self, record: ProducerRecord) -> bool:
+        """Whether the run was the producer's before, and another took over since (P2)."""
+        return self._run in record.runs[:-1]
+
+    def _take_over(
+        self, record: ProducerRecord, version: Version | None, now_ms: int
+    ) -> list[LogEffect]:
+        taken = replace(
+            record,
+            epoch=record.epoch + 1,
+            runs=(*record.runs, self._run)[-RUNS_REMEMBERED_MAX:],
+            time_ms=max(now_ms, record.time_ms),
+        )
+        self.phase = EpochPhase.WRITE
+        make: Callable[[int], WriteProducer] = lambda number: WriteProducer(  # noqa: E731
+            number, self._app, taken, version
+        )
+        return self._ask(make)
+
+    def _on_written(self, reply: Written) -> list[LogEffect]:
+        if reply.outcome is MetadataOutcome.UNAVAILABLE:
+            raise self._read_error(reply.outcome)
+        if reply.outcome is MetadataOutcome.UNKNOWN:
+            self._unknowns += 1
+            if self._unknowns > UNKNOWN_MAX:
+                raise MetadataUnknownError(
+                    f"whether run {self._run!r} took over producer {self._app!r} is not known: "
+                    "try again",
+                    app=self._app,
+                    run=self._run,
+                )
+        self._attempts += 1
+        if self._attempts > ATTEMPTS_MAX:
+            raise MetadataVersionError(
+                f"producer {self._app!r} of log {self.log!r} is changed all the time by others",
+                app=self._app,
+            )
+        return self._begin()
+
+    def _joined(self, found: Versioned[ProducerRecord]) -> list[LogEffect]:
+        record = found.value
+        return self._finish(
+            Joined(
+                epoch=record.epoch,
+                version=found.version,
+                is_replay=self._kind is JobKind.BATCH and record.last_batch_id >= self._batch_id,
+                last_batch_id=record.last_batch_id,
+            )
+        )

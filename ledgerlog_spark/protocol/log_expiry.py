@@ -1,0 +1,142 @@
+"""Forgetting versions that were replaced long ago, and the items that only they name (W5, V5).
+
+Intervals of versions only move forward, so the items that no retained version names are the oldest
+ones: those that end at or before the start of the oldest retained version. They go in steps of
+1,000, each one change of the head that also marks the ledgers which lost their last item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply, WriteHead
+from ledgerlog_spark.protocol.log_pages import drop_before
+from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase, listing_of
+from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
+from ledgerlog_spark.protocol.log_walk import Walk
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log_records import Item, LogHead, VersionInterval
+
+STEP_ITEMS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What one step forgot.
+
+    Attributes:
+        is_changed: Whether the head was changed (for certain).
+        is_complete: Whether nothing more is due now.
+        unlisted: Ledgers that no retained version names from now on.
+    """
+
+    is_changed: bool
+    is_complete: bool
+    unlisted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryStep:
+    """Where the oldest retained version and the oldest listed item move to."""
+
+    oldest_version: int
+    oldest_offset: int
+    unlisted: tuple[int, ...]
+    is_last: bool
+
+
+class ExpiryMachine(HeadReader):
+    """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
+
+    A conflict or an unknown outcome leaves the step for another time: the next one looks at what
+    the head says then.
+    """
+
+    __slots__ = ("_retention_ms", "_step_done", "_token")
+
+    def __init__(self, log: str, *, version_retention_ms: int, token: str) -> None:
+        super().__init__(log)
+        self._retention_ms = version_retention_ms
+        self._token = token
+        self._step_done: ExpiryStep | None = None
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        step = self._step_done
+        if step is None:
+            return super()._step(reply)
+        done = reply.outcome is MetadataOutcome.OK
+        return self._finish(
+            Expired(
+                is_changed=done,
+                is_complete=done and step.is_last,
+                unlisted=step.unlisted if done else (),
+            )
+        )
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [Walk(HISTORY, head.history, head.oldest_version, head.version + 1)]
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        if len(walked) > 1:
+            return []
+        oldest = oldest_retained(walked[0].records(), self._now_ms - self._retention_ms)
+        if oldest.start_offset == head.oldest_offset:
+            return []
+        return [listing_of(head)]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        oldest = oldest_retained(walked[0].records(), self._now_ms - self._retention_ms)
+        items: tuple[Item, ...] = walked[1].records() if len(walked) > 1 else ()
+        step = expiry_step(head, oldest, items)
+        if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):
+            return self._finish(Expired(is_changed=False, is_complete=True))
+        self._step_done = step
+        self.phase = ReadPhase.IDLE
+        changed = replace(
+            head,
+            token=self._token,
+            oldest_version=step.oldest_version,
+            oldest_offset=step.oldest_offset,
+            items=drop_before(ITEMS, head.items, step.oldest_offset),
+            history=drop_before(HISTORY, head.history, step.oldest_version),
+        )
+        assert self._head_version is not None
+        return self._ask(
+            partial(
+                WriteHead,
+                token=self._token,
+                head=changed,
+                head_version=self._head_version,
+                unlisted=step.unlisted,
+            )
+        )
+
+
+def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> VersionInterval:
+    """The oldest version that was the newest at `since_ms` or later."""
+    for version, following in zip(history, history[1:], strict=False):
+        if following.commit_time_ms > since_ms:
+            return version
+    return history[-1]
+
+
+def expiry_step(head: LogHead, oldest: VersionInterval, items: Sequence[Item]) -> ExpiryStep:
+    """What the next step forgets, given all items of the head."""
+    due = [item for item in items if item.end_offset <= oldest.start_offset]
+    is_last = len(due) <= STEP_ITEMS_MAX
+    dropped = due[:STEP_ITEMS_MAX]
+    offset = oldest.start_offset if is_last else dropped[-1].end_offset
+    kept = {item.ledger_id for item in items if item.end_offset > offset}
+    ledgers = dict.fromkeys(item.ledger_id for item in dropped)
+    return ExpiryStep(
+        oldest_version=oldest.version,
+        oldest_offset=max(offset, head.oldest_offset),
+        unlisted=tuple(ledger for ledger in ledgers if ledger not in kept),
+        is_last=is_last,
+    )

@@ -1,0 +1,134 @@
+"""What the log's machines share: numbering of requests, failures, and reading the head first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    LogKindError,
+    LogNotFoundError,
+    MetadataFormatError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
+from ledgerlog_spark.protocol.log_messages import Failed, Finished
+from ledgerlog_spark.protocol.log_records import LogHead, LogKind
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply, LogRequest
+
+READER_FEATURES: tuple[str, ...] = ()
+"""Features of logs that this version reads; a head that names another is refused."""
+
+WRITER_FEATURES: tuple[str, ...] = ()
+"""Features of logs that this version writes."""
+
+R = TypeVar("R", bound="LogReply")
+
+
+class LogMachine:
+    """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
+
+    Attributes:
+        log: Name of the log, for messages.
+    """
+
+    __slots__ = ("_ended", "_next_request", "_waiting_for", "log")
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        self._next_request = 0
+        self._waiting_for = -1
+        self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether `Finished` or `Failed` was returned."""
+        return self._ended
+
+    def start(self) -> list[LogEffect]:
+        """The first effects; called once."""
+        assert self._next_request == 0, "started twice"
+        return self._guarded(self._begin)
+
+    def handle(self, reply: LogReply) -> list[LogEffect]:
+        """What follows from the reply to the one request that is out."""
+        assert not self._ended, "a reply after the end"
+        assert reply.request == self._waiting_for, (reply, self._waiting_for)
+        self._waiting_for = -1
+        return self._guarded(lambda: self._step(reply))
+
+    def _begin(self) -> list[LogEffect]:
+        raise AssertionError(self)
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        raise AssertionError(self, reply)
+
+    def _ask(self, request: Callable[[int], LogRequest]) -> list[LogEffect]:
+        number = self._next_request
+        self._next_request += 1
+        self._waiting_for = number
+        return [request(number)]
+
+    def _finish(self, result: object) -> list[LogEffect]:
+        self._ended = True
+        return [Finished(result)]
+
+    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+        self._ended = True
+        return [Failed(error)]
+
+    def _guarded(self, step: Callable[[], list[LogEffect]]) -> list[LogEffect]:
+        try:
+            return step()
+        except LedgerLogError as error:
+            return self._fail(error)
+
+    def _head_of(self, head: LogHead | None, *, writes: bool) -> LogHead:
+        """The head, if this version of ledgerlog may use the log.
+
+        Raises:
+            LogNotFoundError: There is none.
+            LogKindError: A transactional operation on a leader log.
+            MetadataFormatError: It has a feature that this version does not know.
+        """
+        if head is None or head.deleted_ms:
+            raise LogNotFoundError(f"no log {self.log!r}: it was deleted", log=self.log)
+        known = WRITER_FEATURES if writes else READER_FEATURES
+        named = (*head.reader_features, *head.writer_features) if writes else head.reader_features
+        unknown = [feature for feature in named if feature not in (*known, *READER_FEATURES)]
+        if unknown:
+            raise MetadataFormatError(
+                f"log {self.log!r} uses {', '.join(unknown)}, which this version does not know: "
+                "use a later ledgerlog",
+                log=self.log,
+                features=tuple(unknown),
+            )
+        if head.kind is not LogKind.TRANSACTIONAL:
+            raise LogKindError(
+                f"log {self.log!r} is a {head.kind.name.lower()} log: write to it through its "
+                "leader",
+                log=self.log,
+            )
+        return head
+
+    def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
+        """The error for a request that changed nothing and did not succeed."""
+        if outcome is MetadataOutcome.UNREADABLE:
+            return MetadataFormatError(
+                f"a record of log {self.log!r} cannot be read: it is damaged, or a later "
+                "ledgerlog wrote it",
+                log=self.log,
+            )
+        if outcome is MetadataOutcome.UNKNOWN:
+            return MetadataUnknownError(
+                f"a write to the records of log {self.log!r} has an unknown outcome", log=self.log
+            )
+        return MetadataUnavailableError(
+            f"the metadata store cannot be reached; log {self.log!r} was not changed",
+            log=self.log,
+        )

@@ -1,0 +1,310 @@
+"""What the log's machines ask of the store (requests) and what they are told (replies).
+
+A request carries a number in `request`, and the host answers it with exactly one reply that repeats
+the number. A machine ends with one indication, `Finished` or `Failed`. Outcomes are those of
+`messages.MetadataOutcome`; of a read, `GONE` means that there is no such record (as far as this
+replica of the store knows, so machines `Sync` before they conclude anything from it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.model import Version, Versioned
+    from ledgerlog_spark.protocol.log_pages import PageRequest
+    from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
+    from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Make later reads at least as new as now; answered by `Synced`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHead:
+    """Answered by `HeadRead`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProducer:
+    """Answered by `ProducerRead`."""
+
+    request: int
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRegistered:
+    """Which ledgers are registered under a producer; answered by `RegisteredRead`."""
+
+    request: int
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPages:
+    """Answered by `PagesRead`; `GONE` when one of them is missing."""
+
+    request: int
+    pages: tuple[PageRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WritePages:
+    """Make `pages/<token>` and the pages under it; answered by `PagesWritten`.
+
+    `CONFLICT` when the node exists already.
+    """
+
+    request: int
+    token: str
+    pages: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHead:
+    """One transaction: head, producer record and pages' node at these versions, or nothing.
+
+    Answered by `Written`.
+
+    Attributes:
+        token: The head's; also the name of the pages' node.
+        head: The new head.
+        head_version: What it replaces.
+        app: The producer, None when its record is not part of the change.
+        producer: Its new record.
+        producer_version: What that replaces.
+        pages_version: Of `pages/<token>` as made by `WritePages`, None without pages.
+        unlisted: Ledgers that no retained version names from now on.
+    """
+
+    request: int
+    token: str
+    head: LogHead
+    head_version: Version
+    app: str | None = None
+    producer: ProducerRecord | None = None
+    producer_version: Version | None = None
+    pages_version: Version | None = None
+    unlisted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteProducer:
+    """Create (`version` None) or replace a producer record; answered by `Written`.
+
+    Attributes:
+        deregistered: Registrations that the same transaction deletes, each leaving
+            `unlisted/<ledger>` behind, so that the ledger's deletion is not forgotten.
+    """
+
+    request: int
+    app: str
+    producer: ProducerRecord
+    version: Version | None
+    deregistered: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStaged:
+    """Which ledgers are registered under a producer, and since when; answered by `StagedRead`."""
+
+    request: int
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRegistrations:
+    """Under which producers these ledgers are registered; answered by `RegistrationsRead`."""
+
+    request: int
+    ledger_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TouchPages:
+    """Change `pages/<token>`, so that a commit that checks it fails; answered by `Written`.
+
+    `GONE` when there is no such node.
+    """
+
+    request: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePages:
+    """Delete all pages of `pages/<token>` but `kept`, the node too when none is kept.
+
+    Answered by `Written`.
+    """
+
+    request: int
+    token: str
+    kept: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropLedger:
+    """Seal the ledger, delete it, then its mark `unlisted/<ledger>`; answered by `Written`.
+
+    A ledger that is gone already is fine.
+    """
+
+    request: int
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetMark:
+    """Delete `unlisted/<ledger>` of a ledger that is listed after all; answered by `Written`."""
+
+    request: int
+    ledger_id: int
+
+
+LogRequest = (
+    Sync
+    | ReadHead
+    | ReadProducer
+    | ReadRegistered
+    | ReadPages
+    | WritePages
+    | WriteHead
+    | WriteProducer
+    | ReadStaged
+    | ReadRegistrations
+    | TouchPages
+    | DeletePages
+    | DropLedger
+    | ForgetMark
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Reply to `Sync`."""
+
+    request: int
+    outcome: MetadataOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRead:
+    """Reply to `ReadHead`; `now_ms` is the host's wall clock when it was read."""
+
+    request: int
+    outcome: MetadataOutcome
+    head: Versioned[LogHead] | None = None
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRead:
+    """Reply to `ReadProducer`."""
+
+    request: int
+    outcome: MetadataOutcome
+    producer: Versioned[ProducerRecord] | None = None
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredRead:
+    """Reply to `ReadRegistered`; ledger ids, rising."""
+
+    request: int
+    outcome: MetadataOutcome
+    ledger_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PagesRead:
+    """Reply to `ReadPages`; the records of each page, in the order asked for."""
+
+    request: int
+    outcome: MetadataOutcome
+    pages: tuple[tuple[Any, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PagesWritten:
+    """Reply to `WritePages`."""
+
+    request: int
+    outcome: MetadataOutcome
+    version: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Reply to every other write; the new version of the head or the producer record."""
+
+    request: int
+    outcome: MetadataOutcome
+    version: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedLedger:
+    """A registration, and when it was made by the store's clock."""
+
+    ledger_id: int
+    registered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRead:
+    """Reply to `ReadStaged`; `now_ms` by the store's clock."""
+
+    request: int
+    outcome: MetadataOutcome
+    ledgers: tuple[StagedLedger, ...] = ()
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationsRead:
+    """Reply to `ReadRegistrations`: producers in order of name, each with its ledgers of those."""
+
+    request: int
+    outcome: MetadataOutcome
+    registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
+
+
+LogReply = (
+    Synced
+    | HeadRead
+    | ProducerRead
+    | RegisteredRead
+    | PagesRead
+    | PagesWritten
+    | Written
+    | StagedRead
+    | RegistrationsRead
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The machine is done and has a result."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The machine is done and has none; the error says whether anything may have happened."""
+
+    error: LedgerLogError
+
+
+LogEffect = LogRequest | Finished | Failed

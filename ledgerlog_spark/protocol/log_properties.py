@@ -1,0 +1,163 @@
+"""Properties of a log: names, defaults, limits (DESIGN 6.1; docs/LOGS.md G7)."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import DigestType, Quorum
+from ledgerlog_spark.protocol.log_codec import PROPERTIES_SIZE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME_LENGTH_MAX = 200
+_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class LogProperties:
+    """How a log's ledgers are made and how long things are kept.
+
+    Attributes:
+        ensemble_size: E of new ledgers.
+        write_quorum: Qw of new ledgers.
+        ack_quorum: Qa of new ledgers.
+        digest_type: Of new ledgers, by name.
+        roll_size_bytes: Payload bytes after which a writer goes on in a new ledger.
+        roll_age_ms: Age after which a writer goes on in a new ledger.
+        retention_ms: Rows older than this may be dropped; -1 keeps them.
+        retention_bytes: Bytes above which the oldest rows may be dropped; -1 keeps them.
+        version_retention_ms: How long a version that was replaced can still be read.
+        deleted_retention_ms: How long a ledger stays after no version names it.
+        staging_ttl_ms: How long a job may take from a ledger's creation to its commit.
+        transaction_retention_ms: How long a producer's query runs are remembered.
+    """
+
+    ensemble_size: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+    digest_type: str = "CRC32C"
+    roll_size_bytes: int = 1 << 30
+    roll_age_ms: int = _HOUR_MS
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    version_retention_ms: int = 7 * _DAY_MS
+    deleted_retention_ms: int = _DAY_MS
+    staging_ttl_ms: int = 7 * _DAY_MS
+    transaction_retention_ms: int = 30 * _DAY_MS
+
+    def __post_init__(self) -> None:
+        Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
+        if self.digest_type not in DigestType.__members__:
+            raise ConfigurationError(
+                f"digestType {self.digest_type!r}: one of {', '.join(DigestType.__members__)}",
+                key="digestType",
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            keeps = field.name in {"retention_ms", "retention_bytes"} and value == -1
+            if field.type == "int" and value <= 0 and not keeps:
+                raise ConfigurationError(
+                    f"{_OPTION_OF[field.name]} is {value}: it has to be above 0",
+                    key=_OPTION_OF[field.name],
+                )
+
+    @property
+    def quorum(self) -> Quorum:
+        """Of new ledgers."""
+        return Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
+
+    @classmethod
+    def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
+        """What a head or a user gave, by option name, over the defaults.
+
+        Raises:
+            ConfigurationError: An unknown name, or a value that cannot be.
+        """
+        values: dict[str, int | str] = {}
+        for option in sorted(properties):
+            name = _FIELD_OF.get(option.lower())
+            if name is None:
+                near = difflib.get_close_matches(option, _OPTION_OF.values(), n=1)
+                meant = f"; did you mean {near[0]}?" if near else ""
+                raise ConfigurationError(
+                    f"a log has no property {option!r}{meant}", key=option, nearest=near
+                )
+            text = properties[option]
+            values[name] = text if name == "digest_type" else _integer(option, text)
+        return cls(**values)  # type: ignore[arg-type]  # checked above, by name
+
+    def to_mapping(self) -> dict[str, str]:
+        """What a head stores: by option name, all that differs from the defaults."""
+        defaults = LogProperties()
+        return {
+            _OPTION_OF[field.name]: str(getattr(self, field.name))
+            for field in fields(self)
+            if getattr(self, field.name) != getattr(defaults, field.name)
+        }
+
+
+_OPTION_OF = {
+    "ensemble_size": "ensembleSize",
+    "write_quorum": "writeQuorum",
+    "ack_quorum": "ackQuorum",
+    "digest_type": "digestType",
+    "roll_size_bytes": "rollBytes",
+    "roll_age_ms": "rollMs",
+    "retention_ms": "retentionMs",
+    "retention_bytes": "retentionBytes",
+    "version_retention_ms": "versionRetentionMs",
+    "deleted_retention_ms": "deletedRetentionMs",
+    "staging_ttl_ms": "stagingTtlMs",
+    "transaction_retention_ms": "txnRetentionMs",
+}
+_FIELD_OF = {option.lower(): name for name, option in _OPTION_OF.items()}
+
+
+def check_log_name(name: str) -> str:
+    """The name, if a log can have it: 1 to 200 of letters, digits, `.`, `_` and `-`.
+
+    Raises:
+        ConfigurationError: It cannot; says which character is wrong.
+    """
+    if not 1 <= len(name) <= NAME_LENGTH_MAX or name in {".", ".."}:
+        raise ConfigurationError(
+            f"{name!r} cannot name a log: 1 to {NAME_LENGTH_MAX} characters, and not . or ..",
+            log=name,
+        )
+    wrong = [character for character in name if character not in _NAME_CHARACTERS]
+    if wrong:
+        raise ConfigurationError(
+            f"{name!r} cannot name a log because of {wrong[0]!r}: use letters, digits and . _ -",
+            log=name,
+        )
+    return name
+
+
+def check_properties_size(properties: Mapping[str, str]) -> None:
+    """Properties have to fit their part of the head, 2 KiB.
+
+    Raises:
+        ConfigurationError: They do not.
+    """
+    size_bytes = sum(len(n.encode()) + len(v.encode()) + 4 for n, v in properties.items())
+    if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
+        raise ConfigurationError(
+            f"the properties of a log take {size_bytes} bytes, {PROPERTIES_SIZE_BYTES_MAX} are "
+            "allowed",
+            size_bytes=size_bytes,
+        )
+
+
+def _integer(option: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{option} is {text!r}: it has to be a whole number", key=option
+        ) from None

@@ -1,0 +1,234 @@
+"""One version of a log, whole: interval, items, schemas (DESIGN 6.2; docs/LOGS.md V1-V5).
+
+Pages are immutable, but one that was merged into a larger page is deleted some time later. A reader
+that misses a page therefore reads the head again: the version it wants is still there, in other
+pages. Only a page that the same head names twice and that is twice missing is a loss.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerlog_spark.errors import DataLossError, VersionNotAvailableError
+from ledgerlog_spark.protocol.log_machine import LogMachine
+from ledgerlog_spark.protocol.log_messages import (
+    HeadRead,
+    LogEffect,
+    LogReply,
+    PagesRead,
+    ReadHead,
+    ReadPages,
+    Sync,
+)
+from ledgerlog_spark.protocol.log_records import (
+    Item,
+    LogHead,
+    LogSnapshot,
+    SchemaRecord,
+    VersionInterval,
+)
+from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
+from ledgerlog_spark.protocol.log_walk import Walk
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.model import Version
+
+
+class ReadPhase(Enum):
+    """What is being read."""
+
+    IDLE = "idle"
+    SYNC = "sync"
+    HEAD = "head"
+    PAGES = "pages"
+
+
+class HeadReader(LogMachine):
+    """Reads the head, then walks over some of its sequences; what a machine that reads is made of.
+
+    `_walks` says which, given the head; `_done` gets what was read. Both are overridden.
+    """
+
+    __slots__ = (
+        "_head", "_head_version", "_missed_token", "_now_ms", "_queue", "_walked", "phase",
+    )  # fmt: skip
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        self.phase = ReadPhase.IDLE
+        self._head: LogHead | None = None
+        self._head_version: Version | None = None
+        self._now_ms = 0
+        self._queue: list[Walk[Any]] = []
+        self._walked: list[Walk[Any]] = []
+        self._missed_token: str | None = None
+
+    def _begin(self) -> list[LogEffect]:
+        self.phase = ReadPhase.SYNC
+        return self._ask(Sync)
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
+            raise self._read_error(reply.outcome)
+        if self.phase is ReadPhase.SYNC:
+            self.phase = ReadPhase.HEAD
+            return self._ask(ReadHead)
+        if self.phase is ReadPhase.HEAD:
+            return self._on_head(cast("HeadRead", reply))
+        return self._on_pages(cast("PagesRead", reply))
+
+    def _on_head(self, reply: HeadRead) -> list[LogEffect]:
+        head = self._head_of(reply.head.value if reply.head else None, writes=False)
+        if head.token == self._missed_token:
+            raise DataLossError(
+                f"log {self.log!r} names a page of its list that is not there", log=self.log
+            )
+        self._head = head
+        self._head_version = reply.head.version if reply.head else None
+        self._now_ms = reply.now_ms
+        self._walked = []
+        self._queue = self._walks(head)
+        return self._go_on()
+
+    def _on_pages(self, reply: PagesRead) -> list[LogEffect]:
+        assert self._head is not None
+        if reply.outcome is MetadataOutcome.GONE:
+            self._missed_token = self._head.token
+            return self._begin()
+        self._queue[0].feed(reply.pages)
+        return self._go_on()
+
+    def _go_on(self) -> list[LogEffect]:
+        while True:
+            while self._queue and not self._queue[0].wanted:
+                self._walked.append(self._queue.pop(0))
+            if self._queue:
+                self.phase = ReadPhase.PAGES
+                return self._ask(partial(ReadPages, pages=self._queue[0].wanted))
+            assert self._head is not None
+            more = self._more(self._head, self._walked)
+            if not more:
+                return self._done(self._head, self._walked)
+            self._queue = more
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        """What to read of this head first."""
+        raise AssertionError(head)
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        """What to read after that; asked again after each round, empty when all is there."""
+        del head, walked
+        return []
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        """All is read."""
+        raise AssertionError(head, walked)
+
+
+class SnapshotMachine(HeadReader):
+    """Ends with `Finished(LogSnapshot)` of one version, the newest when none is named.
+
+    Or `Failed` with `VersionNotAvailableError`, `LogNotFoundError`, `LogKindError` or the store's
+    errors.
+    """
+
+    __slots__ = ("_interval", "_version")
+
+    def __init__(self, log: str, *, version: int | None = None) -> None:
+        super().__init__(log)
+        self._version = version
+        self._interval: VersionInterval | None = None
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        version = head.version if self._version is None else self._version
+        if not head.oldest_version <= version <= head.version:
+            raise _not_available(head, version)
+        self._interval = None
+        return [Walk(HISTORY, head.history, version, version + 1)]
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        if len(walked) == 1:
+            found: tuple[VersionInterval, ...] = walked[0].records()
+            if not found:
+                raise _not_available(head, self._version)
+            self._interval = interval = found[0]
+            return [Walk(ITEMS, head.items, interval.start_offset, interval.end_offset)]
+        if len(walked) == 2:  # noqa: PLR2004 (history, items, schemas)
+            assert self._interval is not None
+            items: tuple[Item, ...] = walked[1].records()
+            ids = {item.schema_id for item in items} | {self._interval.schema_id}
+            return [Walk(SCHEMAS, head.schemas, max(0, min(ids)), max(ids) + 1)]
+        return []
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        assert self._interval is not None
+        _, items, schemas = walked
+        records: tuple[SchemaRecord, ...] = schemas.records()
+        return self._finish(
+            LogSnapshot(
+                log_id=head.log_id,
+                name=head.name,
+                interval=self._interval,
+                items=items.records(),
+                schemas={record.schema_id: record.schema for record in records},
+                properties=head.properties,
+            )
+        )
+
+
+class HistoryMachine(HeadReader):
+    """Ends with `Finished(tuple[VersionInterval, ...])`: every retained version, oldest first."""
+
+    __slots__ = ()
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [Walk(HISTORY, head.history, head.oldest_version, head.version + 1)]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        del head
+        return self._finish(walked[0].records())
+
+
+class ListingMachine(HeadReader):
+    """Ends with `Finished(tuple[Item, ...])`: every item that a retained version may name.
+
+    Args:
+        log: Name, for messages.
+        keep: Only items for which it is true, so that a large list need not be held.
+    """
+
+    __slots__ = ("_keep",)
+
+    def __init__(self, log: str, *, keep: Callable[[Item], bool] | None = None) -> None:
+        super().__init__(log)
+        self._keep = keep
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [listing_of(head)]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        del head
+        items: tuple[Item, ...] = walked[0].records()
+        if self._keep is not None:
+            items = tuple(filter(self._keep, items))
+        return self._finish(items)
+
+
+def listing_of(head: LogHead) -> Walk[Item]:
+    """A walk over all items that a retained version may name."""
+    return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset)
+
+
+def _not_available(head: LogHead, version: int | None) -> VersionNotAvailableError:
+    return VersionNotAvailableError(
+        f"log {head.name!r} has versions {head.oldest_version} to {head.version}, and no {version}",
+        log=head.name,
+        version=version,
+        oldest=head.oldest_version,
+        newest=head.version,
+    )

@@ -1,0 +1,52 @@
+"""The floor below which no ledger of a log may be closed (DESIGN 6.5; docs/LOGS.md F1-F3).
+
+A listed range lies on its ack quorum. A recovery that finds less of a ledger than the log lists has
+not looked at enough bookies, and closing there would cut off committed rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import NeedsOperatorError
+from ledgerlog_spark.model import NO_ENTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledgerlog_spark.protocol.log_records import Item
+
+LOG_ID_KEY = "ledgerlog.log"
+"""Custom metadata of every ledger of a log: the id of the log that may list it."""
+
+APP_KEY = "ledgerlog.app"
+"""Custom metadata: the producer under which the ledger was registered."""
+
+
+def floor_of(ledger_id: int, items: Iterable[Item]) -> int:
+    """The highest listed last entry of the ledger (inclusive), NO_ENTRY when none is listed."""
+    return max(
+        (item.last_entry_id for item in items if item.ledger_id == ledger_id), default=NO_ENTRY
+    )
+
+
+def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> None:
+    """Whether a ledger may be closed at `last_entry_id` (inclusive).
+
+    Args:
+        ledger_id: The ledger.
+        last_entry_id: Where recovery wants to close it.
+        floor_entry_id: As `floor_of` gave it before the recovery began or later.
+
+    Raises:
+        NeedsOperatorError: Committed entries lie above. The ledger was not closed.
+    """
+    if last_entry_id < floor_entry_id:
+        raise NeedsOperatorError(
+            f"ledger {ledger_id} would be closed at entry {last_entry_id}, and its log lists "
+            f"entries up to {floor_entry_id}: bring back the bookies that hold them, then seal it "
+            "again",
+            ledger_id=ledger_id,
+            last_entry_id=last_entry_id,
+            floor_entry_id=floor_entry_id,
+        )

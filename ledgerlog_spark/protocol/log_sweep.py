@@ -1,0 +1,282 @@
+"""Letting go of what no version names (DESIGN 6.4, 6.6; docs/LOGS.md W1-W6).
+
+The rule behind every machine here: first change what a commit checks, so that every commit which
+could still name the thing fails; then look whether the log names it; only then delete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerlog_spark.protocol.log_messages import (
+    DeletePages,
+    DropLedger,
+    ForgetMark,
+    LogEffect,
+    LogReply,
+    ProducerRead,
+    ReadProducer,
+    ReadRegistrations,
+    ReadStaged,
+    RegistrationsRead,
+    StagedRead,
+    TouchPages,
+    WriteProducer,
+    Written,
+)
+from ledgerlog_spark.protocol.log_read import HeadReader, listing_of
+from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
+from ledgerlog_spark.protocol.log_walk import Walk
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import Versioned
+    from ledgerlog_spark.protocol.log_records import Item, LogHead, ProducerRecord
+
+STEP_LEDGERS_MAX = 1_000
+"""Ledgers of one transaction, so that it stays far below the store's 1 MiB."""
+
+
+class SweepPhase(Enum):
+    """What the sweeper does around its look at the head."""
+
+    BEFORE = "before"
+    LOOK = "look"
+    AFTER = "after"
+
+
+class PagesSweep(HeadReader):
+    """Deletes pages that the head does not name, of tokens that are old enough (W2).
+
+    Ends with `Finished(tuple[str, ...])`: the tokens of which something was deleted. A touch with
+    an unknown outcome leaves that token for another time.
+    """
+
+    __slots__ = ("_deleted", "_doing", "_to_delete", "_tokens", "_touched", "sweep_phase")
+
+    def __init__(self, log: str, tokens: tuple[str, ...]) -> None:
+        super().__init__(log)
+        self.sweep_phase = SweepPhase.BEFORE
+        self._tokens = list(tokens)
+        self._touched: list[str] = []
+        self._to_delete: list[tuple[str, tuple[int, ...]]] = []
+        self._doing = ""
+        self._deleted: list[str] = []
+
+    def _begin(self) -> list[LogEffect]:
+        if self.sweep_phase is SweepPhase.BEFORE and self._tokens:
+            self._doing = self._tokens.pop(0)
+            return self._ask(partial(TouchPages, token=self._doing))
+        self.sweep_phase = SweepPhase.LOOK
+        return super()._begin()
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        if self.sweep_phase is SweepPhase.LOOK:
+            return super()._step(reply)
+        outcome = cast("Written", reply).outcome
+        if self.sweep_phase is SweepPhase.BEFORE:
+            if outcome is MetadataOutcome.OK:
+                self._touched.append(self._doing)
+            return self._begin()
+        if outcome is MetadataOutcome.OK:
+            self._deleted.append(self._doing)
+        return self._delete_next()
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [
+            Walk(ITEMS, head.items, 0, head.end_offset + 1),
+            Walk(HISTORY, head.history, 0, head.version + 1),
+            Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1),
+        ]
+
+    def _go_on(self) -> list[LogEffect]:
+        """Only references are of interest: stop each walk at its pages."""
+        assert self._head is not None
+        while self._queue and not self._is_at_pages(self._queue[0]):
+            return super()._go_on()
+        if self._queue:
+            self._walked.append(self._queue.pop(0))
+            return self._go_on()
+        return self._done(self._head, self._walked)
+
+    @staticmethod
+    def _is_at_pages(walk: Walk[Any]) -> bool:
+        return walk.is_indexed
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        named: dict[str, set[int]] = {}
+        for paged in (head.items, head.history, head.schemas):
+            for ref in (*paged.index, *paged.pages):
+                named.setdefault(ref.token, set()).add(ref.number)
+        for walk in walked:
+            for ref in walk.refs:
+                named.setdefault(ref.token, set()).add(ref.number)
+        self._to_delete = [(token, tuple(sorted(named.get(token, ())))) for token in self._touched]
+        self.sweep_phase = SweepPhase.AFTER
+        return self._delete_next()
+
+    def _delete_next(self) -> list[LogEffect]:
+        if not self._to_delete:
+            return self._finish(tuple(self._deleted))
+        self._doing, kept = self._to_delete.pop(0)
+        return self._ask(partial(DeletePages, token=self._doing, kept=kept))
+
+
+class StagedSweep(HeadReader):
+    """Deregisters ledgers of one producer that were staged too long ago and are not listed (W3).
+
+    Ends with `Finished(tuple[int, ...])`: the ledgers that no commit can name any more, each now
+    with a mark `unlisted/<ledger>`. The producer record is read before the head, and replaced at
+    that version: a commit in between changes it and makes this sweep fail.
+    """
+
+    __slots__ = ("_app", "_candidates", "_producer", "_staging_ttl_ms", "sweep_phase")
+
+    def __init__(self, log: str, *, app: str, staging_ttl_ms: int) -> None:
+        super().__init__(log)
+        self.sweep_phase = SweepPhase.BEFORE
+        self._app = app
+        self._staging_ttl_ms = staging_ttl_ms
+        self._producer: Versioned[ProducerRecord] | None = None
+        self._candidates: tuple[int, ...] = ()
+
+    def _begin(self) -> list[LogEffect]:
+        if self.sweep_phase is SweepPhase.BEFORE:
+            return self._ask(partial(ReadProducer, app=self._app))
+        return super()._begin()
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        if self.sweep_phase is SweepPhase.LOOK:
+            return super()._step(reply)
+        if self.sweep_phase is SweepPhase.AFTER:
+            done = reply.outcome is MetadataOutcome.OK
+            return self._finish(self._candidates if done else ())
+        if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
+            raise self._read_error(reply.outcome)
+        if isinstance(reply, StagedRead):
+            return self._on_staged(reply)
+        self._producer = cast("ProducerRead", reply).producer
+        if self._producer is None:
+            return self._finish(())
+        return self._ask(partial(ReadStaged, app=self._app))
+
+    def _on_staged(self, reply: StagedRead) -> list[LogEffect]:
+        self._candidates = tuple(
+            staged.ledger_id
+            for staged in reply.ledgers
+            if reply.now_ms - staged.registered_ms > self._staging_ttl_ms
+        )
+        if not self._candidates:
+            return self._finish(())
+        self.sweep_phase = SweepPhase.LOOK
+        return self._begin()
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [listing_of(head)]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        del head
+        items: tuple[Item, ...] = walked[0].records()
+        listed = {item.ledger_id for item in items}
+        unlisted = [ledger for ledger in self._candidates if ledger not in listed]
+        self._candidates = tuple(unlisted[:STEP_LEDGERS_MAX])
+        if not self._candidates:
+            return self._finish(())
+        assert self._producer is not None
+        self.sweep_phase = SweepPhase.AFTER
+        return self._ask(
+            partial(
+                WriteProducer,
+                app=self._app,
+                producer=replace(self._producer.value),
+                version=self._producer.version,
+                deregistered=self._candidates,
+            )
+        )
+
+
+class LedgerSweep(HeadReader):
+    """Deletes ledgers that were unlisted long enough ago, if nothing lists them again (W4).
+
+    Deregisters them wherever they are registered and bumps those producer records, looks at the
+    head, then seals and deletes. Ends with `Finished(tuple[int, ...])`: the ledgers deleted.
+    """
+
+    __slots__ = (
+        "_deleted",
+        "_doing",
+        "_ledger_ids",
+        "_registrations",
+        "_to_drop",
+        "_to_forget",
+        "sweep_phase",
+    )
+
+    def __init__(self, log: str, ledger_ids: tuple[int, ...]) -> None:
+        super().__init__(log)
+        self.sweep_phase = SweepPhase.BEFORE
+        self._ledger_ids = ledger_ids[:STEP_LEDGERS_MAX]
+        self._registrations: list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]] = []
+        self._doing = -1
+        self._to_drop: list[int] = []
+        self._to_forget: list[int] = []
+        self._deleted: list[int] = []
+
+    def _begin(self) -> list[LogEffect]:
+        if self.sweep_phase is SweepPhase.BEFORE:
+            return self._ask(partial(ReadRegistrations, ledger_ids=self._ledger_ids))
+        return super()._begin()
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        if self.sweep_phase is SweepPhase.LOOK:
+            return super()._step(reply)
+        if self.sweep_phase is SweepPhase.AFTER:
+            if reply.outcome is MetadataOutcome.OK and self._doing >= 0:
+                self._deleted.append(self._doing)
+            return self._drop_next()
+        if isinstance(reply, RegistrationsRead):
+            if reply.outcome is not MetadataOutcome.OK:
+                raise self._read_error(reply.outcome)
+            self._registrations = list(reply.registrations)
+        elif reply.outcome is not MetadataOutcome.OK:
+            return self._finish(())
+        return self._deregister_next()
+
+    def _deregister_next(self) -> list[LogEffect]:
+        if not self._registrations:
+            self.sweep_phase = SweepPhase.LOOK
+            return self._begin()
+        app, found, ledger_ids = self._registrations.pop(0)
+        return self._ask(
+            partial(
+                WriteProducer,
+                app=app,
+                producer=found.value,
+                version=found.version,
+                deregistered=ledger_ids,
+            )
+        )
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [listing_of(head)]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        del head
+        items: tuple[Item, ...] = walked[0].records()
+        listed = {item.ledger_id for item in items}
+        self._to_drop = [ledger for ledger in self._ledger_ids if ledger not in listed]
+        self._to_forget = [ledger for ledger in self._ledger_ids if ledger in listed]
+        self.sweep_phase = SweepPhase.AFTER
+        return self._drop_next()
+
+    def _drop_next(self) -> list[LogEffect]:
+        self._doing = -1
+        if self._to_drop:
+            self._doing = self._to_drop.pop(0)
+            return self._ask(partial(DropLedger, ledger_id=self._doing))
+        if self._to_forget:
+            return self._ask(partial(ForgetMark, ledger_id=self._to_forget.pop(0)))
+        return self._finish(tuple(self._deleted))

@@ -1,0 +1,72 @@
+"""The records of one of a head's sequences that cover given keys, in two rounds of reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ledgerlog_spark.protocol.log_pages import PageRequest, overlapping, select
+from ledgerlog_spark.protocol.log_rows import REFS, RecordKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log_records import Paged, PageRef
+
+T = TypeVar("T")
+
+
+class Walk(Generic[T]):
+    """Reads index pages, then pages: `wanted`, `feed`, until nothing is wanted.
+
+    Attributes:
+        refs: Every page of the range, oldest first; complete when nothing is wanted.
+    """
+
+    __slots__ = (
+        "_end_key", "_first_key", "_is_indexed", "_kind", "_paged", "_read", "_wanted", "refs",
+    )  # fmt: skip
+
+    def __init__(self, kind: RecordKind[T], paged: Paged[T], first_key: int, end_key: int) -> None:
+        """Walk over the keys [first_key, end_key)."""
+        self._kind = kind
+        self._paged = paged
+        self._first_key, self._end_key = first_key, end_key
+        self._read: list[T] = []
+        self.refs: list[PageRef] = []
+        index = overlapping(paged.index, first_key, end_key)
+        self._is_indexed = not index
+        self._wanted = tuple(PageRequest(REFS, ref) for ref in index)
+        if self._is_indexed:
+            self._want_pages([])
+
+    @property
+    def wanted(self) -> tuple[PageRequest, ...]:
+        """The pages to read next; empty when all is there."""
+        return self._wanted
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether all index pages were read, so that `refs` is complete."""
+        return self._is_indexed
+
+    def feed(self, pages: Sequence[tuple[Any, ...]]) -> None:
+        """Take the records of the pages that were wanted, in that order."""
+        assert len(pages) == len(self._wanted), (len(pages), len(self._wanted))
+        if not self._is_indexed:
+            self._is_indexed = True
+            self._want_pages([ref for page in pages for ref in page])
+            return
+        self._wanted = ()
+        for page in pages:
+            self._read.extend(page)
+
+    def records(self) -> tuple[T, ...]:
+        """All records that cover keys of the range, in rising order of key."""
+        assert not self._wanted, "pages are missing"
+        everything = (*self._read, *self._paged.recent)
+        return select(self._kind, everything, self._first_key, self._end_key)
+
+    def _want_pages(self, indexed: list[PageRef]) -> None:
+        refs = (*indexed, *self._paged.pages)
+        self.refs = overlapping(refs, self._first_key, self._end_key)
+        self._wanted = tuple(PageRequest(self._kind, ref) for ref in self.refs)
