@@ -1,1 +1,1 @@
-"""Filled in by its own layer."""
+"""`format("ledger")` in Spark: options, planning, readers and writers (design 7)."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.statistics import RangeStatistics, batch_statistics
@@ -80,6 +80,7 @@ def test_an_entry_of_unknown_bounds_makes_the_union_unknown() -> None:
     assert union.columns == (ColumnStatistics(0, 0, 1.0, None),)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.none() | st.text(max_size=5), min_size=1, max_size=8), min_size=1))
 def test_the_union_of_entries_is_the_statistics_of_all_their_rows(
     entries: list[list[str | None]],

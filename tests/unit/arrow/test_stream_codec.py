@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.stream_codec import (
@@ -96,6 +96,7 @@ def test_what_reading_entries_raises_comes_through_unchanged() -> None:
     assert caught.value.ledger_id == 7
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_decoders_take_any_bytes_without_another_error(data: bytes) -> None:
     for decode in (decode_schema, decode_index):
@@ -105,6 +106,7 @@ def test_decoders_take_any_bytes_without_another_error(data: bytes) -> None:
         list(decode_entries(SCHEMA_ENTRY, [data]))
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(ENTRY) - 1), st.integers(1, 255))
 def test_a_changed_byte_is_rows_or_a_format_error(place: int, flip: int) -> None:
     changed = bytearray(ENTRY)

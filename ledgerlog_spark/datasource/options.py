@@ -1,0 +1,259 @@
+"""Options as checked values: an unknown or wrong one is an error before any I/O (design 7)."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import warnings
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerlog_spark.datasource.option_table import (
+    BY_LOWER_NAME,
+    INT64_MAX,
+    NEAREST,
+    SPARKS_OWN,
+    TABLE,
+    log_name,
+)
+from ledgerlog_spark.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a scan was asked for; fields are named and described in `option_table`."""
+
+    log: str | None
+    logs: tuple[str, ...] | None
+    log_pattern: str | None
+    ledger_id: int | None
+    password_file: str | None
+    columns: tuple[str, ...] | None
+    starting_offsets: Mapping[str, int] | str
+    ending_offsets: Mapping[str, int] | str
+    version_as_of: int | None
+    fail_on_data_loss: bool
+    include_metadata: bool
+    max_bytes_per_partition: int
+    min_partitions: int
+    max_records_per_partition: int | None
+
+    @property
+    def log_names(self) -> tuple[str, ...]:
+        """The logs that are named, none when they go by pattern or a ledger is read."""
+        return self.logs or ((self.log,) if self.log else ())
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a write was asked for; fields are named and described in `option_table`."""
+
+    log: str
+    password_file: str | None
+    create_if_missing: bool
+    ensemble_size: int | None
+    write_quorum: int | None
+    ack_quorum: int | None
+    digest_type: str
+    txn_app_id: str | None
+    txn_version: int | None
+    merge_schema: bool
+    overwrite_if_changed: bool
+    retention_ms: int | None
+    retention_bytes: int | None
+    version_retention_ms: int | None
+    deleted_retention_ms: int | None
+    staging_ttl_ms: int | None
+    txn_retention_ms: int | None
+    target_entry_bytes: int
+    compression: str
+
+
+Chosen = TypeVar("Chosen", ReadOptions, WriteOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All options of one `load`, `save` or table, parsed.
+
+    Attributes:
+        values: By attribute name, defaults filled in.
+        given: Attribute names of those that were not defaulted.
+    """
+
+    values: Mapping[str, Any]
+    given: frozenset[str]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Check every option.
+
+        Raises:
+            ConfigurationError: A key is unknown (names the nearest known one), or a value is
+                wrong (says what would be right).
+        """
+        lowered = {key.lower(): value for key, value in options.items()}
+        strict = BY_LOWER_NAME["strictoptions"]
+        is_strict = strict.value_of(lowered.get("strictoptions", "true"))
+        values = {option.attribute: option.default for option in TABLE}
+        given = set()
+        for key, value in lowered.items():
+            option = BY_LOWER_NAME.get(key)
+            if option is not None:
+                values[option.attribute] = option.value_of(value)
+                given.add(option.attribute)
+            elif key not in SPARKS_OWN:
+                _report_unknown(key, is_strict=is_strict)
+        _name_log_by_path(lowered, values)
+        return cls(values, frozenset(given))
+
+    @property
+    def metadata_service_uri(self) -> str | None:
+        """The option of that name, None when it was not given."""
+        uri: str | None = self.values["metadata_service_uri"]
+        return uri
+
+    def for_read(self) -> ReadOptions:
+        """The options of a scan.
+
+        Raises:
+            ConfigurationError: Not exactly one of log, logs, logPattern and ledgerId is given, or
+                options contradict each other.
+        """
+        _reject_jvm(self.values)
+        chosen = [
+            name
+            for name in ("log", "logs", "log_pattern", "ledger_id")
+            if self.values[name] is not None
+        ]
+        if len(chosen) != 1:
+            raise ConfigurationError(
+                'name what to read by exactly one of load("name"), "log", "logs", "logPattern" and '
+                f'"ledgerId"; got {", ".join(chosen) or "none"}',
+                got=tuple(chosen),
+            )
+        values = dict(self.values)
+        for edge in ("starting_offsets", "ending_offsets"):
+            values[edge] = _parse_offsets(edge, values[edge])
+        if values["version_as_of"] is not None and chosen != ["log"]:
+            raise ConfigurationError(
+                'option "versionAsOf" counts the versions of one log: name it by "log"',
+                option="versionAsOf",
+            )
+        return _chosen(ReadOptions, values)
+
+    def for_write(self) -> WriteOptions:
+        """The options of a write.
+
+        Raises:
+            ConfigurationError: No log is named, or only one of txnAppId and txnVersion is given.
+        """
+        _reject_jvm(self.values)
+        if self.values["log"] is None:
+            raise ConfigurationError(
+                'name the log to write by save("name") or the option "log"', option="log"
+            )
+        if (self.values["txn_app_id"] is None) != (self.values["txn_version"] is None):
+            raise ConfigurationError(
+                'options "txnAppId" and "txnVersion" make a write repeatable together: give both, '
+                "or neither",
+                option="txnAppId",
+            )
+        return _chosen(WriteOptions, self.values)
+
+
+def _chosen(kind: type[Chosen], values: Mapping[str, Any]) -> Chosen:
+    return kind(**{field.name: values[field.name] for field in fields(kind)})
+
+
+def _report_unknown(key: str, *, is_strict: bool) -> None:
+    nearest = NEAREST.get(key)
+    if nearest is None:
+        near = difflib.get_close_matches(key, BY_LOWER_NAME, n=1, cutoff=0.5)
+        nearest = BY_LOWER_NAME[near[0]].name if near else None
+    guess = f' Did you mean "{nearest}"?' if nearest else ""
+    known = ", ".join(option.name for option in TABLE)
+    message = f'unknown option "{key}".{guess} Known are: {known}.'
+    if is_strict:
+        raise ConfigurationError(
+            f'{message} Set "strictOptions" to "false" to make this a warning.',
+            option=key,
+            nearest=nearest,
+        )
+    warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _name_log_by_path(lowered: Mapping[str, str], values: dict[str, Any]) -> None:
+    """`load("x")` arrives as `path`, `load(["x", "y"])` as a JSON list in `paths`."""
+    path, paths = lowered.get("path"), lowered.get("paths")
+    if path is None and paths is not None:
+        listed = _json_names(paths)
+        path = ",".join(listed)
+    if path is None:
+        return
+    key = "logs" if "," in path else "log"
+    value = BY_LOWER_NAME[key].value_of(path)
+    if values[key] is not None and values[key] != value:
+        raise ConfigurationError(
+            f'the path names {path!r} and the option "{key}" names {values[key]!r}: give one',
+            option=key,
+        )
+    values[key] = value
+
+
+def _json_names(paths: str) -> list[str]:
+    try:
+        listed = json.loads(paths)
+    except ValueError:
+        listed = None
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise ConfigurationError(f"paths have to be names of logs, got {paths!r}", option="paths")
+    return listed
+
+
+def _reject_jvm(values: Mapping[str, Any]) -> None:
+    if values["engine"] == "jvm":
+        raise ConfigurationError(
+            'option "engine" is jvm, and this is the Python source: the jar of the JVM engine is '
+            'not on the class path. Leave the option out, or set it to "python".',
+            option="engine",
+        )
+
+
+def _parse_offsets(attribute: str, value: str) -> Mapping[str, int] | str:
+    """Earliest, latest, or offsets by log name; a plain number goes for every log as "*"."""
+    name = "startingOffsets" if attribute == "starting_offsets" else "endingOffsets"
+    lowered = value.strip().lower()
+    if lowered in {EARLIEST, LATEST}:
+        return lowered
+    wrong = ConfigurationError(
+        f'option "{name}" has to be earliest, latest, a row number such as 1000, or JSON such as '
+        f'{{"flights": 1000}}, got {value!r}',
+        option=name,
+        got=value,
+    )
+    if re.fullmatch(r"\d{1,18}", lowered):
+        return {"*": int(lowered)}
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        raise wrong from None
+    if not isinstance(parsed, dict) or not parsed:
+        raise wrong
+    offsets = {}
+    for log, position in parsed.items():
+        offset = position.get("offset") if isinstance(position, dict) else position
+        try:
+            log_name(log)
+        except ValueError:
+            raise wrong from None
+        if type(offset) is not int or not 0 <= offset <= INT64_MAX:
+            raise wrong
+        offsets[log] = offset
+    return offsets

@@ -1,0 +1,330 @@
+"""A scan, planned: which entries of which ledgers go to which task (design 7).
+
+Pure: the log's records and the options in, a `ScanPlan` out. The plan has a JSON form with a format
+number; `tests/golden/plan` holds cases that every implementation of the planner reproduces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.datasource.filters import may_match
+from ledgerlog_spark.datasource.options import EARLIEST, LATEST
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    DataLossError,
+    SchemaMismatchError,
+)
+from ledgerlog_spark.protocol.log_statistics import decode_statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ledgerlog_spark.datasource.filters import Predicate
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+
+PLAN_FORMAT = 1
+OPEN_COST_BYTES = 64 << 10
+"""What one more range costs a task, in bytes it could have read meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """The options that a plan depends on; units and defaults as in `option_table`."""
+
+    starting_offsets: Mapping[str, int] | str = EARLIEST
+    ending_offsets: Mapping[str, int] | str = LATEST
+    fail_on_data_loss: bool = True
+    max_bytes_per_partition: int = 128 << 20
+    min_partitions: int = 1
+    max_records_per_partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """One log as the plan sees it: the snapshot is the scan's, whatever happens later.
+
+    Attributes:
+        snapshot: The version to read, with the items that overlap it.
+        columns: Names of the top-level columns of each schema, by schema id, in order.
+        history: Retained versions, rising; tells when rows were committed.
+        ledgers: Metadata by ledger id. Its state does not matter: a listed range is read to its
+            end, also of an open ledger (design 6.5).
+    """
+
+    snapshot: LogSnapshot
+    columns: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    history: Sequence[VersionInterval] = ()
+    ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRange:
+    """Consecutive record batch entries of one listed range, for one task.
+
+    Attributes:
+        log: Name of the log.
+        ledger_id: The ledger.
+        first_entry_id: Inclusive.
+        last_entry_id: Inclusive; never the index entry.
+        rows: About how many: exact when the range was not split.
+        size_bytes: About how many payload bytes: exact when the range was not split.
+        schema_id: Of the rows as stored.
+        range_offset: Offset of the listed range's first row: an entry's first row, which counts
+            from there, plus this is the offset of its first row.
+        start_offset: Rows before this offset are not part of the scan.
+        end_offset: Neither are this one and those behind it.
+        commit_time_ms: When the rows were committed, None when the history does not say any more.
+    """
+
+    log: str
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    rows: int
+    size_bytes: int
+    schema_id: int
+    range_offset: int
+    start_offset: int
+    end_offset: int
+    commit_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPartition:
+    """What one task reads, in the order of the rows."""
+
+    ranges: tuple[ScanRange, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many payload bytes."""
+        return sum(scanned.size_bytes for scanned in self.ranges)
+
+    @property
+    def rows(self) -> int:
+        """About how many rows."""
+        return sum(scanned.rows for scanned in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """All tasks of a scan.
+
+    Attributes:
+        partitions: One for each task, in the order of the rows.
+        versions: Version read, by log name.
+        ledgers: Metadata of the ledgers that are read, by id.
+        skipped_items: Items that no filter could match.
+        skipped_rows: Rows in them.
+    """
+
+    partitions: tuple[ScanPartition, ...]
+    versions: Mapping[str, int]
+    ledgers: Mapping[int, LedgerMetadata]
+    skipped_items: int = 0
+    skipped_rows: int = 0
+
+
+def plan(
+    logs: Sequence[LogScan], options: ScanOptions, predicates: Sequence[Predicate] = ()
+) -> ScanPlan:
+    """Plan a scan.
+
+    Raises:
+        ConfigurationError: Offsets name a log that is not read, or lie beyond the log's end.
+        DataLossError: Rows that the offsets ask for were truncated, and `fail_on_data_loss`.
+    """
+    _check_names(logs, options)
+    wanted: list[ScanRange] = []
+    skipped: list[Item] = []
+    for log in logs:
+        for scanned, item in _ranges_of(log, options):
+            if _is_wanted(log, item, predicates):
+                wanted.append(scanned)
+            else:
+                skipped.append(item)
+    indexed = {
+        (item.ledger_id, item.first_entry_id): item.has_index
+        for log in logs
+        for item in log.snapshot.items
+    }
+    limits = _Limits.of(wanted, options)
+    pieces = [
+        piece
+        for scanned in wanted
+        for piece in _split(scanned, limits, indexed[scanned.ledger_id, scanned.first_entry_id])
+    ]
+    read = {scanned.ledger_id for scanned in wanted}
+    return ScanPlan(
+        partitions=tuple(_pack(pieces, limits)),
+        versions={log.snapshot.name: log.snapshot.interval.version for log in logs},
+        ledgers={i: m for log in logs for i, m in log.ledgers.items() if i in read},
+        skipped_items=len(skipped),
+        skipped_rows=sum(item.rows for item in skipped),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How much one task reads at most."""
+
+    size_bytes: int
+    rows: int | None
+
+    @classmethod
+    def of(cls, ranges: Sequence[ScanRange], options: ScanOptions) -> _Limits:
+        size_bytes = options.max_bytes_per_partition
+        if options.min_partitions > 1:
+            total = sum(scanned.size_bytes for scanned in ranges)
+            size_bytes = max(1, min(size_bytes, -(-total // options.min_partitions)))
+        return cls(size_bytes, options.max_records_per_partition)
+
+
+def _check_names(logs: Sequence[LogScan], options: ScanOptions) -> None:
+    known = {log.snapshot.name for log in logs} | {"*"}
+    for offsets in (options.starting_offsets, options.ending_offsets):
+        if isinstance(offsets, str):
+            continue
+        if strangers := sorted(set(offsets) - known):
+            raise ConfigurationError(
+                f"offsets are given for {', '.join(strangers)}, which this scan does not read",
+                logs=tuple(strangers),
+            )
+
+
+def _offset(log: LogScan, offsets: Mapping[str, int] | str, default: str) -> int:
+    interval = log.snapshot.interval
+    if not isinstance(offsets, str):
+        given = offsets.get(log.snapshot.name, offsets.get("*"))
+        if given is not None:
+            return given
+        offsets = default
+    return interval.start_offset if offsets == EARLIEST else interval.end_offset
+
+
+def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
+    """The rows to read, within what the version has."""
+    name, interval = log.snapshot.name, log.snapshot.interval
+    start = _offset(log, options.starting_offsets, EARLIEST)
+    end = _offset(log, options.ending_offsets, LATEST)
+    if max(start, end) > interval.end_offset:
+        raise ConfigurationError(
+            f"log {name!r} ends at offset {interval.end_offset} in version {interval.version}; "
+            f"offset {max(start, end)} is beyond it",
+            log=name,
+            end_offset=interval.end_offset,
+        )
+    if start < interval.start_offset:
+        if options.fail_on_data_loss:
+            raise DataLossError(
+                f"rows from offset {start} of log {name!r} were asked for, and version "
+                f"{interval.version} begins at {interval.start_offset}: the rows before were "
+                f'overwritten or truncated. Set the option "failOnDataLoss" to "false" to go on '
+                f"without them.",
+                log=name,
+                start_offset=interval.start_offset,
+            )
+        start = interval.start_offset
+    return start, max(start, end)
+
+
+def _ranges_of(log: LogScan, options: ScanOptions) -> Iterator[tuple[ScanRange, Item]]:
+    """The listed ranges that overlap the interval, each whole."""
+    start, end = _interval_of(log, options)
+    for item in log.snapshot.items:
+        first, behind = max(start, item.first_offset), min(end, item.end_offset)
+        if first >= behind:
+            continue
+        yield (
+            ScanRange(
+                log=log.snapshot.name,
+                ledger_id=item.ledger_id,
+                first_entry_id=item.first_entry_id,
+                last_entry_id=item.last_entry_id - item.has_index,
+                rows=behind - first,
+                size_bytes=item.size_bytes,
+                schema_id=item.schema_id,
+                range_offset=item.first_offset,
+                start_offset=first,
+                end_offset=behind,
+                commit_time_ms=_commit_time_ms(log.history, item),
+            ),
+            item,
+        )
+
+
+def _commit_time_ms(history: Sequence[VersionInterval], item: Item) -> int | None:
+    """When the item's last row was committed.
+
+    That is the first version that has the row, known to be the first because the version before
+    it is in the history too and ends earlier (version 0 is empty).
+    """
+    before_end: int | None = None
+    for interval in history:
+        if interval.end_offset >= item.end_offset:
+            is_first = interval.version == 0 or before_end is not None
+            return interval.commit_time_ms if is_first else None
+        before_end = interval.end_offset
+    return None
+
+
+def _is_wanted(log: LogScan, item: Item, predicates: Sequence[Predicate]) -> bool:
+    if not predicates:
+        return True
+    names = log.columns.get(item.schema_id)
+    if names is None:
+        raise SchemaMismatchError(
+            f"log {log.snapshot.name!r} lists rows of schema {item.schema_id}, which its record "
+            f"does not have",
+            log=log.snapshot.name,
+        )
+    places = {name: place for place, name in enumerate(names)}
+    return may_match(predicates, decode_statistics(item.statistics), places, item.rows)
+
+
+def _split(scanned: ScanRange, limits: _Limits, has_index: bool) -> Iterator[ScanRange]:
+    """Pieces of a range, of about equal numbers of entries.
+
+    A range that fencing cut short has no index entry and is read whole (design 6.2).
+    """
+    entries = scanned.last_entry_id - scanned.first_entry_id + 1
+    count = max(1, -(-scanned.size_bytes // limits.size_bytes))
+    if limits.rows is not None:
+        count = max(count, -(-scanned.rows // limits.rows))
+    count = min(count, entries) if has_index else 1
+    for number in range(count):
+        first = entries * number // count
+        end = entries * (number + 1) // count
+        yield ScanRange(
+            log=scanned.log,
+            ledger_id=scanned.ledger_id,
+            first_entry_id=scanned.first_entry_id + first,
+            last_entry_id=scanned.first_entry_id + end - 1,
+            rows=scanned.rows * end // entries - scanned.rows * first // entries,
+            size_bytes=scanned.size_bytes * end // entries - scanned.size_bytes * first // entries,
+            schema_id=scanned.schema_id,
+            range_offset=scanned.range_offset,
+            start_offset=scanned.start_offset,
+            end_offset=scanned.end_offset,
+            commit_time_ms=scanned.commit_time_ms,
+        )
+
+
+def _pack(pieces: Sequence[ScanRange], limits: _Limits) -> Iterator[ScanPartition]:
+    """Consecutive pieces to a task, until one more would be too much."""
+    taken: list[ScanRange] = []
+    size_bytes = rows = 0
+    for piece in pieces:
+        too_large = size_bytes + piece.size_bytes > limits.size_bytes
+        too_many = limits.rows is not None and rows + piece.rows > limits.rows
+        if taken and (too_large or too_many):
+            yield ScanPartition(tuple(taken))
+            taken, size_bytes, rows = [], 0, 0
+        taken.append(piece)
+        size_bytes += piece.size_bytes + OPEN_COST_BYTES
+        rows += piece.rows
+    if taken:
+        yield ScanPartition(tuple(taken))

@@ -1,0 +1,93 @@
+"""Golden cases of the planner: inputs as JSON, so that other planners can read them too.
+
+`python -m tests.unit.datasource.plan_cases --rewrite` writes the plans of all cases anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from ledgerlog_spark.datasource.filters import Predicate
+from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, plan
+from ledgerlog_spark.datasource.plan_json import plan_to_json
+from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, Operation, VersionInterval
+from ledgerlog_spark.protocol.log_statistics import ColumnStatistics, encode_statistics
+
+FOLDER = Path(__file__).parents[2] / "golden" / "plan"
+
+
+def case_paths() -> list[Path]:
+    return sorted(FOLDER.glob("*.json"))
+
+
+def planned(case: dict[str, Any]) -> dict[str, Any]:
+    """The plan that this version makes of a case's input."""
+    logs = [_log(log) for log in case["logs"]]
+    options = ScanOptions(**case["options"])
+    predicates = [
+        Predicate(p["column"], p["comparison"], _value(p.get("value"))) for p in case["predicates"]
+    ]
+    return plan_to_json(plan(logs, options, predicates))
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _log(log: dict[str, Any]) -> LogScan:
+    versions = [_version(version) for version in log["history"]]
+    chosen = next(v for v in versions if v.version == log["version"])
+    snapshot = LogSnapshot(
+        log_id=log["log_id"],
+        name=log["name"],
+        interval=chosen,
+        items=tuple(_item(item) for item in log["items"]),
+        schemas={int(schema_id): b"" for schema_id in log["schemas"]},
+    )
+    columns = {int(schema_id): names for schema_id, names in log["schemas"].items()}
+    kept = [v for v in versions if v.version >= log.get("oldest_version", 0)]
+    ledgers = {int(ledger_id): _ledger(ledger) for ledger_id, ledger in log["ledgers"].items()}
+    return LogScan(snapshot, columns, kept, ledgers)
+
+
+def _version(version: dict[str, Any]) -> VersionInterval:
+    return VersionInterval(**{**version, "operation": Operation[version["operation"]]})
+
+
+def _item(item: dict[str, Any]) -> Item:
+    stored = {name: value for name, value in item.items() if name != "columns"}
+    return Item(**{**stored, "statistics": bytes.fromhex(_statistics(item))})
+
+
+def _statistics(item: dict[str, Any]) -> str:
+    """What a record stores for the readable columns of a case, in hexadecimal digits."""
+    columns = [ColumnStatistics(**column) for column in item.get("columns", [])]
+    encoded = encode_statistics(columns, size_bytes_max=1024).hex()
+    assert item.get("statistics", encoded) == encoded, item
+    return encoded
+
+
+def _ledger(ledger: dict[str, Any]) -> LedgerMetadata:
+    fragments = tuple(Fragment(first, tuple(ensemble)) for first, ensemble in ledger["fragments"])
+    return LedgerMetadata(Quorum(3, 3, 2), fragments, LedgerState[ledger["state"]])
+
+
+def main() -> None:
+    """Write the plans anew; `git diff` then shows what a change of the planner means."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--rewrite", action="store_true", required=True)
+    arguments.parse_args()
+    for path in case_paths():
+        case = json.loads(path.read_text())
+        for item in (item for log in case["logs"] for item in log["items"] if "columns" in item):
+            item["statistics"] = _statistics(item)
+        case["plan"] = planned(case)
+        path.write_text(json.dumps(case, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

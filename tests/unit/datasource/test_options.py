@@ -1,0 +1,192 @@
+"""Options of format("ledger") (ledgerlog_spark.datasource.options, option_table, service_uri)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.datasource.option_table import NEAREST, TABLE, Use
+from ledgerlog_spark.datasource.options import ReadOptions, SourceOptions, WriteOptions
+from ledgerlog_spark.datasource.service_uri import DEFAULT, VARIABLE, resolve_service_uri
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.protocol.log_properties import LogProperties
+
+
+def read(**options: str) -> ReadOptions:
+    return SourceOptions.parse({"path": "flights", **options}).for_read()
+
+
+def write(**options: str) -> WriteOptions:
+    return SourceOptions.parse({"path": "flights", **options}).for_write()
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    options = read()
+    assert options.log_names == ("flights",)
+    assert options.starting_offsets == "earliest"
+    assert options.ending_offsets == "latest"
+    assert options.max_bytes_per_partition == 128 * 1024 * 1024
+    assert options.fail_on_data_loss
+    assert write().create_if_missing
+    assert write().compression == "zstd"
+    assert write().target_entry_bytes == 1024 * 1024
+
+
+def test_keys_arrive_in_any_case() -> None:
+    assert read(MAXBYTESPERPARTITION="64m").max_bytes_per_partition == 64 << 20
+    assert read(failondataloss="FALSE").fail_on_data_loss is False
+
+
+def test_names_of_the_table_differ_in_more_than_case_and_say_what_they_mean() -> None:
+    assert len({option.name.lower() for option in TABLE}) == len(TABLE)
+    assert all(option.meaning and isinstance(option.use, Use) for option in TABLE)
+
+
+def test_every_hint_names_an_option_that_exists_and_is_none_itself() -> None:
+    names = {option.name for option in TABLE}
+    assert set(NEAREST.values()) <= names
+    assert not set(NEAREST) & {name.lower() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("subscribe", "log"),
+        ("kafka.bootstrap.servers", "metadataServiceUri"),
+        ("subscribePattern", "logPattern"),
+        ("startingOfsets", "startingOffsets"),
+        ("colums", "columns"),
+        ("metadataservice", "metadataServiceUri"),
+    ],
+)
+def test_an_unknown_option_is_an_error_that_names_the_nearest(key: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{key: "x"})
+    assert f'unknown option "{key.lower()}". Did you mean "{nearest}"?' in str(caught.value)
+    assert caught.value.nearest == nearest
+
+
+def test_an_option_like_no_other_is_an_error_that_lists_all() -> None:
+    with pytest.raises(ConfigurationError, match="Known are: log, logs, logPattern") as caught:
+        read(zzzzqqqq="1")
+    assert caught.value.nearest is None
+
+
+def test_strict_options_false_makes_unknown_ones_a_warning() -> None:
+    with pytest.warns(UserWarning, match='unknown option "subscribe"'):
+        assert read(subscribe="x", strictOptions="false").log == "flights"
+
+
+def test_sparks_own_keys_pass() -> None:
+    assert read(checkpointlocation="somewhere").log == "flights"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("minPartitions", "0", "a whole number from 1"),
+        ("minPartitions", "many", "a whole number from 1"),
+        ("maxBytesPerPartition", "1.5g", "such as 1048576, 64m or 1g"),
+        ("failOnDataLoss", "yes", "true or false"),
+        ("versionAsOf", "-1", "a whole number from 0"),
+        ("logs", "a,,b", "a log's name"),
+        ("engine", "rust", "one of auto, jvm, python"),
+        ("columns", "a,,b", "names separated by commas"),
+        ("compression", "gzip", "one of zstd, lz4, none"),
+        ("digestType", "md5", "one of CRC32C, CRC32, HMAC, DUMMY"),
+        ("logPattern", "(", "a regular expression"),
+        ("startingOffsets", "first", "has to be earliest, latest, a row number"),
+        ("startingOffsets", '{"flights": -1}', "has to be earliest, latest, a row number"),
+        ("endingOffsets", '{"flights": true}', "has to be earliest, latest, a row number"),
+    ],
+)
+def test_a_wrong_value_names_the_option_and_what_would_be_right(
+    option: str, value: str, expected: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=expected) as caught:
+        read(**{option: value})
+    assert f'option "{option}"' in str(caught.value)
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("latest", "latest"),
+        ("EARLIEST", "earliest"),
+        ("1000", {"*": 1000}),
+        ('{"flights": 7}', {"flights": 7}),
+        ('{"flights": {"id": "x", "offset": 7}}', {"flights": 7}),
+    ],
+)
+def test_offsets_are_words_numbers_or_json(value: str, expected: Any) -> None:
+    assert read(startingOffsets=value).starting_offsets == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"path": "a"}, ("a",)),
+        ({"log": "a"}, ("a",)),
+        ({"path": "a", "log": "a"}, ("a",)),
+        ({"logs": "a, b,a"}, ("a", "b")),
+        ({"path": "a,b"}, ("a", "b")),
+        ({"paths": '["a","b"]'}, ("a", "b")),
+        ({"paths": '["a"]'}, ("a",)),
+    ],
+)
+def test_logs_are_named_by_path_or_option(options: dict[str, str], names: tuple[str, ...]) -> None:
+    assert SourceOptions.parse(options).for_read().log_names == names
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"log": "a", "logs": "b"},
+        {"log": "a", "ledgerId": "7"},
+        {"path": "a", "log": "b"},
+        {"logs": "a,b", "versionAsOf": "1"},
+        {"paths": "{}"},
+        {"log": "a", "engine": "jvm"},
+    ],
+)
+def test_contradicting_options_are_an_error(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError):
+        SourceOptions.parse(options).for_read()
+
+
+def test_a_write_names_one_log() -> None:
+    with pytest.raises(ConfigurationError, match=r'save\("name"\)'):
+        SourceOptions.parse({"logs": "a,b"}).for_write()
+
+
+def test_transaction_options_come_together() -> None:
+    assert write(txnAppId="job", txnVersion="3").txn_version == 3
+    with pytest.raises(ConfigurationError, match='"txnAppId" and "txnVersion"'):
+        write(txnAppId="job")
+
+
+def test_options_of_writes_do_not_disturb_reads_because_tables_hold_both() -> None:
+    assert read(compression="lz4", minPartitions="2").min_partitions == 2
+    assert write(columns="a", mergeSchema="true").merge_schema
+
+
+def test_every_log_property_that_a_write_can_set_is_known_to_the_log() -> None:
+    given = {"ensembleSize", "writeQuorum", "ackQuorum", "digestType", "retentionMs",
+             "retentionBytes", "versionRetentionMs", "deletedRetentionMs", "stagingTtlMs",
+             "txnRetentionMs"}  # fmt: skip
+    assert given <= {option.name for option in TABLE}
+    LogProperties.from_mapping(dict.fromkeys(given - {"digestType"}, "3"))
+
+
+def test_the_service_uri_is_the_first_that_is_set() -> None:
+    environment = {VARIABLE: "zk://env/ledgers"}
+    assert resolve_service_uri(option="o", configured="c", environment=environment) == "o"
+    assert resolve_service_uri(option=None, configured="c", environment=environment) == "c"
+    assert (
+        resolve_service_uri(option=None, configured=None, environment=environment)
+        == "zk://env/ledgers"
+    )
+    assert resolve_service_uri(option=None, configured=None, environment={}) == DEFAULT

@@ -1,0 +1,148 @@
+"""The planner (ledgerlog_spark.datasource.plan) and its golden cases."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerlog_spark.datasource.filters import Predicate
+from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, ScanPlan, plan
+from ledgerlog_spark.errors import ConfigurationError, DataLossError, SchemaMismatchError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+from tests.unit.datasource.plan_cases import case_paths, planned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REWRITE = "python -m tests.unit.datasource.plan_cases --rewrite"
+
+
+def test_there_are_golden_cases() -> None:
+    assert len(case_paths()) >= 20
+
+
+@pytest.mark.parametrize("path", case_paths(), ids=lambda path: path.stem)
+def test_the_plan_is_the_golden_one(path: Path) -> None:
+    case = json.loads(path.read_text())
+    assert json.loads(json.dumps(planned(case))) == case["plan"], f"if it should change: {REWRITE}"
+
+
+def scan_of(items: list[Item], *, start: int = 0, end: int | None = None) -> LogScan:
+    behind = items[-1].end_offset if items else 0
+    interval = VersionInterval(1, start, behind if end is None else end, 0, "0" * 32, 0)
+    snapshot = LogSnapshot("id", "flights", interval, tuple(items), {0: b""})
+    return LogScan(snapshot, {0: ("n",)})
+
+
+ITEM = Item(7, 1, 5, 5, 100, 1000, 0, 0)
+
+
+def test_offsets_beyond_the_end_are_an_error_that_names_the_end() -> None:
+    with pytest.raises(ConfigurationError, match="ends at offset 100 in version 1; offset 101"):
+        plan([scan_of([ITEM])], ScanOptions(ending_offsets={"flights": 101}))
+
+
+def test_offsets_for_another_log_are_an_error_that_names_it() -> None:
+    with pytest.raises(ConfigurationError, match="offsets are given for fligths"):
+        plan([scan_of([ITEM])], ScanOptions(starting_offsets={"fligths": 1}))
+
+
+def test_rows_before_the_start_are_data_loss_unless_told_otherwise() -> None:
+    scan = scan_of([ITEM], start=50)
+    with pytest.raises(DataLossError, match=r"version 1 begins at 50.*failOnDataLoss"):
+        plan([scan], ScanOptions(starting_offsets={"*": 20}))
+    kept = plan([scan], ScanOptions(starting_offsets={"*": 20}, fail_on_data_loss=False))
+    assert kept.partitions[0].ranges[0].start_offset == 50
+
+
+def test_an_end_before_the_start_reads_nothing() -> None:
+    options = ScanOptions(starting_offsets={"*": 60}, ending_offsets={"*": 40})
+    assert plan([scan_of([ITEM])], options).partitions == ()
+
+
+def test_a_schema_that_the_record_lacks_is_an_error_when_filters_need_it() -> None:
+    scan = scan_of([replace(ITEM, schema_id=9)])
+    with pytest.raises(SchemaMismatchError, match="schema 9"):
+        plan([scan], ScanOptions(), [Predicate("n", "=", 1)])
+
+
+@st.composite
+def items(draw: st.DrawFn) -> list[Item]:
+    listed: list[Item] = []
+    offset = 0
+    for ledger_id in range(draw(st.integers(0, 12))):
+        batches = draw(st.integers(1, 30))
+        rows = draw(st.integers(batches, 500))
+        has_index = draw(st.booleans())
+        last = batches + has_index
+        listed.append(
+            Item(
+                ledger_id,
+                1,
+                last,
+                last if has_index else NO_ENTRY,
+                rows,
+                draw(st.integers(0, 10_000_000)),
+                offset,
+                0,
+            )
+        )
+        offset += rows
+    return listed
+
+
+def entries(planned_scan: ScanPlan) -> list[tuple[int, int]]:
+    return [
+        (scanned.ledger_id, entry)
+        for partition in planned_scan.partitions
+        for scanned in partition.ranges
+        for entry in range(scanned.first_entry_id, scanned.last_entry_id + 1)
+    ]
+
+
+@settings(deadline=None)
+@given(
+    listed=items(),
+    size_bytes=st.integers(1, 20_000_000),
+    least=st.integers(1, 40),
+    rows=st.none() | st.integers(1, 1000),
+)
+def test_every_entry_goes_to_one_task_in_the_order_of_the_rows(
+    listed: list[Item], size_bytes: int, least: int, rows: int | None
+) -> None:
+    options = ScanOptions(
+        max_bytes_per_partition=size_bytes, min_partitions=least, max_records_per_partition=rows
+    )
+    planned_scan = plan([scan_of(listed)], options)
+    expected = [
+        (item.ledger_id, entry)
+        for item in listed
+        for entry in range(item.first_entry_id, item.last_entry_id + 1 - item.has_index)
+    ]
+    assert entries(planned_scan) == expected
+    assert sum(p.rows for p in planned_scan.partitions) == sum(item.rows for item in listed)
+    assert sum(p.size_bytes for p in planned_scan.partitions) == sum(i.size_bytes for i in listed)
+
+
+@settings(deadline=None)
+@given(listed=items(), edges=st.tuples(st.integers(0, 7000), st.integers(0, 7000)))
+def test_offsets_keep_exactly_the_rows_between_them(
+    listed: list[Item], edges: tuple[int, int]
+) -> None:
+    end = listed[-1].end_offset if listed else 0
+    start, behind = (min(edge, end) for edge in edges)
+    options = ScanOptions(starting_offsets={"*": start}, ending_offsets={"*": behind})
+    planned_scan = plan([scan_of(listed)], options)
+    kept = [
+        offset
+        for partition in planned_scan.partitions
+        for scanned in partition.ranges
+        for offset in range(scanned.start_offset, scanned.end_offset)
+    ]
+    assert kept == list(range(start, behind))
