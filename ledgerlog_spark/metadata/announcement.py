@@ -7,7 +7,12 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError, MetadataUnknownError
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    LocalProtocolError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
 from ledgerlog_spark.metadata.znode_tree import (
     CreateNode,
     DeleteNode,
@@ -143,7 +148,7 @@ class Announcement:
             except TransactionFailedError as failure:
                 if isinstance(failure.cause, NodeMissingError):
                     await make_persistent(self._tree, parent_of(self._place))
-                elif not isinstance(failure.cause, NodeExistsError):
+                elif not isinstance(failure.cause, NodeExistsError | MetadataVersionError):
                     raise failure.cause from failure
             except MetadataUnknownError:
                 continue  # the next look tells

@@ -273,8 +273,8 @@ def checked_path(path: str) -> str:
     Raises:
         LocalProtocolError: It is relative, has empty or dot segments, or a slash at the end.
     """
-    segments = path.split("/")
-    if path != "/" and (segments[0] or not all(segments[1:]) or {".", ".."} & set(segments)):
+    first, *segments = path.split("/")
+    if path != "/" and (first or not segments or not all(segments) or {".", ".."} & {*segments}):
         raise LocalProtocolError(f"{path!r} is not an absolute path of a node", path=path)
     return path
 

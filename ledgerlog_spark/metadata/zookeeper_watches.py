@@ -100,12 +100,16 @@ class ZookeeperWatches:
             result = self._client.get_children_async(watched.path, watch=fired)
         else:
             result = self._client.exists_async(watched.path, watch=fired)
-        result.rawlink(lambda r: self._on_loop(self._armed, watched, r.exception, announce))
+        result.rawlink(lambda r: self._on_loop(self._armed, watched, r, announce, by_existence))
 
-    def _armed(self, watched: _Watched, failure: Exception | None, announce: bool) -> None:
+    def _armed(self, watched: _Watched, result: Any, announce: bool, by_existence: bool) -> None:
+        failure = result.exception
         if isinstance(failure, kazoo_errors.NoNodeError):
             # No node has no children to watch: wait for the node itself.
             self._arm(watched, announce=True, by_existence=True)
+        elif by_existence and failure is None and result.value is not None:
+            # It was made between the two requests, and its children are what is asked for.
+            self._arm(watched, announce=True)
         elif failure is None and announce:
             for key in list(watched.callbacks):
                 self._loop.call_soon(_call, watched, key)

@@ -1,0 +1,92 @@
+"""Where a log's records are: `<root>-logs`, beside the ledgers root (DESIGN 6.1).
+
+    names/<name>                                log id
+    ids/<id>                                    empty
+    ids/<id>/head                               head
+    ids/<id>/pages/<token>                      touched by the sweeper
+    ids/<id>/pages/<token>/<number>             page
+    ids/<id>/producers/<app>                    producer record
+    ids/<id>/producers/<app>/ledgers/<ledger>   epoch, decimal
+    ids/<id>/unlisted/<ledger>                  "listed" or "staged": what it was before
+    ids/<id>/clock                              written to read the store's clock
+    ids/<id>/deleted                            made when the log was deleted
+
+A producer's name is any text; in a path its UTF-8 is percent-encoded.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+
+def app_segment(app: str) -> str:
+    """The node name of a producer."""
+    quoted = quote(app, safe="")
+    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+
+
+def app_of_segment(segment: str) -> str:
+    """The producer of a node name."""
+    return unquote(segment)
+
+
+class LogPaths:
+    """Paths of all logs of the cluster whose ledgers are at `root`."""
+
+    def __init__(self, root: str) -> None:
+        self.top = f"{root}-logs"
+        self.names = f"{self.top}/names"
+        self.ids = f"{self.top}/ids"
+
+    def name(self, name: str) -> str:
+        """The node that points at a log's id."""
+        return f"{self.names}/{name}"
+
+    def log(self, log_id: str) -> str:
+        """The node above all records of a log."""
+        return f"{self.ids}/{log_id}"
+
+    def head(self, log_id: str) -> str:
+        """The head."""
+        return f"{self.ids}/{log_id}/head"
+
+    def pages(self, log_id: str, token: str | None = None) -> str:
+        """All pages, or those of one attempt."""
+        above = f"{self.ids}/{log_id}/pages"
+        return above if token is None else f"{above}/{token}"
+
+    def page(self, log_id: str, token: str, number: int) -> str:
+        """One page."""
+        return f"{self.ids}/{log_id}/pages/{token}/{number}"
+
+    def producers(self, log_id: str) -> str:
+        """The node above all producer records."""
+        return f"{self.ids}/{log_id}/producers"
+
+    def producer(self, log_id: str, app: str) -> str:
+        """A producer record."""
+        return f"{self.ids}/{log_id}/producers/{app_segment(app)}"
+
+    def registrations(self, log_id: str, app: str) -> str:
+        """The node above a producer's registrations."""
+        return f"{self.producer(log_id, app)}/ledgers"
+
+    def registration(self, log_id: str, app: str, ledger_id: int) -> str:
+        """One registration."""
+        return f"{self.registrations(log_id, app)}/{ledger_id}"
+
+    def marks(self, log_id: str) -> str:
+        """The node above the marks of ledgers that no version names."""
+        return f"{self.ids}/{log_id}/unlisted"
+
+    def mark(self, log_id: str, ledger_id: int) -> str:
+        """One mark."""
+        return f"{self.marks(log_id)}/{ledger_id}"
+
+    def clock(self, log_id: str) -> str:
+        """The node that is written to read the store's clock."""
+        return f"{self.ids}/{log_id}/clock"
+
+    def deleted(self, log_id: str) -> str:
+        """The node that says since when a log is deleted."""
+        return f"{self.ids}/{log_id}/deleted"

@@ -1,0 +1,185 @@
+"""What a store of logs promises: domain-shaped, like the ports of `metadata/port.py`.
+
+Reads may be stale until `sync`. Writes end as on the other ports: they return, raise
+`MetadataVersionError` (definite: something was not at the version given), raise
+`MetadataUnavailableError` (definite: nothing was sent), or raise `MetadataUnknownError`. Records
+that cannot be read are `MetadataFormatError` or `WireFormatError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
+    from ledgerlog_spark.protocol.log_messages import StagedLedger, WriteHead
+    from ledgerlog_spark.protocol.log_pages import PageRequest
+    from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedLedger:
+    """A ledger that no version names, and since when by the store's clock.
+
+    Attributes:
+        is_staged: It was never listed, so no reader can be using it.
+    """
+
+    ledger_id: int
+    marked_ms: int
+    is_staged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PagesNode:
+    """The pages of one attempt, and when it wrote them by the store's clock."""
+
+    token: str
+    created_ms: int
+
+
+class LogStore(Protocol):
+    """Heads, pages, producers and registrations of the logs of one cluster."""
+
+    async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
+        """Make a log under `head.name` and `head.log_id`, in one transaction.
+
+        A lost reply is settled by asking again: the id says whose log it is.
+
+        Raises:
+            LogExistsError: The name is taken.
+            MetadataUnknownError: Not settled; creating the same log again is safe.
+        """
+
+    async def find(self, name: str) -> str:
+        """The id of the log of that name; "not found" only after a sync.
+
+        Raises:
+            LogNotFoundError: There is none.
+        """
+
+    async def names(self) -> Sequence[str]:
+        """Names of all logs, sorted."""
+
+    async def ids(self) -> Sequence[str]:
+        """Ids of all logs, deleted ones whose ledgers are not gone yet included, sorted."""
+
+    async def delete_log(self, head: LogHead, version: Version) -> Version:
+        """Free the name and replace the head (which says that it is deleted) in one transaction.
+
+        Raises:
+            MetadataVersionError: The head is at another version, or the name is not this log's.
+        """
+
+    async def remove_log(self, log_id: str) -> None:
+        """Remove a deleted log's last records; fine when they are gone.
+
+        Raises:
+            LocalProtocolError: A ledger is still registered or marked.
+        """
+
+    async def deleted_ms(self, log_id: str) -> int | None:
+        """When the log was deleted by the store's clock, None while it lives."""
+
+    async def read_head(self, log_id: str) -> Versioned[LogHead] | None:
+        """The head, None when there is none (as far as this replica of the store knows)."""
+
+    async def read_producer(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
+        """The producer record, None when there is none (as far as this replica knows)."""
+
+    async def producers(self, log_id: str) -> Sequence[str]:
+        """Names of all producers, sorted."""
+
+    async def registered(self, log_id: str, app: str) -> Sequence[int]:
+        """Ledgers registered under the producer, rising."""
+
+    async def staged(self, log_id: str, app: str) -> Sequence[StagedLedger]:
+        """The same, and when each was registered by the store's clock."""
+
+    async def read_pages(
+        self, log_id: str, pages: Sequence[PageRequest]
+    ) -> tuple[tuple[Any, ...], ...] | None:
+        """The records of each page, in that order; None when one is missing."""
+
+    async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
+        """Make `pages/<token>` and the pages below it; the version that a commit checks.
+
+        Raises:
+            MetadataVersionError: The token was used before.
+        """
+
+    async def write_head(self, log_id: str, write: WriteHead) -> Version:
+        """Carry out the transaction that `write` describes; the head's new version.
+
+        Raises:
+            MetadataVersionError: Head, producer record or pages' node moved. Nothing was changed.
+        """
+
+    async def write_producer(
+        self,
+        log_id: str,
+        app: str,
+        producer: ProducerRecord,
+        version: Version | None,
+        deregistered: Sequence[int] = (),
+    ) -> Version:
+        """Create (`version` None) or replace a producer record, and end registrations with it.
+
+        Each ledger deregistered gets a mark (`marked`), as never listed unless it has one.
+
+        Raises:
+            MetadataVersionError: It exists, or is at another version. Nothing was changed.
+        """
+
+    async def delete_producer(self, log_id: str, app: str, version: Version) -> None:
+        """Forget a producer without registrations. Its name must never be used again."""
+
+    async def register_ledger(
+        self,
+        log_id: str,
+        app: str,
+        producer: Versioned[ProducerRecord],
+        ledger_id: int,
+        metadata: LedgerMetadata,
+    ) -> Versioned[LedgerMetadata]:
+        """Create a ledger's record and its registration in one transaction.
+
+        A lost reply is settled by the token in `metadata` and by the registration.
+
+        Raises:
+            MetadataVersionError: The producer record moved. Nothing was created.
+            LedgerExistsError: The id is taken by somebody else.
+            MetadataUnknownError: Not settled; abandon the id.
+        """
+
+    async def touch_pages(self, log_id: str, token: str) -> Version:
+        """Change the pages' node, whatever it is at, so that a commit that checks it fails.
+
+        Raises:
+            MetadataVersionError: There is no such node.
+        """
+
+    async def delete_pages(self, log_id: str, token: str, kept: Sequence[int]) -> None:
+        """Delete the pages but those numbers, and the node when none is kept."""
+
+    async def page_nodes(self, log_id: str) -> Sequence[PagesNode]:
+        """All tokens that have pages, sorted."""
+
+    async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
+        """All ledgers that are marked for deletion, rising."""
+
+    async def forget_mark(self, log_id: str, ledger_id: int) -> None:
+        """Take back a mark; fine when there is none."""
+
+    async def now_ms(self, log_id: str) -> int:
+        """The store's clock, of which all times of this port are."""
+
+    def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after the head changed, and after a session was replaced."""
+
+    async def sync(self) -> None:
+        """Make later reads at least as new as this moment."""

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.metadata_worlds import MemoryWorld, World, ZookeeperWorld
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ledgerlog_spark.metadata.znode_tree import ZnodeTree
+
+
+@pytest.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+async def world(request: pytest.FixtureRequest, ledgers_root: str) -> AsyncIterator[World]:
+    """A metadata store without a cluster in it yet."""
+    world: World
+    if request.param == "memory":
+        world = MemoryWorld(ledgers_root)
+    else:
+        world = ZookeeperWorld(ledgers_root, request.getfixturevalue("zookeeper").port)
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+async def tree(world: World) -> ZnodeTree:
+    """A session with nothing but the root's parent in its part of the tree."""
+    tree = await world.session()
+    await tree.create(world.root, make_parents=True)
+    return tree
