@@ -1,0 +1,86 @@
+"""The future of a blocking face's append: `concurrent.futures.Future` at a tenth of its price."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class AddFuture(concurrent.futures.Future[T]):
+    """Shares one condition with all appends of its handle; otherwise an ordinary future.
+
+    A plain future makes a condition and a lock of its own, which costs more than the append.
+    Works with `concurrent.futures.wait`, `as_completed` and callbacks, which run on the client's
+    thread. An append cannot be withdrawn, so `cancel` always says no.
+    """
+
+    def __init__(self, condition: threading.Condition) -> None:
+        self._condition = condition
+        self._state = "PENDING"
+        self._result = None
+        self._exception = None
+        self._waiters = []
+        self._done_callbacks: list[Any] = []
+
+    def cancel(self) -> bool:
+        """Always False: what was handed over keeps its place among the entries."""
+        return False
+
+    def result(self, timeout: float | None = None) -> T:
+        """What the append returned.
+
+        Args:
+            timeout: Seconds; None waits until the append ends, which its own deadlines bound.
+
+        Raises:
+            TimeoutError: Not done in time; the append goes on.
+            LedgerLogError: The append failed.
+        """
+        if self._state != "FINISHED":
+            self._wait(timeout)
+        if self._exception is not None:
+            raise self._exception
+        return self._result  # type: ignore[return-value]
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the append raised, None when it succeeded; waits like `result`."""
+        if self._state != "FINISHED":
+            self._wait(timeout)
+        return self._exception
+
+    def _wait(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._condition:
+            while self._state != "FINISHED":
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError
+                self._condition.wait(left)
+
+
+def complete_all(
+    condition: threading.Condition, results: Sequence[tuple[AddFuture[Any], Any]]
+) -> None:
+    """Give each future its result, waking whoever waits once and not once for each."""
+    with condition:
+        for future, result in results:
+            future._result = result  # noqa: SLF001 - one module, one noun
+            future._state = "FINISHED"  # noqa: SLF001
+            for waiter in future._waiters:  # noqa: SLF001
+                waiter.add_result(future)
+        condition.notify_all()
+    for future, _ in results:
+        if future._done_callbacks:  # noqa: SLF001
+            future._invoke_callbacks()  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def completed(condition: threading.Condition, result: T) -> AddFuture[T]:
+    """A future that already has its result."""
+    future: AddFuture[T] = AddFuture(condition)
+    future.set_result(result)
+    return future

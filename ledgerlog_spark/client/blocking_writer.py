@@ -1,0 +1,199 @@
+"""The blocking face of a write handle.
+
+Appends do not hop threads one by one: they go into a deque, and one wake-up makes the loop take all
+that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ledgerlog_spark.client.add_future import AddFuture, complete_all, completed
+from ledgerlog_spark.client.append_batches import checked_payload
+from ledgerlog_spark.client.loop_thread import LoopThread
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.messages import Payload
+
+T = TypeVar("T")
+
+
+class Inbox:
+    """Appends on their way from the caller's threads to the loop, bounded in entries and bytes.
+
+    Attributes:
+        condition: Guards everything here, and is the condition of all futures of the handle.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        lock = threading.RLock()
+        self.condition = threading.Condition(lock)
+        self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
+        self.is_awake = False
+        self._entries = 0
+        self._size_bytes = 0
+        self._waiting = 0
+        self._room = threading.Condition(lock)
+        self._entries_max = settings.backlog_entries_max
+        self._size_bytes_max = settings.backlog_size_bytes_max
+
+    def put(
+        self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
+    ) -> bool:
+        """Add one append, or a batch; blocks while there is no room. True: wake the loop."""
+        with self.condition:
+            while self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max:
+                self._waiting += 1
+                self._room.wait()
+                self._waiting -= 1
+            self._entries += entries
+            self._size_bytes += size_bytes
+            self.items.append((item, future))
+            if self.is_awake:
+                return False
+            self.is_awake = True
+            return True
+
+    def on_sent(self, entries: int, size_bytes: int) -> None:
+        """On the loop: so much was sent, or refused."""
+        with self.condition:
+            self._entries -= entries
+            self._size_bytes -= size_bytes
+            if self._waiting:
+                self._room.notify_all()
+
+    def complete(self, results: list[tuple[Any, Any]]) -> None:
+        """On the loop: these futures are done."""
+        complete_all(self.condition, results)
+
+
+class BlockingWriteHandle:
+    """`WriteHandle` without `await`; safe to use from several threads of one process.
+
+    Attributes:
+        id: The ledger's id.
+    """
+
+    def __init__(self, handle: WriteHandle, thread: LoopThread, inbox: Inbox) -> None:
+        self.id = handle.id
+        self._handle = handle
+        self._thread = thread
+        self._inbox = inbox
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry that was acknowledged, NO_ENTRY (-1) before the first."""
+        return self._handle.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes up to and including `last_add_confirmed`."""
+        return self._handle.length
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The newest record that the writer knows."""
+        return self._handle.metadata
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether appends are still taken: no failure so far, and no close."""
+        return self._handle.is_writable
+
+    def append(self, payload: bytes | bytearray | memoryview) -> int:
+        """The entry's id once it is on the disks of Qa bookies; errors as `WriteHandle.append`."""
+        return self.append_async(payload).result()
+
+    def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
+        """A `concurrent.futures.Future` of the entry id; blocks only while the backlog is full."""
+        kept = payload if type(payload) is bytes else checked_payload(payload)
+        future: AddFuture[int] = AddFuture(self._inbox.condition)
+        self._put(kept, future, 1, len(kept))
+        return future
+
+    def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
+        """The ids of all payloads; see `WriteHandle.append_batch`."""
+        return self.append_batch_async(payloads).result()
+
+    def append_batch_async(
+        self, payloads: Sequence[bytes | bytearray | memoryview]
+    ) -> AddFuture[range]:
+        """A future of the range of ids; blocks only while the backlog is full."""
+        kept = [checked_payload(payload) for payload in payloads]
+        if not kept:
+            return completed(self._inbox.condition, range(0))
+        future: AddFuture[range] = AddFuture(self._inbox.condition)
+        self._put(kept, future, len(kept), sum(map(len, kept)))
+        return future
+
+    def flush(self) -> None:
+        """Wait until each append so far was acknowledged or failed."""
+        self._call(self._flush())
+
+    def close(self) -> LedgerMetadata:
+        """The closed record; see `WriteHandle.close`."""
+        return self._call(self._close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _put(
+        self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
+    ) -> None:
+        if self._thread.pid != os.getpid():
+            raise self._forked()
+        if self._inbox.put(item, future, entries, size_bytes):
+            self._thread.loop.call_soon_threadsafe(self._take_inbox)
+
+    def _take_inbox(self) -> None:
+        """On the loop: hand everything over, in order, and send."""
+        inbox, handle = self._inbox, self._handle
+        # Cleared first: what comes after this line wakes the loop again.
+        inbox.is_awake = False
+        items = inbox.items
+        while items:
+            item, future = items.popleft()
+            if isinstance(item, list):
+                handle.submit_batch(item, future)
+            else:
+                handle.submit(item, future)
+        handle.send_now()
+
+    async def _flush(self) -> None:
+        self._take_inbox()
+        await self._handle.flush()
+
+    async def _close(self) -> LedgerMetadata:
+        self._take_inbox()
+        return await self._handle.close()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._thread.pid != os.getpid():
+            work.close()
+            raise self._forked()
+        return self._thread.call(work)
+
+    def _forked(self) -> LocalProtocolError:
+        return LocalProtocolError(
+            f"ledger {self.id} is written by the process that created it (a ledger has one "
+            "writing process): create another one in this process",
+            ledger_id=self.id,
+        )
+
+    def __repr__(self) -> str:
+        return f"BlockingWriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"

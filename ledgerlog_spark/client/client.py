@@ -1,0 +1,277 @@
+"""The asyncio client: creates, opens, seals, lists and deletes ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from ledgerlog_spark.client.append_batches import complete_each
+from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
+from ledgerlog_spark.client.errors_from_codes import error_from_failure
+from ledgerlog_spark.client.ledger_creation import (
+    CreateRecord,
+    checked_password,
+    create_record,
+)
+from ledgerlog_spark.client.reader_handle import ReadHandle
+from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.errors import (
+    InternalError,
+    LedgerNotFoundError,
+    LocalProtocolError,
+    MetadataUnavailableError,
+    UnauthorizedError,
+)
+from ledgerlog_spark.model import NO_ENTRY, DigestType, LedgerMetadata, Quorum, Versioned
+from ledgerlog_spark.protocol.messages import LedgerClosed, LedgerFailed, Start
+from ledgerlog_spark.protocol.recovery import LedgerRecovery
+
+
+class Face(Protocol):
+    """What a blocking write handle wants to hear of."""
+
+    def on_sent(self, entries: int, size_bytes: int) -> None:
+        """So many entries and payload bytes no longer wait to be sent."""
+
+    def complete(self, results: list[tuple[Any, Any]]) -> None:
+        """Give futures their results, in order."""
+
+
+class LedgerClient:
+    """Ledgers of one cluster. All methods on the event loop that it was made on.
+
+    Attributes:
+        services: The transport and the stores, shared by all handles; `log/` uses them too.
+    """
+
+    def __init__(
+        self, services: Services, *, on_close: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """A client of `services`; `on_close` ends what it was composed of."""
+        self.services = services
+        self._on_close = on_close
+        self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
+        self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
+        self._is_closed = False
+
+    async def create_ledger(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum: int = 3,
+        ack_quorum: int = 2,
+        digest_type: str | DigestType = "CRC32C",
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger_id: int | None = None,
+        create: CreateRecord | None = None,
+        face: Face | None = None,
+    ) -> WriteHandle:
+        """The handle of a new ledger, whose record is in the metadata store.
+
+        Args:
+            ensemble_size: Bookies it is spread over (E).
+            write_quorum: Copies of each entry (Qw), at most E.
+            ack_quorum: Copies on disk before an append is acknowledged (Qa), at most Qw.
+            digest_type: CRC32C, CRC32, HMAC or DUMMY.
+            password: Asked of everybody who reads or seals; stored in the clear.
+            custom_metadata: Kept with the record.
+            ledger_id: An id from the store's `new_ids`, instead of a new one.
+            create: Creates the record instead of the store, so that it can be registered
+                elsewhere in the same transaction.
+            face: Of another thread, to which the handle is told to report.
+
+        Raises:
+            ConfigurationError: A bad argument, before any I/O.
+            NotEnoughBookiesError: At once, with `wanted` and `available`.
+            LedgerExistsError: `ledger_id` is taken.
+            MetadataUnavailableError: Nothing was created.
+            MetadataUnknownError: An empty ledger that nobody knows of may remain.
+        """
+        self._check_open()
+        chosen, created = await create_record(
+            self.services,
+            quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
+            digest_type=digest_type,
+            password=password,
+            custom_metadata=custom_metadata or {},
+            ledger_id=ledger_id,
+            create=create,
+        )
+        handle = WriteHandle(
+            ledger_id=chosen,
+            created=created,
+            services=self.services,
+            on_sent=face.on_sent if face else None,
+            complete=face.complete if face else complete_each,
+        )
+        self._writers.add(handle)
+        return handle
+
+    async def open_ledger(self, ledger_id: int, *, password: bytes = b"") -> ReadHandle:
+        """A handle for reading, in whatever state the ledger is. Never fences, changes nothing.
+
+        Raises:
+            LedgerNotFoundError: No such ledger, also after a sync.
+            UnauthorizedError: Wrong password; no bookie was contacted.
+            EntryUnknownError: Too few bookies answered to know the last add confirmed.
+            MetadataUnavailableError: The record could not be read.
+        """
+        loaded = await self._load_checked(ledger_id, password)
+        handle = ReadHandle(
+            ledger_id=ledger_id, loaded=loaded, password=password, services=self.services
+        )
+        self._readers.add(handle)
+        if not loaded.value.is_closed:
+            await handle.read_last_add_confirmed()
+        return handle
+
+    async def seal(
+        self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = NO_ENTRY
+    ) -> LedgerMetadata:
+        """The closed record: fences the ledger, recovers what was acknowledged, closes. Idempotent.
+
+        Everything that was ever acknowledged is in it, on an ack quorum.
+
+        Args:
+            ledger_id: Of the ledger.
+            password: Of the ledger.
+            floor_entry_id: Highest entry that something durable refers to.
+
+        Raises:
+            LedgerNotFoundError: No such ledger, also after a sync.
+            UnauthorizedError: Wrong password; no bookie was contacted.
+            LedgerRecoveryError: An entry could be shown neither present nor absent; it stays
+                IN_RECOVERY, and sealing it again is safe.
+            NotEnoughBookiesError: Too few bookies to write back to; retriable.
+            NeedsOperatorError: Closing would cut off `floor_entry_id`.
+            MetadataUnavailableError: The record could not be read or written; retriable.
+        """
+        loaded = await self._load_checked(ledger_id, password, sync_first=True)
+        if loaded.value.is_closed:
+            return loaded.value
+        return await self._recover(ledger_id, loaded.value, password, floor_entry_id)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Delete the record, so that bookies drop the entries later. Deleting twice is fine.
+
+        Raises:
+            MetadataUnavailableError: Not deleted.
+            MetadataUnknownError: Perhaps deleted; delete it again.
+        """
+        self._check_open()
+        await self.services.ledgers.delete(ledger_id)
+
+    async def list_ledgers(self) -> AsyncIterator[int]:
+        """All ledger ids, rising; a snapshot of no single moment. An error ends it loudly."""
+        self._check_open()
+        async for ledger_id in self.services.ledgers.ids():
+            yield ledger_id
+
+    async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        """The record as it is now; no password is asked.
+
+        Raises:
+            LedgerNotFoundError: No such ledger, also after a sync.
+            MetadataUnavailableError: It could not be read.
+        """
+        return (await self._load(ledger_id)).value
+
+    async def aclose(self) -> None:
+        """End all connections. Ledgers that are still written stay open: seal them later."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for writer in list(self._writers):
+            writer.abandon()
+        for reader in list(self._readers):
+            await reader.aclose()
+        if self._on_close is not None:
+            await self._on_close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _load_checked(
+        self, ledger_id: int, password: bytes, *, sync_first: bool = False
+    ) -> Versioned[LedgerMetadata]:
+        checked_password(password)
+        loaded = await self._load(ledger_id, sync_first=sync_first)
+        metadata = loaded.value
+        if metadata.has_password and metadata.password != password:
+            raise UnauthorizedError(
+                f"ledger {ledger_id}: wrong password; use the one it was created with",
+                ledger_id=ledger_id,
+            )
+        return loaded
+
+    async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
+        """The record; "not found" only after a sync, because any replica may lag."""
+        self._check_open()
+        store = self.services.ledgers
+        timeout_ms = self.services.settings.metadata_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1e3):
+                if not sync_first:
+                    try:
+                        return await store.load(ledger_id)
+                    except LedgerNotFoundError:
+                        pass
+                await store.sync()
+                return await store.load(ledger_id)
+        except TimeoutError:
+            raise MetadataUnavailableError(
+                f"the record of ledger {ledger_id} could not be read within {timeout_ms} ms: "
+                "check that ZooKeeper runs and can be reached",
+                ledger_id=ledger_id,
+            ) from None
+
+    async def _recover(
+        self, ledger_id: int, metadata: LedgerMetadata, password: bytes, floor_entry_id: int
+    ) -> LedgerMetadata:
+        done: asyncio.Future[LedgerMetadata] = asyncio.get_running_loop().create_future()
+
+        def on_indication(indication: Any) -> None:
+            if done.done():
+                return
+            if isinstance(indication, LedgerClosed):
+                done.set_result(indication.versioned.value)
+            elif isinstance(indication, LedgerFailed):
+                done.set_exception(error_from_failure(ledger_id, indication))
+
+        def on_crash(crash: InternalError) -> None:
+            if not done.done():
+                done.set_exception(crash)
+
+        host = MachineHost(
+            LedgerRecovery(
+                ledger_id=ledger_id,
+                password=metadata.password,
+                floor_entry_id=floor_entry_id,
+                settings=self.services.settings.recovery,
+            ),
+            services=self.services,
+            ledger=LedgerBytes(ledger_id, metadata.digest_type, password),
+            on_indication=on_indication,
+            on_crash=on_crash,
+        )
+        try:
+            host.post(Start())
+            return await done
+        finally:
+            host.stop()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LocalProtocolError("the client is closed: connect again")

@@ -1,0 +1,445 @@
+"""The one place where effects of machines become calls, and answers become events.
+
+A `MachineHost` drives one machine on the event loop. It keeps the contract that
+`ledgerlog_spark.protocol` lists for hosts: one reply for each request, later ones dropped; events
+through a queue, so that `handle` is never entered twice; bytes encoded once for each run; digests
+verified before the machine sees an entry; candidates shuffled here; a machine that fails an
+assertion is never called again.
+
+There is no task for a request to a bookie: the transport calls back. Requests to the metadata store
+are coroutines and get a task each, which is fine for something that happens a few times in a
+ledger's life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Protocol
+
+from ledgerlog_spark.client.errors_from_codes import outcome_of
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import InternalError, LedgerLogError, WireFormatError
+from ledgerlog_spark.metadata.port import LedgerStore, Registration
+from ledgerlog_spark.model import NO_ENTRY, Code, DigestType
+from ledgerlog_spark.protocol.messages import (
+    AddReplied,
+    BatchReplied,
+    BookiesListed,
+    CasMetadata,
+    Event,
+    LacReplied,
+    ListBookies,
+    LoadMetadata,
+    MetadataLoaded,
+    MetadataOutcome,
+    MetadataWritten,
+    ReadReplied,
+    Run,
+    SendAdd,
+    SendRead,
+    SendReadBatch,
+    SendReadLac,
+    StartTimer,
+    StoredEntry,
+    TimerFired,
+)
+from ledgerlog_spark.transport.port import AddRun, BookieTransport, ReadBatch, ReadEntry
+from ledgerlog_spark.wire.entry_codec import EntryCodec
+from ledgerlog_spark.wire.master_key import master_key
+
+EVENTS_KEPT = 50
+"""Events that an `InternalError` carries."""
+
+TIMER_JITTER = 0.1
+"""Timers of machines are lengthened by up to this share, so that clients do not move in step."""
+
+
+class Machine(Protocol):
+    """What the protocol's machines have in common."""
+
+    def handle(self, event: Any) -> Sequence[Any]:
+        """The effects of one event."""
+
+
+@dataclass(slots=True)
+class Services:
+    """What all handles of one client share."""
+
+    transport: BookieTransport
+    ledgers: LedgerStore
+    registration: Registration
+    settings: ClientSettings
+    random: Random
+
+    async def candidates(self) -> tuple[str, ...]:
+        """Writable bookies in random order.
+
+        Raises:
+            MetadataUnavailableError: The registration cannot be read.
+        """
+        async with asyncio.timeout(self.settings.metadata_timeout_ms / 1e3):
+            names = list(await self.registration.writable())
+        self.random.shuffle(names)
+        return tuple(names)
+
+
+class LedgerBytes:
+    """How one ledger's entries look on the wire: its digest and its master key."""
+
+    __slots__ = ("codec", "ledger_id", "master_key")
+
+    def __init__(self, ledger_id: int, digest_type: DigestType, password: bytes) -> None:
+        self.ledger_id = ledger_id
+        self.codec = EntryCodec(digest_type, password)
+        self.master_key = master_key(password)
+
+    def add_run(self, effect: SendAdd) -> AddRun:
+        """The request for one bookie; a run's bytes are built once and shared by all of them."""
+        run = effect.run
+        whole = run.attachment
+        if whole is None:
+            whole = run.attachment = self._encode(run, is_recovery=effect.is_recovery)
+        assert isinstance(whole, AddRun)
+        assert whole.is_recovery is effect.is_recovery
+        if effect.entry_ids is None:
+            return whole
+        first = run.first_entry_id
+        return AddRun(
+            ledger_id=self.ledger_id,
+            entry_ids=effect.entry_ids,
+            entries=[whole.entries[entry_id - first] for entry_id in effect.entry_ids],
+            master_key=self.master_key,
+            is_recovery=effect.is_recovery,
+        )
+
+    def verified(self, stored: bytes | None, entry_id: int) -> StoredEntry | None:
+        """The entry, None when the bytes are not what was asked for."""
+        if stored is None:
+            return None
+        try:
+            _, found_id, confirmed, length, payload = self.codec.decode(
+                stored, self.ledger_id, entry_id
+            )
+        except WireFormatError:
+            return None
+        return StoredEntry(found_id, confirmed, length, payload)
+
+    def verified_batch(self, stored: Sequence[bytes], first_entry_id: int) -> list[StoredEntry]:
+        """Entries from the first on, up to the first bad one."""
+        entries: list[StoredEntry] = []
+        for entry_id, one in enumerate(stored, first_entry_id):
+            entry = self.verified(one, entry_id)
+            if entry is None:
+                break
+            entries.append(entry)
+        return entries
+
+    def _encode(self, run: Run, *, is_recovery: bool) -> AddRun:
+        return AddRun(
+            ledger_id=self.ledger_id,
+            entry_ids=range(run.first_entry_id, run.last_entry_id + 1),
+            entries=self.codec.encode_run(
+                ledger_id=self.ledger_id,
+                first_entry_id=run.first_entry_id,
+                last_add_confirmed=run.last_add_confirmed,
+                length=run.length_before,
+                payloads=run.payloads,
+            ),
+            master_key=self.master_key,
+            is_recovery=is_recovery,
+        )
+
+
+OnIndication = Callable[[Any], None]
+OnCrash = Callable[[InternalError], None]
+
+
+class MachineHost:
+    """Drives one machine. All methods on the event loop's thread.
+
+    Attributes:
+        crash: What a failed assertion became; the machine is never called again.
+        is_stopped: Events are no longer taken.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        services: Services,
+        ledger: LedgerBytes,
+        on_indication: OnIndication,
+        on_crash: OnCrash,
+        on_settled: Callable[[], None] | None = None,
+    ) -> None:
+        """A host that has not called the machine yet.
+
+        Args:
+            machine: To drive; nobody else calls its `handle`.
+            services: Of the client.
+            ledger: Of the machine's ledger.
+            on_indication: Gets the machine's indications, in order.
+            on_crash: Gets the one `InternalError` of a machine that failed.
+            on_settled: Called after each burst of events, when nothing is queued.
+        """
+        self.crash: InternalError | None = None
+        self._machine = machine
+        self._services = services
+        self._ledger = ledger
+        self._on_indication = on_indication
+        self._on_crash = on_crash
+        self._on_settled = on_settled
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Event] = deque()
+        self._is_running = False
+        self.is_stopped = False
+        self._history: deque[str | tuple[str, int, object]] = deque(maxlen=EVENTS_KEPT)
+        self._open: set[int] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._performers: dict[type, Callable[[Any], None]] = {
+            SendAdd: self._send_add,
+            SendRead: self._send_read,
+            SendReadBatch: self._send_read_batch,
+            SendReadLac: self._send_read_lac,
+            LoadMetadata: self._load_metadata,
+            CasMetadata: self._cas_metadata,
+            ListBookies: self._list_bookies,
+            StartTimer: self._start_timer,
+        }
+
+    def post(self, event: Event) -> None:
+        """Give the machine an event, now or after the one it is handling."""
+        if self.is_stopped:
+            return
+        self._queue.append(event)
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._queue:
+                self._step(self._queue.popleft())
+        finally:
+            self._is_running = False
+        if self._on_settled is not None and not self.is_stopped:
+            self._on_settled()
+
+    def stop(self) -> None:
+        """Forget the machine: no more events, timers or replies. Open requests run out."""
+        self.is_stopped = True
+        self._queue.clear()
+        self._open.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    def _step(self, event: Event) -> None:
+        self._history.append(_brief(event))
+        try:
+            effects = self._machine.handle(event)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
+            self._fail(error)
+            return
+        for effect in effects:
+            perform = self._performers.get(type(effect))
+            if perform is None:
+                self._on_indication(effect)
+            else:
+                self._open.add(effect.request)
+                perform(effect)
+
+    def _fail(self, cause: BaseException) -> None:
+        if self.crash is not None:
+            return
+        events = [one if isinstance(one, str) else " ".join(map(str, one)) for one in self._history]
+        crash = InternalError(
+            f"{type(self._machine).__name__} of ledger {self._ledger.ledger_id} failed: "
+            f"{type(cause).__name__}: {cause}; this is a bug, please report it with `events`",
+            ledger_id=self._ledger.ledger_id,
+            events=events,
+        )
+        crash.__cause__ = cause
+        self.crash = crash
+        self.stop()
+        self._on_crash(crash)
+
+    def _reply(self, event: Event) -> None:
+        """Pass on the first reply to a request that is still open."""
+        request = event.request  # type: ignore[union-attr]
+        if request in self._open:
+            self._open.discard(request)
+            self.post(event)
+
+    # --- bookies: the transport answers each exactly once, its deadline included ---
+
+    def _send_add(self, effect: SendAdd) -> None:
+        self._services.transport.add(
+            effect.bookie_id,
+            self._ledger.add_run(effect),
+            self._services.settings.add_timeout_ms,
+            partial(self._on_add, effect.request),
+        )
+
+    def _on_add(self, request: int, code: Code) -> None:
+        self._reply(AddReplied(request, code))
+
+    def _send_read(self, effect: SendRead) -> None:
+        self._services.transport.read(
+            effect.bookie_id,
+            ReadEntry(
+                ledger_id=self._ledger.ledger_id,
+                entry_id=effect.entry_id,
+                fence_key=self._ledger.master_key if effect.fence else None,
+                is_recovery=effect.is_recovery,
+            ),
+            self._services.settings.read_timeout_ms,
+            partial(self._on_read, effect.request, effect.entry_id),
+        )
+
+    def _on_read(self, request: int, entry_id: int, code: Code, stored: bytes | None) -> None:
+        entry = None
+        if code is Code.OK:
+            entry = self._ledger.verified(stored, entry_id)
+            code = Code.OK if entry is not None else Code.DIGEST_MISMATCH
+        self._reply(ReadReplied(request, code, entry))
+
+    def _send_read_batch(self, effect: SendReadBatch) -> None:
+        self._services.transport.read_batch(
+            effect.bookie_id,
+            ReadBatch(
+                ledger_id=self._ledger.ledger_id,
+                first_entry_id=effect.first_entry_id,
+                count_max=effect.count_max,
+                size_bytes_max=effect.size_bytes_max,
+            ),
+            self._services.settings.read_timeout_ms,
+            partial(self._on_batch, effect.request, effect.first_entry_id),
+        )
+
+    def _on_batch(
+        self, request: int, first_entry_id: int, code: Code, stored: Sequence[bytes]
+    ) -> None:
+        entries: list[StoredEntry] = []
+        if code is Code.OK and request in self._open:
+            entries = self._ledger.verified_batch(stored, first_entry_id)
+            if stored and not entries:
+                code = Code.DIGEST_MISMATCH
+        self._reply(BatchReplied(request, code, tuple(entries)))
+
+    def _send_read_lac(self, effect: SendReadLac) -> None:
+        self._services.transport.read(
+            effect.bookie_id,
+            ReadEntry(ledger_id=self._ledger.ledger_id, entry_id=NO_ENTRY),
+            self._services.settings.read_timeout_ms,
+            partial(self._on_lac, effect.request),
+        )
+
+    def _on_lac(self, request: int, code: Code, stored: bytes | None) -> None:
+        confirmed = NO_ENTRY
+        if code is Code.OK:
+            entry = self._ledger.verified(stored, NO_ENTRY)
+            if entry is None:
+                code = Code.DIGEST_MISMATCH
+            else:
+                confirmed = entry.last_add_confirmed
+        self._reply(LacReplied(request, code, confirmed))
+
+    # --- the metadata store ---
+
+    def _load_metadata(self, effect: LoadMetadata) -> None:
+        self._spawn(self._load(effect))
+
+    async def _load(self, effect: LoadMetadata) -> None:
+        store = self._services.ledgers
+        versioned = None
+        try:
+            async with asyncio.timeout(self._services.settings.metadata_timeout_ms / 1e3):
+                if effect.sync_first:
+                    await store.sync()
+                versioned = await store.load(self._ledger.ledger_id)
+            outcome = MetadataOutcome.OK
+        except TimeoutError:
+            outcome = MetadataOutcome.UNAVAILABLE
+        except LedgerLogError as error:
+            outcome = _outcome_or_raise(error)
+            if outcome in (MetadataOutcome.UNKNOWN, MetadataOutcome.CONFLICT):
+                outcome = MetadataOutcome.UNAVAILABLE  # nothing was written: there is no doubt
+        self._reply(MetadataLoaded(effect.request, outcome, versioned))
+
+    def _cas_metadata(self, effect: CasMetadata) -> None:
+        self._spawn(self._cas(effect))
+
+    async def _cas(self, effect: CasMetadata) -> None:
+        versioned = None
+        try:
+            async with asyncio.timeout(self._services.settings.metadata_timeout_ms / 1e3):
+                versioned = await self._services.ledgers.write(
+                    self._ledger.ledger_id, effect.metadata, effect.version
+                )
+            outcome = MetadataOutcome.OK
+        except TimeoutError:
+            outcome = MetadataOutcome.UNKNOWN
+        except LedgerLogError as error:
+            outcome = _outcome_or_raise(error)
+        self._reply(MetadataWritten(effect.request, outcome, versioned))
+
+    def _list_bookies(self, effect: ListBookies) -> None:
+        self._spawn(self._list(effect))
+
+    async def _list(self, effect: ListBookies) -> None:
+        try:
+            candidates = await self._services.candidates()
+        except TimeoutError:
+            candidates = ()
+        except LedgerLogError as error:
+            _outcome_or_raise(error)
+            candidates = ()
+        self._reply(BookiesListed(effect.request, candidates))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    # --- time ---
+
+    def _start_timer(self, effect: StartTimer) -> None:
+        delay = effect.delay_ms / 1e3 * (1 + TIMER_JITTER * self._services.random.random())
+        self._timers[effect.request] = self._loop.call_later(delay, self._on_timer, effect.request)
+
+    def _on_timer(self, request: int) -> None:
+        self._timers.pop(request, None)
+        self._reply(TimerFired(request))
+
+
+def _outcome_or_raise(error: LedgerLogError) -> MetadataOutcome:
+    outcome = outcome_of(error)
+    if outcome is None:
+        raise error
+    return outcome
+
+
+def _brief(event: Event) -> str | tuple[str, int, object]:
+    """What is kept of an event for a report: no payloads, and cheap for the hot ones."""
+    kind = type(event)
+    if kind is AddReplied:
+        return "AddReplied", event.request, event.code  # type: ignore[union-attr]
+    if kind is BatchReplied:
+        return "BatchReplied", event.request, event.code  # type: ignore[union-attr]
+    if kind is ReadReplied:
+        return "ReadReplied", event.request, event.code  # type: ignore[union-attr]
+    if kind.__name__ == "AddRequested":
+        return f"AddRequested({len(event.payloads)} entries)"  # type: ignore[union-attr]
+    return repr(event)

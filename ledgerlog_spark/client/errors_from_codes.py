@@ -1,0 +1,158 @@
+"""The one table from what machines and the metadata store report to the exceptions of `errors`.
+
+What a caller may conclude, for every outcome of an append:
+
+    outcome of an append          exception                  definite
+    acknowledged                  none                       -
+    refused before it was sent    what stopped the writer    yes
+    pending when fenced           LedgerFencedError          no
+    pending when closed by others LedgerClosedError          no
+    pending, no ack quorum        AddTimeoutError            no
+    pending, too few bookies      NotEnoughBookiesError      no
+    pending, ZooKeeper away       MetadataUnavailableError   no
+
+None of them is retriable on the same handle, which takes no more appends: create a new ledger.
+"Not definite" means that the entry may be in the ledger when somebody recovers and closes it: look
+there before sending it again. Reads and metadata calls change nothing, so their errors are definite
+unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ledgerlog_spark import errors
+from ledgerlog_spark.protocol.messages import Failure, LedgerFailed, MetadataOutcome, ReadFailed
+
+
+class _Entry(NamedTuple):
+    error: type[errors.LedgerLogError]
+    advice: str
+
+
+FAILURES: dict[Failure, _Entry] = {
+    Failure.FENCED: _Entry(
+        errors.LedgerFencedError,
+        "create a new ledger to go on writing; seal this one to learn what it holds",
+    ),
+    Failure.CLOSED: _Entry(errors.LedgerClosedError, "create a new ledger to go on writing"),
+    Failure.UNAUTHORIZED: _Entry(
+        errors.UnauthorizedError, "use the password that the ledger was created with"
+    ),
+    Failure.NOT_FOUND: _Entry(errors.LedgerNotFoundError, "it was deleted or never created"),
+    Failure.BAD_REQUEST: _Entry(
+        errors.RemoteProtocolError, "check that the bookies' version fits this client's"
+    ),
+    Failure.NOT_ENOUGH_BOOKIES: _Entry(
+        errors.NotEnoughBookiesError, "start more bookies, or use a smaller ensemble"
+    ),
+    Failure.TOO_MANY_CHANGES: _Entry(
+        errors.QuorumError, "look at the bookies' health before writing on"
+    ),
+    Failure.ADD_TIMEOUT: _Entry(
+        errors.AddTimeoutError, "seal the ledger to learn what it holds, and write to a new one"
+    ),
+    Failure.METADATA_UNAVAILABLE: _Entry(
+        errors.MetadataUnavailableError, "check that ZooKeeper runs and can be reached"
+    ),
+    Failure.METADATA_UNREADABLE: _Entry(
+        errors.MetadataFormatError, "a newer version may have written it: upgrade this client"
+    ),
+    Failure.METADATA_CHANGED: _Entry(
+        errors.MetadataVersionError, "read the ledger's metadata again and decide again"
+    ),
+    Failure.RECOVERY: _Entry(
+        errors.LedgerRecoveryError, "try again when more of its bookies answer"
+    ),
+    Failure.NEEDS_OPERATOR: _Entry(
+        errors.NeedsOperatorError, "bring back the bookies that held the entries, or decide"
+    ),
+    Failure.ENTRY_ABSENT: _Entry(errors.EntryNotFoundError, "no bookie of its write set has it"),
+    Failure.ENTRY_UNKNOWN: _Entry(
+        errors.EntryUnknownError, "try again when more of its bookies answer"
+    ),
+    Failure.DIGEST_MISMATCH: _Entry(
+        errors.DigestMismatchError, "check the password, the digest type and the bookies' disks"
+    ),
+}
+"""Total: every `Failure` has an exception (a test walks it)."""
+
+OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
+    errors.MetadataVersionError: MetadataOutcome.CONFLICT,
+    errors.LedgerNotFoundError: MetadataOutcome.GONE,
+    errors.MetadataFormatError: MetadataOutcome.UNREADABLE,
+    errors.MetadataUnavailableError: MetadataOutcome.UNAVAILABLE,
+    errors.MetadataUnknownError: MetadataOutcome.UNKNOWN,
+}
+"""What the metadata port raises, as the machines see it. Anything else is a bug of ours."""
+
+
+def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
+    """The exception for a machine that gave up, with its fields."""
+    return _build(
+        failed.failure,
+        f"ledger {ledger_id}",
+        definite=failed.is_definite,
+        retriable=failed.is_retriable,
+        ledger_id=ledger_id,
+        entry_id=failed.entry_id,
+        bookie_ids=failed.bookie_ids,
+        wanted=failed.wanted,
+        available=failed.available,
+        last_add_confirmed=failed.last_add_confirmed,
+        first_unknown_entry_id=failed.first_unknown_entry_id,
+    )
+
+
+def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError:
+    """The exception for a read that could not go on; `codes` is what each bookie last said."""
+    codes = {bookie: code.value if code else "no answer" for bookie, code in failed.codes}
+    said = f" ({', '.join(f'{bookie}: {code}' for bookie, code in codes.items())})" if codes else ""
+    return _build(
+        failed.failure,
+        f"entry {failed.entry_id} of ledger {ledger_id}{said}",
+        ledger_id=ledger_id,
+        entry_id=failed.entry_id,
+        bookie_ids=tuple(codes),
+        codes=codes,
+    )
+
+
+def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
+    """The exception for an append that came after the writer had stopped: nothing was sent."""
+    return _build(
+        failed.failure,
+        f"nothing was sent: ledger {ledger_id}",
+        definite=True,
+        retriable=False,
+        ledger_id=ledger_id,
+        last_add_confirmed=failed.last_add_confirmed,
+    )
+
+
+def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
+    """What a machine is told of an error of the metadata port; None for another kind."""
+    for kind, outcome in OUTCOMES.items():
+        if isinstance(error, kind):
+            return outcome
+    return None
+
+
+def _build(
+    failure: Failure,
+    subject: str,
+    *,
+    definite: bool | None = None,
+    retriable: bool | None = None,
+    **fields: Any,
+) -> errors.LedgerLogError:
+    kind, advice = FAILURES[failure]
+    counts = ""
+    if fields.get("wanted") is not None:
+        counts = f" (needed {fields['wanted']}, found {fields['available']})"
+    return kind(
+        f"{subject}: {failure.value}{counts}; {advice}",
+        definite=definite,
+        retriable=retriable,
+        **{name: value for name, value in fields.items() if value not in (None, ())},
+    )

@@ -1,0 +1,132 @@
+"""A new ledger: its record checked, placed on writable bookies and created in the metadata store.
+
+No bookie is contacted: bookies learn of a ledger with its first add.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ledgerlog_spark.client.engine import Services
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LedgerExistsError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
+from ledgerlog_spark.model import DigestType, Fragment, LedgerMetadata, Quorum, Versioned
+from ledgerlog_spark.protocol.placement import choose_ensemble
+
+CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
+"""Creates the record of a ledger id, and what has to appear in the same transaction.
+
+Raises what `LedgerStore.create` raises."""
+
+IDS_TRIED_MAX = 3
+"""Ids tried when somebody else took one that the store gave us."""
+
+
+def checked_digest_type(digest_type: str | DigestType) -> DigestType:
+    """The digest type of that name.
+
+    Raises:
+        ConfigurationError: There is none; names the nearest.
+    """
+    if isinstance(digest_type, DigestType):
+        return digest_type
+    names = [kind.name for kind in DigestType]
+    name = str(digest_type).upper()
+    if name in names:
+        return DigestType[name]
+    near = difflib.get_close_matches(name, names, 1, 0.3)
+    raise ConfigurationError(
+        f"digest_type {digest_type!r} is none of {', '.join(names)}"
+        + (f": did you mean {near[0]}?" if near else ""),
+        key="digest_type",
+        value=digest_type,
+    )
+
+
+def checked_password(password: object) -> bytes:
+    """The password as it is.
+
+    Raises:
+        ConfigurationError: It is not bytes.
+    """
+    if not isinstance(password, bytes):
+        raise ConfigurationError(
+            f'password is bytes, not {type(password).__name__}: write b"..." or encode it',
+            key="password",
+        )
+    return password
+
+
+def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
+    for name, value in custom.items():
+        if not isinstance(name, str) or not isinstance(value, bytes):
+            raise ConfigurationError(
+                f"custom_metadata maps str to bytes; {name!r} maps to {type(value).__name__}",
+                key="custom_metadata",
+            )
+    return dict(custom)
+
+
+async def create_record(
+    services: Services,
+    *,
+    quorum: Quorum,
+    digest_type: str | DigestType,
+    password: bytes,
+    custom_metadata: Mapping[str, bytes],
+    ledger_id: int | None = None,
+    create: CreateRecord | None = None,
+) -> tuple[int, Versioned[LedgerMetadata]]:
+    """The id and the record of a new, empty ledger.
+
+    Args:
+        services: Of the client.
+        quorum: Of the ledger.
+        digest_type: Name or value.
+        password: Stored in the clear.
+        custom_metadata: Stored with the record.
+        ledger_id: To use instead of a new one.
+        create: Creates the record instead of the ledger store.
+
+    Raises:
+        ConfigurationError: A bad argument.
+        NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
+        LedgerExistsError: `ledger_id` is taken.
+        MetadataUnavailableError: Nothing was created.
+        MetadataUnknownError: An empty ledger may have been created; nobody knows its id.
+    """
+    kind = checked_digest_type(digest_type)
+    checked_password(password)
+    custom = _checked_custom(custom_metadata)
+    try:
+        candidates = await services.candidates()
+    except TimeoutError:
+        raise MetadataUnavailableError(
+            f"the list of bookies could not be read within {services.settings.metadata_timeout_ms} "
+            "ms: check that ZooKeeper runs and can be reached"
+        ) from None
+    metadata = LedgerMetadata(
+        quorum=quorum,
+        fragments=(Fragment(0, choose_ensemble(quorum, candidates)),),
+        digest_type=kind,
+        password=password,
+        created_ms=time.time_ns() // 1_000_000,
+        custom=custom,
+        token=services.random.getrandbits(62),
+    )
+    store_create = create or services.ledgers.create
+    for attempt in range(IDS_TRIED_MAX):
+        chosen = ledger_id if ledger_id is not None else (await services.ledgers.new_ids())[0]
+        try:
+            return chosen, await store_create(chosen, metadata)
+        except LedgerExistsError:
+            if ledger_id is not None or attempt + 1 == IDS_TRIED_MAX:
+                raise
+    raise MetadataUnknownError("no free ledger id was found")

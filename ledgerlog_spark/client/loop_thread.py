@@ -1,0 +1,119 @@
+"""The background event loop behind every blocking face: one thread for each process.
+
+A forked child (Spark's Python workers are forked) finds no loop and starts one of its own: threads
+do not survive a fork, so what the parent had is forgotten there, never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ledgerlog_spark.errors import LocalProtocolError
+
+T = TypeVar("T")
+STOP_SECONDS_MAX = 5.0
+
+
+class LoopThread:
+    """An event loop (uvloop where there is one) that runs in a daemon thread.
+
+    Attributes:
+        loop: Only its thread-safe methods may be called from elsewhere.
+        pid: The process that it runs in.
+    """
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns or raises, run on the loop while this thread waits.
+
+        An interrupt (Ctrl-C) cancels the coroutine.
+
+        Raises:
+            LocalProtocolError: Called from the loop's own thread, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise LocalProtocolError(
+                "a blocking call on the client's own thread would wait for itself: use "
+                "ledgerlog_spark.aio, or call from another thread"
+            )
+        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread; what still runs on it is cancelled."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(STOP_SECONDS_MAX)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self._cancel_tasks()
+        finally:
+            self.loop.close()
+
+    def _cancel_tasks(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class _Current:
+    """The process's loop thread, if it has one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.thread: LoopThread | None = None
+
+    def forget(self) -> None:
+        """In a forked child: the parent's thread and lock mean nothing here."""
+        self.__init__()  # type: ignore[misc]
+
+    def stop(self) -> None:
+        """At the interpreter's exit, while threads still run."""
+        thread, self.thread = self.thread, None
+        if thread is not None and thread.pid == os.getpid():
+            thread.stop()
+
+
+_current = _Current()
+os.register_at_fork(after_in_child=_current.forget)
+atexit.register(_current.stop)
+
+
+def loop_thread() -> LoopThread:
+    """This process's loop thread, started on first use."""
+    thread = _current.thread
+    if thread is not None:
+        return thread
+    with _current.lock:
+        if _current.thread is None:
+            _current.thread = LoopThread()
+        return _current.thread

@@ -1,0 +1,318 @@
+"""The handle of a ledger that is read: its end as far as it is known, and ranges of entries.
+
+Opening and reading never fence and change nothing. Each range has a `LedgerReader` of its own,
+which reads ahead, hedges slow bookies and asks the next replica when a digest is bad.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from ledgerlog_spark.client.engine import LedgerBytes, Machine, MachineHost, Services
+from ledgerlog_spark.client.errors_from_codes import error_from_failure, error_from_read
+from ledgerlog_spark.errors import (
+    InternalError,
+    LedgerLogError,
+    LocalProtocolError,
+    MetadataUnavailableError,
+)
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, Versioned
+from ledgerlog_spark.protocol.lac import LacReader
+from ledgerlog_spark.protocol.messages import (
+    EntriesRead,
+    EntriesTaken,
+    LacAdvanced,
+    LacRead,
+    LedgerFailed,
+    RangeRead,
+    ReadFailed,
+    Start,
+    StoredEntry,
+)
+from ledgerlog_spark.protocol.reader import LedgerReader
+
+Entry = StoredEntry
+"""What readers get: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
+and including the entry) and `payload`, its digest verified."""
+
+
+class ReadHandle:
+    """A ledger in any state, read without disturbing its writer.
+
+    Every method on the thread of the client's event loop.
+
+    Attributes:
+        id: The ledger's id.
+        metadata: The record as last loaded; reads that find it outdated load it again.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        loaded: Versioned[LedgerMetadata],
+        password: bytes,
+        services: Services,
+    ) -> None:
+        self.id = ledger_id
+        self.metadata = loaded.value
+        self._services = services
+        self._bytes = LedgerBytes(ledger_id, loaded.value.digest_type, password)
+        self._last_add_confirmed = NO_ENTRY
+        self._ranges: set[_Range] = set()
+        self._is_closed_here = False
+        self._adopt(loaded.value)
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry known to be acknowledged, NO_ENTRY (-1) if none; once closed, the last at all.
+
+        Lags behind the writer while the ledger is open; see `refresh`.
+        """
+        return self._last_add_confirmed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ledger was closed when its record was last loaded: its end is final."""
+        return self.metadata.is_closed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of the closed ledger, 0 while it is open."""
+        return self.metadata.length
+
+    async def refresh(self) -> int:
+        """The last add confirmed after asking again for the record and the bookies.
+
+        Raises:
+            LedgerNotFoundError: The ledger was deleted.
+            MetadataUnavailableError: The record could not be read; retriable.
+            EntryUnknownError: No bookie of the last ensemble answered; retriable.
+        """
+        timeout_ms = self._services.settings.metadata_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1e3):
+                loaded = await self._services.ledgers.load(self.id)
+        except TimeoutError:
+            raise MetadataUnavailableError(
+                f"the record of ledger {self.id} could not be read within {timeout_ms} ms",
+                ledger_id=self.id,
+            ) from None
+        self._adopt(loaded.value)
+        if not self.is_closed:
+            await self.read_last_add_confirmed()
+        return self._last_add_confirmed
+
+    async def read_last_add_confirmed(self) -> int:
+        """The largest LAC that the bookies of the last ensemble report; never falls.
+
+        Raises:
+            EntryUnknownError: None of them answered; retriable.
+        """
+        self._check_open()
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def on_indication(indication: Any) -> None:
+            if isinstance(indication, LacAdvanced | LacRead):
+                self._raise_lac(indication.last_add_confirmed)
+            if done.done():
+                return
+            if isinstance(indication, LacRead):
+                done.set_result(self._last_add_confirmed)
+            elif isinstance(indication, LedgerFailed):
+                done.set_exception(error_from_failure(self.id, indication))
+
+        def on_crash(crash: InternalError) -> None:
+            if not done.done():
+                done.set_exception(crash)
+
+        host = self._host(
+            LacReader(metadata=self.metadata, known=self._last_add_confirmed),
+            on_indication,
+            on_crash,
+        )
+        try:
+            host.post(Start())
+            return await done
+        finally:
+            host.stop()
+
+    async def read(
+        self, first_entry_id: int = 0, last_entry_id: int | None = None
+    ) -> AsyncGenerator[Entry, None]:
+        """Entries first to last, both inclusive, in order; see `read_batches`."""
+        async with contextlib.aclosing(self.read_batches(first_entry_id, last_entry_id)) as batches:
+            async for batch in batches:
+                for entry in batch:
+                    yield entry
+
+    async def read_batches(
+        self,
+        first_entry_id: int = 0,
+        last_entry_id: int | None = None,
+        *,
+        is_listed: bool = False,
+    ) -> AsyncGenerator[tuple[Entry, ...], None]:
+        """Entries first to last, both inclusive, in order, in batches as they arrive.
+
+        Reads ahead of its consumer by what the settings say. Nothing is ever left out: the
+        iteration ends with the last entry or with an error.
+
+        Args:
+            first_entry_id: At least 0.
+            last_entry_id: None reads up to `last_add_confirmed`, which may be nothing.
+            is_listed: The caller knows from a durable list that the range was acknowledged, so
+                the bound of `last_add_confirmed` does not apply (DESIGN section 6.5).
+
+        Raises:
+            LocalProtocolError: A bad range, or one beyond `last_add_confirmed`; nothing was read.
+            EntryNotFoundError: Every replica said twice that it does not have the entry.
+            EntryUnknownError: Some replica could not answer and none had it; retriable.
+            DigestMismatchError: Every replica that answered had a bad digest.
+            LedgerNotFoundError: The ledger was deleted.
+        """
+        self._check_open()
+        if last_entry_id is None:
+            last_entry_id = self._last_add_confirmed
+            if 0 <= first_entry_id == last_entry_id + 1:
+                return
+        self._check_range(first_entry_id, last_entry_id, is_listed=is_listed)
+        reading = _Range(self, first_entry_id, last_entry_id)
+        self._ranges.add(reading)
+        try:
+            reading.start()
+            while batch := await reading.next_batch():
+                self._raise_lac(batch[-1].last_add_confirmed)
+                yield batch
+            self._adopt(reading.reader.metadata)
+        finally:
+            reading.stop()
+            self._ranges.discard(reading)
+
+    async def read_entry(self, entry_id: int) -> Entry:
+        """One entry; errors as of `read_batches`."""
+        async with contextlib.aclosing(self.read_batches(entry_id, entry_id)) as batches:
+            async for batch in batches:
+                return batch[0]
+        raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=self.id)
+
+    async def aclose(self) -> None:
+        """End reads that are under way; local only, the ledger stays as it is."""
+        self._is_closed_here = True
+        for reading in list(self._ranges):
+            reading.fail(self._closed_error())
+
+    def _host(self, machine: Machine, on_indication: Any, on_crash: Any) -> MachineHost:
+        return MachineHost(
+            machine,
+            services=self._services,
+            ledger=self._bytes,
+            on_indication=on_indication,
+            on_crash=on_crash,
+        )
+
+    def _adopt(self, metadata: LedgerMetadata) -> None:
+        if self.metadata.is_closed and not metadata.is_closed:
+            return  # a stale replica of the store: CLOSED is final
+        self.metadata = metadata
+        if metadata.is_closed:
+            self._last_add_confirmed = metadata.last_entry_id
+
+    def _raise_lac(self, last_add_confirmed: int) -> None:
+        if not self.metadata.is_closed and last_add_confirmed > self._last_add_confirmed:
+            self._last_add_confirmed = last_add_confirmed
+
+    def _check_range(self, first_entry_id: int, last_entry_id: int, *, is_listed: bool) -> None:
+        if not 0 <= first_entry_id <= last_entry_id:
+            raise LocalProtocolError(
+                f"ledger {self.id}: entries {first_entry_id} to {last_entry_id} are no range; "
+                "first is at least 0 and at most last, and both are inclusive",
+                ledger_id=self.id,
+            )
+        if last_entry_id > self._last_add_confirmed and not is_listed:
+            end = "closed at" if self.is_closed else "known to be acknowledged up to"
+            raise LocalProtocolError(
+                f"ledger {self.id} is {end} entry {self._last_add_confirmed}, entry "
+                f"{last_entry_id} lies beyond: "
+                + ("read up to its end" if self.is_closed else "refresh() and look again"),
+                ledger_id=self.id,
+                last_add_confirmed=self._last_add_confirmed,
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed_here:
+            raise self._closed_error()
+
+    def _closed_error(self) -> LedgerLogError:
+        return LocalProtocolError(
+            f"the handle of ledger {self.id} is closed: open the ledger again", ledger_id=self.id
+        )
+
+    def __repr__(self) -> str:
+        return f"ReadHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"
+
+
+class _Range:
+    """One range on its way from a `LedgerReader` to its consumer."""
+
+    def __init__(self, handle: ReadHandle, first_entry_id: int, last_entry_id: int) -> None:
+        self.reader = LedgerReader(
+            metadata=handle.metadata,
+            first_entry_id=first_entry_id,
+            last_entry_id=last_entry_id,
+            settings=handle._services.settings.reader,  # noqa: SLF001 - one module, one noun
+        )
+        self._ledger_id = handle.id
+        self._host = handle._host(self.reader, self._on_indication, self.fail)  # noqa: SLF001
+        self._batches: deque[tuple[Entry, ...]] = deque()
+        self._is_over = False
+        self._error: LedgerLogError | None = None
+        self._waiting: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Ask for the first entries."""
+        self._host.post(Start())
+
+    def stop(self) -> None:
+        """Forget what is still on its way."""
+        self._host.stop()
+
+    def fail(self, error: LedgerLogError) -> None:
+        """End with `error`, after the batches that have come."""
+        if not self._is_over:
+            self._error = error
+            self._is_over = True
+            self._host.stop()
+            self._wake()
+
+    async def next_batch(self) -> tuple[Entry, ...]:
+        """The next entries, empty at the end of the range."""
+        while not self._batches:
+            if self._error is not None:
+                raise self._error
+            if self._is_over:
+                return ()
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        batch = self._batches.popleft()
+        self._host.post(EntriesTaken(batch[-1].entry_id))
+        return batch
+
+    def _on_indication(self, indication: Any) -> None:
+        if isinstance(indication, EntriesRead):
+            self._batches.append(indication.entries)
+        elif isinstance(indication, ReadFailed):
+            self._error = error_from_read(self._ledger_id, indication)
+            self._is_over = True
+        else:
+            assert isinstance(indication, RangeRead), indication
+            self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)

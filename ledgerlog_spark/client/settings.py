@@ -1,0 +1,63 @@
+"""How long a client waits, how much it keeps in flight, how it batches: one frozen value.
+
+Every time is in milliseconds and every size in bytes; the unit ends the name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES
+from ledgerlog_spark.protocol.reader import ReaderSettings
+from ledgerlog_spark.protocol.recovery import RecoverySettings
+from ledgerlog_spark.protocol.writer import WriterSettings
+from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
+
+PAYLOAD_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - 20
+"""Largest payload of one entry, a little less than 5 MiB, with the largest digest (20 bytes)."""
+
+
+def _writer_settings() -> WriterSettings:
+    return WriterSettings(add_quorum_timeout_ms=60_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Limits of one client. All are positive.
+
+    Attributes:
+        add_timeout_ms: Deadline of one add on one bookie; then the bookie counts as failed.
+        read_timeout_ms: Deadline of one read on one bookie; then the next replica is asked.
+        metadata_timeout_ms: Deadline of one call of the metadata store.
+        connect_timeout_ms: Deadline of reaching the metadata store when the client is made.
+        linger_ms: How long a small append waits for company while `runs_in_flight_min` runs are
+            out; it never waits when the pipe is emptier than that.
+        runs_in_flight_min: See `linger_ms`.
+        backlog_entries_max: Appends taken from the caller and not yet sent, beyond which the
+            blocking face blocks and `drain` of the async one waits.
+        backlog_size_bytes_max: The same, in payload bytes.
+        writer: Window, retries and the ack quorum's timeout of each ledger's writer.
+        reader: Read-ahead, batch sizes and hedging of each range that is read.
+        recovery: Read-ahead and retries of each seal.
+    """
+
+    add_timeout_ms: int = 5_000
+    read_timeout_ms: int = 5_000
+    metadata_timeout_ms: int = 10_000
+    connect_timeout_ms: int = 10_000
+    linger_ms: int = 2
+    runs_in_flight_min: int = 2
+    backlog_entries_max: int = 16_384
+    backlog_size_bytes_max: int = 16 << 20
+    writer: WriterSettings = field(default_factory=_writer_settings)
+    reader: ReaderSettings = field(default_factory=ReaderSettings)
+    recovery: RecoverySettings = field(default_factory=RecoverySettings)
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if isinstance(value, int) and value < 1:
+                raise ConfigurationError(
+                    f"{setting.name} is at least 1, got {value}", key=setting.name, value=value
+                )

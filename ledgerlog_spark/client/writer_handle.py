@@ -1,0 +1,390 @@
+"""The handle of a ledger that this client created and writes.
+
+One future for an append, no task: appends are gathered into runs, a run is one event of the
+`LedgerWriter`, and a confirmed run completes the futures of its appends in entry order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ledgerlog_spark.client.append_batches import (
+    AppendBatches,
+    Complete,
+    Gathered,
+    Waiter,
+    checked_payload,
+    complete_each,
+)
+from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
+from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
+from ledgerlog_spark.errors import (
+    InternalError,
+    LedgerClosedError,
+    LedgerLogError,
+)
+from ledgerlog_spark.model import LedgerMetadata, Versioned
+from ledgerlog_spark.protocol.messages import (
+    AddRequested,
+    CloseRequested,
+    EnsembleChanged,
+    LedgerClosed,
+    LedgerFailed,
+    Payload,
+    RunConfirmed,
+)
+from ledgerlog_spark.protocol.writer import LedgerWriter
+
+
+class WriteHandle:
+    """Appends to one ledger, each acknowledged on Qa bookies before it completes.
+
+    Every method on the thread of the client's event loop. Entry ids are dense and in the order of
+    the calls. Cancelling the future of an append stops the waiting, not the append: it keeps its
+    place and its entry id.
+
+    Attributes:
+        id: The ledger's id.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger_id: int,
+        created: Versioned[LedgerMetadata],
+        services: Services,
+        on_sent: Callable[[int, int], None] | None = None,
+        complete: Complete = complete_each,
+    ) -> None:
+        """A handle of the record just created.
+
+        Args:
+            ledger_id: Of the ledger.
+            created: Its record, without entries.
+            services: Of the client.
+            on_sent: Gets entries and payload bytes that no longer wait to be sent.
+            complete: Completes the futures that were given to `submit`.
+        """
+        metadata = created.value
+        settings = services.settings
+        self.id = ledger_id
+        self._on_sent = on_sent
+        self._complete = complete
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._writer = LedgerWriter(ledger_id=ledger_id, created=created, settings=settings.writer)
+        self._host = MachineHost(
+            self._writer,
+            services=services,
+            ledger=LedgerBytes(ledger_id, metadata.digest_type, metadata.password),
+            on_indication=self._on_indication,
+            on_crash=self._on_crash,
+            on_settled=self.send_now,
+        )
+        self._waiting = AppendBatches()
+        self._unconfirmed: deque[Gathered] = deque()
+        self._is_sending = False
+        self._is_send_scheduled = False
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._refusal: Callable[[], LedgerLogError] | None = None
+        self._closing: asyncio.Task[LedgerMetadata] | None = None
+        self._closed: asyncio.Future[LedgerMetadata] | None = None
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._room: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry that was acknowledged, NO_ENTRY (-1) before the first; never falls."""
+        return self._writer.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes up to and including `last_add_confirmed`."""
+        return self._writer.length
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The newest record that the writer knows."""
+        return self._writer.metadata.value
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether appends are still taken: no failure so far, and no close."""
+        return self._refusal is None
+
+    @property
+    def entries_pending(self) -> int:
+        """Appended entries that are not acknowledged yet."""
+        return self._waiting.entries + sum(len(run.payloads) for run in self._unconfirmed)
+
+    async def append(self, payload: bytes | bytearray | memoryview) -> int:
+        """The id of the entry, which is on the disks of Qa bookies when this returns.
+
+        Args:
+            payload: At most 5 MiB. A read-only view must not change until this returns.
+
+        Raises:
+            LocalProtocolError: Not bytes or too large; definite.
+            LedgerClosedError: The handle was closed before; definite.
+            LedgerFencedError: Another client recovers the ledger. Definite only when the fence was
+                known before the append.
+            AddTimeoutError: No ack quorum in time; not definite.
+            NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
+            MetadataUnavailableError: A failed bookie could not be replaced; not definite.
+        """
+        future = self.append_async(payload)
+        self.send_now()
+        return await future
+
+    def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
+        """A future of the entry id, admitted in order; errors as of `append`.
+
+        Never blocks: await `drain` now and then to keep what waits here bounded.
+        """
+        kept = payload if type(payload) is bytes else checked_payload(payload)
+        future: asyncio.Future[int] = self._loop.create_future()
+        self.submit(kept, future)
+        return future
+
+    async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
+        """The ids of all payloads, dense and in order, each on the disks of Qa bookies.
+
+        A failed batch may be there in part; the part is a prefix once the ledger is recovered.
+        An empty batch gives an empty range and sends nothing. Errors as of `append`.
+        """
+        future = self.append_batch_async(payloads)
+        self.send_now()
+        return await future
+
+    def append_batch_async(
+        self, payloads: Sequence[bytes | bytearray | memoryview]
+    ) -> asyncio.Future[range]:
+        """A future of the range of ids, admitted in order; like `append_batch`."""
+        kept = [checked_payload(payload) for payload in payloads]
+        future: asyncio.Future[range] = self._loop.create_future()
+        if not kept:
+            future.set_result(range(0))
+            return future
+        self.submit_batch(kept, future)
+        return future
+
+    async def drain(self) -> None:
+        """Wait until what waits to be sent is below the settings' backlog."""
+        while self._has_backlog() and self._refusal is None:
+            room: asyncio.Future[None] = self._loop.create_future()
+            self._room.append(room)
+            await room
+
+    async def flush(self) -> None:
+        """Wait until nothing is pending: each append so far was acknowledged or failed."""
+        while self.entries_pending:
+            idle: asyncio.Future[None] = self._loop.create_future()
+            self._idle.append(idle)
+            self.send_now()
+            await idle
+
+    async def close(self) -> LedgerMetadata:
+        """The closed record; all appends before this one were acknowledged or failed.
+
+        Appends from now on are refused. Closing twice gives the same answer. A handle that failed
+        is closed at its last confirmed entry, unless another client took the ledger over.
+
+        Raises:
+            LedgerFencedError: Another client is recovering the ledger; its close decides.
+            LedgerClosedError: Another client closed it at another entry.
+            LedgerNotFoundError: It was deleted.
+            MetadataUnavailableError: Not closed, or not known whether: seal it later.
+        """
+        if self._closing is None:
+            if self._refusal is None:
+                self._refuse(self._closed_error)
+            self._closing = self._loop.create_task(self._close())
+        return await asyncio.shield(self._closing)
+
+    def abandon(self) -> None:
+        """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
+        if self._refusal is None:
+            self._refuse(self._closed_error)
+        self._host.stop()
+        self._fail_pending(
+            LedgerClosedError(
+                f"ledger {self.id}: its client was closed before the append was acknowledged; "
+                "seal the ledger to learn what it holds",
+                definite=False,
+                ledger_id=self.id,
+            )
+        )
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_exception(self._closed_error())
+
+    def submit(self, payload: Payload, waiter: Waiter) -> None:
+        """Take one checked payload; `waiter` gets its entry id. For the faces of this handle."""
+        if self._refusal is not None:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(1, len(payload))
+            return
+        self._waiting.add(payload, waiter)
+        if not self._is_send_scheduled:
+            self._schedule_send()
+
+    def submit_batch(self, payloads: list[Payload], waiter: Waiter) -> None:
+        """Take checked payloads; `waiter` gets their range of ids. For the faces of this handle."""
+        if self._refusal is not None:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(len(payloads), sum(map(len, payloads)))
+            return
+        self._waiting.add_batch(payloads, waiter)
+        if not self._is_send_scheduled:
+            self._schedule_send()
+
+    # --- sending ---
+
+    def _schedule_send(self) -> None:
+        # At the end of this turn of the loop: what is appended until then travels together.
+        self._is_send_scheduled = True
+        self._loop.call_soon(self._on_scheduled_send)
+
+    def _on_scheduled_send(self) -> None:
+        self._is_send_scheduled = False
+        self.send_now()
+
+    def send_now(self) -> None:
+        """Send what was appended, as far as window and batching allow."""
+        if self._is_sending:
+            return
+        self._is_sending = True
+        waiting = self._waiting
+        try:
+            while waiting.entries and self._writer.can_add:
+                is_pipe_empty = len(self._unconfirmed) < self._settings.runs_in_flight_min
+                run = waiting.take() if is_pipe_empty else waiting.take_full()
+                if run is None:
+                    break
+                self._send(run)
+        finally:
+            self._is_sending = False
+        if waiting.entries and self._linger_timer is None and self._writer.can_add:
+            self._linger_timer = self._loop.call_later(
+                self._settings.linger_ms / 1e3, self._on_linger_over
+            )
+        if not waiting.entries:
+            self._cancel_linger()
+        if self._room and not self._has_backlog():
+            _wake(self._room)
+
+    def _on_linger_over(self) -> None:
+        self._linger_timer = None
+        if self._writer.can_add and (run := self._waiting.take()) is not None:
+            self._is_sending = True
+            try:
+                self._send(run)
+            finally:
+                self._is_sending = False
+        self.send_now()
+
+    def _send(self, run: Gathered) -> None:
+        run.first_entry_id = self._writer.next_entry_id
+        self._unconfirmed.append(run)
+        self._host.post(AddRequested(run.payloads))
+        self._tell_sent(len(run.payloads), run.size_bytes)
+
+    def _tell_sent(self, entries: int, size_bytes: int) -> None:
+        if self._on_sent is not None:
+            self._on_sent(entries, size_bytes)
+
+    def _cancel_linger(self) -> None:
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
+
+    def _has_backlog(self) -> bool:
+        return (
+            self._waiting.entries >= self._settings.backlog_entries_max
+            or self._waiting.size_bytes >= self._settings.backlog_size_bytes_max
+        )
+
+    # --- what the machine says ---
+
+    def _on_indication(self, indication: Any) -> None:
+        if type(indication) is RunConfirmed:
+            run = self._unconfirmed.popleft()
+            assert run.first_entry_id == indication.first_entry_id
+            self._complete(run.results())
+            if self._idle and not self.entries_pending:
+                _wake(self._idle)
+        elif isinstance(indication, LedgerFailed):
+            self._on_failed(indication)
+        elif isinstance(indication, LedgerClosed):
+            assert self._closed is not None
+            if not self._closed.done():
+                self._closed.set_result(indication.versioned.value)
+        else:
+            assert isinstance(indication, EnsembleChanged), indication
+
+    def _on_failed(self, failed: LedgerFailed) -> None:
+        error = error_from_failure(self.id, failed)
+        if self._closed is not None:
+            if not self._closed.done():
+                self._closed.set_exception(error)
+            return
+        error.retriable = False  # the handle takes no more appends
+        self._refuse(lambda: error_for_unsent(self.id, failed))
+        self._fail_pending(error)
+
+    def _on_crash(self, crash: InternalError) -> None:
+        self._refuse(lambda: crash)
+        self._fail_pending(crash)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_exception(crash)
+
+    def _fail_pending(self, error: LedgerLogError) -> None:
+        """Fail what was sent with `error`, and what was not with a definite one."""
+        self._cancel_linger()
+        sent, self._unconfirmed = self._unconfirmed, deque()
+        for run in sent:
+            run.fail(error)
+        while (waiting := self._waiting.take()) is not None:
+            assert self._refusal is not None
+            # A batch that began in a run already sent is not definitely absent.
+            refused = self._refusal()
+            refused.definite = refused.definite and not _began_before(waiting)
+            waiting.fail(refused)
+            self._tell_sent(len(waiting.payloads), waiting.size_bytes)
+        _wake(self._idle)
+        _wake(self._room)
+
+    def _refuse(self, error: Callable[[], LedgerLogError]) -> None:
+        self._refusal = error
+
+    def _closed_error(self) -> LedgerLogError:
+        return LedgerClosedError(
+            f"ledger {self.id} was closed by this handle: create a new ledger to go on writing",
+            ledger_id=self.id,
+        )
+
+    async def _close(self) -> LedgerMetadata:
+        await self.flush()
+        if self._host.crash is not None:
+            raise self._host.crash
+        if self._host.is_stopped:
+            raise self._closed_error()
+        self._closed = self._loop.create_future()
+        self._host.post(CloseRequested())
+        return await self._closed
+
+    def __repr__(self) -> str:
+        return f"WriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"
+
+
+def _began_before(run: Gathered) -> bool:
+    return any(batch > offset + 1 for _, offset, batch in run.waiters)
+
+
+def _wake(waiting: deque[asyncio.Future[None]]) -> None:
+    while waiting:
+        future = waiting.popleft()
+        if not future.done():
+            future.set_result(None)
