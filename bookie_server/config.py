@@ -40,11 +40,12 @@ class BookieSettings(BaseSettings):
     """All settings of one bookie; immutable.
 
     Attributes:
-        directories: Where entries are stored; created when missing.
+        directories: Where entries are stored; created when missing. One, so far.
         bookie_id: Stable name; `advertised_address:port` when not given.
         port: TCP port of the data plane; 0 takes a free one and then needs `bookie_id`.
         grpc_port: Port of the control service; 0 takes a free one, which is registered.
-        bind_address: IP address that both servers listen on.
+        metrics_port: Port of the metrics text for Prometheus; none when not given.
+        bind_address: IP address that all servers listen on.
         advertised_address: What clients are told; `bind_address` when not given.
         insecure: Allows a `bind_address` beyond loopback: traffic is neither encrypted nor
             authenticated.
@@ -71,6 +72,7 @@ class BookieSettings(BaseSettings):
     bookie_id: str | None = None
     port: Port = 3181
     grpc_port: Port = 0
+    metrics_port: Annotated[int, Field(gt=0, le=65_535)] | None = None
     bind_address: str = "127.0.0.1"
     advertised_address: str | None = None
     insecure: bool = False
@@ -108,12 +110,12 @@ class BookieSettings(BaseSettings):
 
     @field_validator("directories")
     @classmethod
-    def _directories_are_distinct(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
+    def _directories_are_usable(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
         resolved = tuple(Path(path).expanduser().absolute() for path in directories)
         if not resolved:
             raise ValueError("at least one directory is needed")
-        if len(set(resolved)) != len(resolved):
-            raise ValueError("the same directory is listed twice")
+        if len(resolved) > 1:
+            raise ValueError("this version keeps its entries in one directory; give one")
         return resolved
 
     @field_validator("bookie_id")
@@ -144,8 +146,9 @@ class BookieSettings(BaseSettings):
             )
         if self.port == 0 and self.bookie_id is None:
             raise ValueError("port 0 changes with every start; give a bookie_id with it")
-        if self.port and self.port == self.grpc_port:
-            raise ValueError(f"port and grpc_port are both {self.port}")
+        ports = [port for port in (self.port, self.grpc_port, self.metrics_port) if port]
+        if len(set(ports)) != len(ports):
+            raise ValueError(f"port, grpc_port and metrics_port have to differ, got {ports}")
         return self
 
     @model_validator(mode="after")

@@ -7,10 +7,15 @@ the soft bound so that they never wait behind megabytes of adds, are answered BU
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+REQUEST_OVERHEAD_BYTES: Final = 512
+"""What an accepted request costs in memory beside its bytes."""
+
+READ_RESERVE_BYTES_FIRST: Final = 65_536
 
 
 class InFlight:
@@ -45,6 +50,16 @@ class InFlight:
         if self._waiting and self.size_bytes <= self.resume_size_bytes:
             self._resume_waiting()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether ordinary requests may be accepted."""
+        return self.size_bytes < self.size_bytes_max
+
+    @property
+    def is_beyond_hard_bound(self) -> bool:
+        """Whether nothing at all may be accepted."""
+        return self.size_bytes >= self.hard_size_bytes_max
+
     def wait(self, resume: Callable[[], None]) -> None:
         """Call `resume` once, when the bytes fell well below the soft bound."""
         self._waiting.append(resume)
@@ -64,3 +79,20 @@ class InFlight:
             if self.size_bytes > self.size_bytes_max or not self._waiting:
                 return
             self._waiting.popleft()()
+
+
+class ReadReserve:
+    """How many bytes a read is counted in with before its answer is known.
+
+    It follows the largest recent answer of one peer: fast up, an eighth a read down.
+    """
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = READ_RESERVE_BYTES_FIRST
+
+    def learn(self, answer_size_bytes: int) -> None:
+        """An answer of this size was sent."""
+        fading = self.size_bytes - (self.size_bytes >> 3)
+        self.size_bytes = max(answer_size_bytes + REQUEST_OVERHEAD_BYTES, fading)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from bookie_server.errors import PortInUseError
 from ledgerlog_spark.model import Code
 
 if TYPE_CHECKING:
@@ -83,11 +84,31 @@ class ServiceCollector:
             yield GaugeMetricFamily(f"ledgerlog_bookie_storage_{name}", _words(name), value=value)
 
 
-def registry_of(collector: ServiceCollector) -> CollectorRegistry:
-    """A registry that holds only this bookie's metrics."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    return registry
+class MetricsServer:
+    """Serves the metrics text over HTTP, in a thread of its own that only reads.
+
+    Raises:
+        PortInUseError: Another process has the port.
+    """
+
+    def __init__(self, address: str, port: int, collector: ServiceCollector) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+        try:
+            self._server, self._thread = start_http_server(port, address, registry)
+        except OSError as error:
+            raise PortInUseError(
+                f"metrics port {port} on {address} cannot be had ({error.strerror}): stop the "
+                "process that has it, or give this bookie another metrics_port",
+                address=address,
+                port=port,
+            ) from None
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 def _words(name: str) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from bookie_server.core import requests as storage_requests
 from bookie_server.service.auth import answer_to_auth
+from bookie_server.service.in_flight import REQUEST_OVERHEAD_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
     from bookie_server.service.v2_server import V2Server
     from ledgerlog_spark.wire.requests import Request
 
-REQUEST_OVERHEAD_BYTES: Final = 512
-"""What an accepted request costs in memory beside its bytes."""
-
-READ_RESERVE_BYTES_FIRST: Final = 65_536
 WRITE_BUFFER_BYTES_MAX: Final = 262_144
 JOINED_BYTES_MAX: Final = 65_536
 GATHERED_BYTES_MIN: Final = 8_192
@@ -76,7 +73,7 @@ class V2Connection(asyncio.BufferedProtocol):
         "_is_paused",
         "_is_resume_scheduled",
         "_is_writing_paused",
-        "_read_reserve_bytes",
+        "_read_reserve",
         "_server",
         "_transport",
         "_unsent_bytes",
@@ -98,7 +95,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self._is_resume_scheduled = False
         self._is_writing_paused = False
         self._unsent_bytes = 0
-        self._read_reserve_bytes = READ_RESERVE_BYTES_FIRST
+        self._read_reserve = ReadReserve()
         self.in_flight_bytes = 0
         self.frames_received = 0
         self.peer: object = None
@@ -362,7 +359,7 @@ class V2Connection(asyncio.BufferedProtocol):
         entry: bytes | None,
     ) -> None:
         size_bytes = 0 if entry is None else len(entry)
-        self._learn_read_size(size_bytes)
+        self._read_reserve.learn(size_bytes)
         head = encode_read_answer_head(code, ledger_id, entry_id, size_bytes, version=version)
         if entry is not None:
             counters = self._server.counters
@@ -404,7 +401,7 @@ class V2Connection(asyncio.BufferedProtocol):
             version=request.version,
         )
         size_bytes = sum(map(len, buffers))
-        self._learn_read_size(size_bytes)
+        self._read_reserve.learn(size_bytes)
         counters = self._server.counters
         counters.read_entries += len(entries)
         counters.read_bytes += size_bytes
@@ -446,14 +443,9 @@ class V2Connection(asyncio.BufferedProtocol):
 
     def _reserve_for_read(self) -> int:
         """Count a read in at the size that this connection's latest answers had."""
-        reserve = self._read_reserve_bytes
+        reserve = self._read_reserve.size_bytes
         self._take(reserve)
         return reserve
-
-    def _learn_read_size(self, size_bytes: int) -> None:
-        size_bytes += REQUEST_OVERHEAD_BYTES
-        fading = self._read_reserve_bytes - (self._read_reserve_bytes >> 3)
-        self._read_reserve_bytes = max(size_bytes, fading)
 
     def _answer(self, code: Code, answer: Buffer, given_back_bytes: int) -> None:
         """Send an answer and count its request out."""

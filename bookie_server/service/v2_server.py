@@ -66,20 +66,12 @@ class V2Server:
         """Connections open now."""
         return len(self._connections)
 
-    async def start(self) -> int:
-        """Listen; returns the port.
-
-        Raises:
-            PortInUseError: Another process has the port.
-        StartupError: The address is not this machine's.
-        """
-        listener = listen(self._settings.bind_address, self._settings.port)
+    async def start(self, listener: socket.socket) -> None:
+        """Serve the connections of `listener`, which `listen` made; takes it over."""
         self._server = await self.loop.create_server(
             lambda: V2Connection(self), sock=listener, backlog=LISTEN_BACKLOG
         )
         self._sweeper = asyncio.create_task(self._sweep(), name="v2 sweeper")
-        port: int = listener.getsockname()[1]
-        return port
 
     def admit(self, connection: V2Connection) -> bool:
         """Whether a new connection may stay; counts it in if so."""
@@ -131,7 +123,7 @@ class V2Server:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A listening TCP socket.
+    """A socket bound to the address; clients are refused until a server listens on it.
 
     Raises:
         PortInUseError: Another process has the port; says what to do.
@@ -143,7 +135,6 @@ def listen(address: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         listener.bind((address, port))
-        listener.listen(LISTEN_BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:

@@ -1,0 +1,100 @@
+"""`python -m bookie_server --directory DIR --port N --metadata-service-uri zk://host:port/ledgers`.
+
+Once it serves, one JSON line on standard output says so: bookie_id, port, grpc_port, pid. Logs go
+to standard error. SIGTERM and SIGINT stop it cleanly.
+
+Exit codes: 0 stopped on a signal; 1 a bug of ours; 2 a setting is wrong; 3 the bookie refuses to
+start (its directory belongs to another, is locked or damaged; a port is in use); 4 the metadata
+store cannot be reached; 5 the disk failed while it ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bookie_server.config import BookieSettings, load_settings
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LocalProtocolError,
+    MetadataError,
+    StartupError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one bookie; returns the exit code."""
+    given = vars(_parser().parse_args(arguments))
+    config: Path | None = given.pop("config")
+    overrides = {name: value for name, value in given.items() if value is not None}
+    try:
+        settings = load_settings(config, overrides)
+    except ConfigurationError as error:
+        return _refuse(error, "BAD_CONFIGURATION")
+    # Storage, grpc and kazoo are imported for those who get so far.
+    from bookie_server.service.lifecycle import ExitCode, run_bookie
+    from bookie_server.service.logging import configure_logging
+
+    configure_logging(settings.log_level)
+    try:
+        return int(_runner()(run_bookie(settings)))
+    except ConfigurationError as error:
+        return _refuse(error, ExitCode.BAD_CONFIGURATION.name)
+    except (StartupError, LocalProtocolError) as error:
+        return _refuse(error, ExitCode.REFUSED_TO_START.name)
+    except MetadataError as error:
+        return _refuse(error, ExitCode.METADATA_UNAVAILABLE.name)
+
+
+def _refuse(error: Exception, reason: str) -> int:
+    from bookie_server.service.lifecycle import ExitCode
+
+    sys.stderr.write(f"bookie: {error}\n")
+    return int(ExitCode[reason])
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    runner: Callable[[Coroutine[Any, Any, Any]], Any] = uvloop.run
+    return runner
+
+
+def _parser() -> argparse.ArgumentParser:
+    """One option for each setting; values stay text until the settings check them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bookie_server",
+        description="One bookie. Settings: options over LEDGERLOG_... over the file over defaults.",
+        epilog="example: python -m bookie_server --directory data/b1 --port 3181 "
+        "--metadata-service-uri zk://127.0.0.1:2181/ledgers",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", type=Path, help="TOML file with settings")
+    parser.add_argument(
+        "--directory",
+        dest="directories",
+        action="append",
+        type=Path,
+        help="where entries are stored",
+    )
+    for name, field in BookieSettings.model_fields.items():
+        option = "--" + name.replace("_", "-")
+        if name == "directories":
+            continue
+        if field.annotation is bool:
+            parser.add_argument(option, action="store_true", default=None)
+        else:
+            parser.add_argument(option, help=f"default: {field.default}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Owns a bookie's gRPC port: the bookie's service, health and reflection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from bookie_server.errors import PortInUseError
+from ledgerlog_spark.transport import control_pb2_grpc
+
+if TYPE_CHECKING:
+    from bookie_server.config import BookieSettings
+    from bookie_server.service.grpc_service import BookieServicer
+
+SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
+MESSAGE_OVERHEAD_BYTES: Final = 65_536
+STREAMS_PER_CONNECTION_MAX: Final = 256
+METADATA_SIZE_BYTES_MAX: Final = 16_384
+
+
+class GrpcServer:
+    """The control plane of one bookie.
+
+    Args:
+        settings: Address and bounds.
+        servicer: Answers the calls.
+    """
+
+    def __init__(self, settings: BookieSettings, servicer: BookieServicer) -> None:
+        self._settings = settings
+        self._servicer = servicer
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        message_size_bytes_max = settings.frame_size_bytes_max + MESSAGE_OVERHEAD_BYTES
+        self._server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", message_size_bytes_max),
+                ("grpc.max_send_message_length", message_size_bytes_max),
+                ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
+                ("grpc.max_metadata_size", METADATA_SIZE_BYTES_MAX),
+                ("grpc.so_reuseport", 0),
+            )
+        )
+
+    async def start(self) -> int:
+        """Listen and serve; returns the port.
+
+        Raises:
+            PortInUseError: Another process has the port.
+        """
+        control_pb2_grpc.add_BookieServicer_to_server(self._servicer, self._server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        address, port = self._settings.bind_address, self._settings.grpc_port
+        host = f"[{address}]" if ":" in address else address
+        try:
+            port = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            raise PortInUseError(
+                f"gRPC port {port} on {address} is in use: stop the process that has it (ss -ltnp "
+                "shows it), or give this bookie another grpc_port (0 takes any free one)",
+                address=address,
+                port=port,
+            ) from None
+        await self._server.start()
+        await self._announce(health_pb2.HealthCheckResponse.SERVING)
+        return port
+
+    async def stop(self, drain_timeout_ms: int) -> None:
+        """Refuse new calls, let open ones end within the time, then cancel them."""
+        await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._servicer.end_streams()
+        await self._server.stop(drain_timeout_ms / 1_000)
+
+    async def _announce(self, status: int) -> None:
+        for name in ("", SERVICE_NAME):
+            await self._health.set(name, status)

@@ -1,0 +1,295 @@
+"""Answers the calls of `control.proto` from storage.
+
+Runs in the loop of the v2 server, on the same storage and the same bound of bytes in flight.
+What arrives is checked here: a bad request gets BAD_REQUEST and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from bookie_server.core import requests as storage_requests
+from bookie_server.service.grpc_stream import ReplyStream
+from bookie_server.service.in_flight import REQUEST_OVERHEAD_BYTES
+from ledgerlog_spark.model import (
+    FRAME_SIZE_BYTES_MAX,
+    MASTER_KEY_SIZE_BYTES,
+    NO_ENTRY,
+    RUN_ENTRIES_MAX,
+    Code,
+)
+from ledgerlog_spark.transport import control_pb2 as pb
+from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.wire.error_codes import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from bookie_server.service.in_flight import InFlight
+    from bookie_server.service.metrics import ServiceCounters
+    from bookie_server.storage.ledger_storage import LedgerStorage
+
+ID_MAX: Final = (1 << 63) - 1
+
+T = TypeVar("T")
+AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
+ReadStream = ReplyStream[pb.ReadRequest, pb.ReadReply]
+
+
+class BookieServicer(control_pb2_grpc.BookieServicer):
+    """One bookie's calls.
+
+    Args:
+        bookie_id: Of this bookie.
+        storage: Where requests go.
+        in_flight: Shared with the v2 server.
+        counters: Shared with the v2 server.
+        connections_count: How many v2 connections there are.
+    """
+
+    def __init__(
+        self,
+        bookie_id: str,
+        storage: LedgerStorage,
+        in_flight: InFlight,
+        counters: ServiceCounters,
+        connections_count: Callable[[], int],
+    ) -> None:
+        self._bookie_id = bookie_id
+        self._storage = storage
+        self._in_flight = in_flight
+        self._counters = counters
+        self._connections_count = connections_count
+        self._streams: set[ReplyStream[Any, Any]] = set()
+        self._stopping = asyncio.Event()
+
+    def end_streams(self) -> None:
+        """Accept nothing more on any stream; they end when what was accepted is answered."""
+        self._stopping.set()
+        for stream in self._streams:
+            stream.end()
+
+    async def Append(  # noqa: N802 -- the names are those of control.proto
+        self, request_iterator: AsyncIterator[pb.AppendRequest], context: object
+    ) -> AsyncIterator[pb.AppendReply]:
+        """Stores runs; each reply comes when its run is durable, or refused."""
+        del context
+        stream: AppendStream = ReplyStream(self._in_flight, self._append)
+        async for reply in self._serve(stream, request_iterator):
+            yield reply
+
+    async def Read(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.ReadRequest], context: object
+    ) -> AsyncIterator[pb.ReadReply]:
+        """Reads single entries, fencing first where a key is given."""
+        del context
+        stream: ReadStream = ReplyStream(self._in_flight, self._read)
+        async for reply in self._serve(stream, request_iterator):
+            yield reply
+
+    async def BatchRead(  # noqa: N802
+        self, request: pb.BatchReadRequest, context: object
+    ) -> pb.BatchReadReply:
+        """Reads consecutive entries."""
+        del context
+        is_bad = not _are_ids(request.ledger_id, request.first_entry_id) or request.count_max < 1
+        if is_bad or not self._in_flight.has_room:
+            code = Code.BAD_REQUEST if is_bad else Code.BUSY
+            return pb.BatchReadReply(code=self._counted(code))
+        size_bytes_max = min(request.size_bytes_max or ID_MAX, FRAME_SIZE_BYTES_MAX)
+        answered: asyncio.Future[tuple[Code, Sequence[bytes]]] = _future()
+        self._counters.read_requests += 1
+        self._in_flight.take(size_bytes_max)
+        try:
+            self._storage.read_batch(
+                storage_requests.BatchReadRequest(
+                    request.ledger_id, request.first_entry_id, request.count_max, size_bytes_max
+                ),
+                lambda code, entries: _resolve(answered, (code, entries)),
+            )
+            code, entries = await answered
+        finally:
+            self._in_flight.give_back(size_bytes_max)
+        self._counters.read_entries += len(entries)
+        self._counters.read_bytes += sum(map(len, entries))
+        return pb.BatchReadReply(code=self._counted(code), entries=map(bytes, entries))
+
+    async def ReadLac(  # noqa: N802
+        self, request: pb.ReadLacRequest, context: object
+    ) -> pb.LacReply:
+        """The largest last add confirmed that this bookie has seen."""
+        del context
+        return await self._lac_of(request.ledger_id)
+
+    async def WriteLac(  # noqa: N802
+        self, request: pb.WriteLacRequest, context: object
+    ) -> pb.LacReply:
+        """Takes a last add confirmed to disk."""
+        del context
+        is_key = len(request.master_key) == MASTER_KEY_SIZE_BYTES
+        if not _are_ids(request.ledger_id, request.last_add_confirmed) or not is_key:
+            return pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
+        answered: asyncio.Future[Code] = _future()
+        self._storage.write_lac(
+            request.ledger_id,
+            request.last_add_confirmed,
+            request.master_key,
+            lambda code: _resolve(answered, code),
+        )
+        code = await answered
+        if code is not Code.OK:
+            return pb.LacReply(code=self._counted(code), last_add_confirmed=NO_ENTRY)
+        return await self._lac_of(request.ledger_id)
+
+    async def WatchLac(  # noqa: N802
+        self, request: pb.WatchLacRequest, context: object
+    ) -> AsyncIterator[pb.LacReply]:
+        """The last add confirmed now, if it is above `previous`, and after each rise."""
+        del context
+        if not _are_ids(request.ledger_id):
+            yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
+            return
+        changed = asyncio.Event()
+        changed.set()
+        cancel = self._storage.watch_lac(request.ledger_id, lambda *_: changed.set())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        last = request.previous
+        try:
+            while not self._stopping.is_set():
+                waiting = asyncio.ensure_future(changed.wait())
+                await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                changed.clear()
+                reply = await self._lac_of(request.ledger_id)
+                if reply.code == number_of(Code.OK) and reply.last_add_confirmed > last:
+                    last = reply.last_add_confirmed
+                    yield reply
+        finally:
+            stopping.cancel()
+            cancel()
+
+    async def ListEntries(  # noqa: N802
+        self, request: pb.ListEntriesRequest, context: object
+    ) -> pb.ListEntriesReply:
+        """The ranges of entries of one ledger that this bookie holds."""
+        del context
+        if not _are_ids(request.ledger_id):
+            return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
+        held = self._storage.entries_held(request.ledger_id)
+        ranges = [pb.EntryRange(first_entry_id=a, last_entry_id=b) for a, b in held]
+        return pb.ListEntriesReply(code=self._counted(Code.OK), ranges=ranges)
+
+    async def GetInfo(  # noqa: N802
+        self, request: pb.GetInfoRequest, context: object
+    ) -> pb.GetInfoReply:
+        """Who this bookie is and how it is."""
+        del request, context
+        failure = self._storage.failure
+        return pb.GetInfoReply(
+            bookie_id=self._bookie_id,
+            is_writable=self._storage.is_writable,
+            failure="" if failure is None else str(failure),
+            in_flight_bytes=self._in_flight.size_bytes,
+            connections=self._connections_count(),
+        )
+
+    async def _serve(
+        self, stream: ReplyStream[Any, T], requests: AsyncIterator[Any]
+    ) -> AsyncIterator[T]:
+        self._streams.add(stream)
+        if self._stopping.is_set():
+            stream.end()
+        replies = stream.serve(requests)
+        try:
+            async for reply in replies:
+                yield reply
+        finally:
+            self._streams.discard(stream)
+            await replies.aclose()  # type: ignore[attr-defined]
+
+    def _append(self, stream: AppendStream, request: pb.AppendRequest) -> None:
+        request_id = request.request_id
+        size_bytes = len(request.body) + REQUEST_OVERHEAD_BYTES
+        stream.open(size_bytes)
+
+        def answer(code: Code) -> None:
+            reply = pb.AppendReply(request_id=request_id, code=self._counted(code))
+            stream.answer(reply, size_bytes)
+
+        count = len(request.entry_ids)
+        if not 1 <= count <= RUN_ENTRIES_MAX:
+            answer(Code.BAD_REQUEST)
+            return
+        add = storage_requests.AddRequest(
+            request.ledger_id,
+            tuple(request.entry_ids),
+            tuple(request.lengths),
+            request.body,
+            request.master_key,
+            request.is_recovery,
+        )
+        counters = self._counters
+        counters.add_requests += 1
+        if not storage_requests.add_is_well_formed(add):
+            answer(Code.BAD_REQUEST)
+            return
+        counters.add_entries += count
+        counters.add_bytes += len(request.body)
+        counters.recovery_requests += request.is_recovery
+        self._storage.add(add, answer)
+
+    def _read(self, stream: ReadStream, request: pb.ReadRequest) -> None:
+        request_id = request.request_id
+        size_bytes = stream.read_reserve.size_bytes
+        stream.open(size_bytes)
+
+        def answer(code: Code, entry: bytes | None) -> None:
+            entry = b"" if entry is None else bytes(entry)
+            stream.read_reserve.learn(len(entry))
+            self._counters.read_entries += code is Code.OK
+            self._counters.read_bytes += len(entry)
+            reply = pb.ReadReply(request_id=request_id, code=self._counted(code), entry=entry)
+            stream.answer(reply, size_bytes)
+
+        self._counters.read_requests += 1
+        is_key = len(request.fence_key) in (0, MASTER_KEY_SIZE_BYTES)
+        if not _are_ids(request.ledger_id) or request.entry_id < NO_ENTRY or not is_key:
+            answer(Code.BAD_REQUEST, None)
+            return
+        self._counters.fence_requests += bool(request.fence_key)
+        self._storage.read(
+            storage_requests.ReadRequest(
+                request.ledger_id,
+                request.entry_id,
+                request.fence_key or None,
+                request.is_recovery,
+            ),
+            answer,
+        )
+
+    async def _lac_of(self, ledger_id: int) -> pb.LacReply:
+        if not _are_ids(ledger_id):
+            return pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
+        answered: asyncio.Future[tuple[Code, int]] = _future()
+        self._storage.read_lac(ledger_id, lambda code, lac: _resolve(answered, (code, lac)))
+        code, lac = await answered
+        return pb.LacReply(code=self._counted(code), last_add_confirmed=lac)
+
+    def _counted(self, code: Code) -> Any:
+        """The number of `code`, counted as an answer."""
+        self._counters.answers[code] += 1
+        return number_of(code)
+
+
+def _are_ids(*ids: int) -> bool:
+    return all(0 <= number <= ID_MAX for number in ids)
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _resolve(future: asyncio.Future[T], value: T) -> None:
+    if not future.done():
+        future.set_result(value)

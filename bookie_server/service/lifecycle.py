@@ -1,0 +1,262 @@
+"""The life of a bookie process, from its settings to its exit code.
+
+Start: lock the directory, claim the ports, reach the metadata store, check the cookie, open
+storage (which replays), serve, register, say so in one line on standard output. Stop on SIGTERM
+or SIGINT: withdraw the registration, accept nothing more, answer what was accepted (bounded),
+close storage. When storage fails for good the same happens, with another exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import gc
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from bookie_server.core.settings import StorageSettings
+from bookie_server.service.cookie_check import check_cookies
+from bookie_server.service.in_flight import InFlight
+from bookie_server.service.logging import get_logger
+from bookie_server.service.metadata_check import StoreMetadataCheck
+from bookie_server.service.metrics import MetricsServer, ServiceCollector, ServiceCounters
+from bookie_server.service.registration import BookieRegistration
+from bookie_server.service.v2_server import V2Server, listen
+from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.os_filesystem import OsFileSystem
+from bookie_server.storage.os_runtime import AsyncioTasks, OsClock
+from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
+from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.wire.service_info import ADD_RUN_OPERATION, OPERATIONS_PROPERTY
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Coroutine
+
+    from bookie_server.config import BookieSettings
+
+GC_THRESHOLDS: Final = (50_000, 20, 50)
+
+_log = get_logger("lifecycle")
+
+
+class ExitCode(enum.IntEnum):
+    """How a bookie process ends."""
+
+    STOPPED = 0
+    """On SIGTERM or SIGINT, everything accepted answered and on disk."""
+    INTERNAL_ERROR = 1
+    """A bug of ours; standard error has the traceback."""
+    BAD_CONFIGURATION = 2
+    """A setting is wrong; nothing was opened."""
+    REFUSED_TO_START = 3
+    """Cookie, lock, port or format; nothing was changed."""
+    METADATA_UNAVAILABLE = 4
+    """The metadata store could not be reached in time."""
+    STORAGE_FAILED = 5
+    """The disk failed while it ran; what was acknowledged before is on it."""
+
+
+class Bookie:
+    """One bookie, from its settings to its end.
+
+    Attributes:
+        bookie_id: Known once the ports are claimed.
+        failed: Set when storage failed for good; `close` then.
+    """
+
+    def __init__(self, settings: BookieSettings) -> None:
+        """Starts nothing yet; must run on the event loop."""
+        self.settings = settings
+        self.bookie_id = settings.bookie_id or f"{settings.host}:{settings.port}"
+        self.port = settings.port
+        self.grpc_port = settings.grpc_port
+        self.failed = asyncio.Event()
+        self._counters = ServiceCounters()
+        self._in_flight = InFlight(settings.in_flight_bytes_max)
+        self._closers = contextlib.AsyncExitStack()
+        self._storage: LedgerStorage | None = None
+        self._registration: BookieRegistration | None = None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why storage failed, None while it works."""
+        return None if self._storage is None else self._storage.failure
+
+    async def start(self) -> None:
+        """Returns when the bookie serves and is registered.
+
+        Raises:
+            StartupError: It refuses to start; nothing was changed.
+            MetadataUnavailableError: The metadata store did not answer in time.
+            ConfigurationError: The metadata service URI is wrong.
+        """
+        settings, closers = self.settings, self._closers
+        try:
+            files = OsFileSystem(settings.directories[0])
+            await files.lock()
+            closers.push_async_callback(files.unlock)
+            listener = listen(settings.bind_address, settings.port)
+            closers.callback(listener.close)
+            self.port = listener.getsockname()[1]
+            stores = await self._reach_metadata()
+            await check_cookies(stores.registration, self.bookie_id, settings.directories)
+            self._storage = await self._open_storage(files, stores)
+            closers.push_async_callback(self._storage.close)
+            await self._serve(listener, self._storage)
+            await self._register(stores, self._storage)
+        except BaseException:
+            await closers.aclose()
+            raise
+
+    async def close(self) -> None:
+        """Withdraw, drain, close storage; what was accepted is answered first, within bounds."""
+        await self._closers.aclose()
+
+    async def _reach_metadata(self) -> MetadataStores:
+        settings = self.settings
+        stores = await open_metadata(
+            settings.metadata_service_uri,
+            session_timeout_ms=settings.session_timeout_ms,
+            connect_timeout_ms=settings.metadata_wait_ms,
+            request_timeout_ms=settings.metadata_wait_ms,
+        )
+        self._closers.push_async_callback(stores.close)
+        await stores.initialize()
+        return stores
+
+    async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
+        settings = self.settings
+        return await LedgerStorage.open(
+            files=files,
+            clock=OsClock(),
+            tasks=AsyncioTasks(),
+            settings=StorageSettings(
+                file_size_bytes=settings.file_size_bytes,
+                free_bytes_min=settings.free_bytes_min,
+                # The service's own bound acts first: storage would answer BUSY.
+                in_flight_bytes_max=2 * settings.in_flight_bytes_max,
+            ),
+            metadata=StoreMetadataCheck(
+                stores.ledgers, self.bookie_id, StorageSettings.metadata_check_ms
+            ),
+        )
+
+    async def _serve(self, listener: socket.socket, storage: LedgerStorage) -> None:
+        # grpc takes 0.2 s to import, which a refused start need not wait for.
+        from bookie_server.service.grpc_server import GrpcServer
+        from bookie_server.service.grpc_service import BookieServicer
+
+        settings = self.settings
+        v2 = V2Server(settings, storage, self._in_flight, self._counters)
+        await v2.start(listener)
+        self._closers.push_async_callback(v2.stop, settings.drain_timeout_ms)
+        servicer = BookieServicer(
+            self.bookie_id, storage, self._in_flight, self._counters, lambda: v2.connections_count
+        )
+        grpc = GrpcServer(settings, servicer)
+        self.grpc_port = await grpc.start()
+        self._closers.push_async_callback(grpc.stop, settings.drain_timeout_ms)
+        if settings.metrics_port is not None:
+            metrics = MetricsServer(
+                settings.bind_address,
+                settings.metrics_port,
+                ServiceCollector(
+                    self._counters,
+                    {
+                        "connections": lambda: v2.connections_count,
+                        "in_flight_bytes": lambda: self._in_flight.size_bytes,
+                        "writable": lambda: storage.is_writable,
+                    },
+                    storage.counters,
+                ),
+            )
+            self._closers.callback(metrics.close)
+
+    async def _register(self, stores: MetadataStores, storage: LedgerStorage) -> None:
+        settings = self.settings
+        registration = BookieRegistration(
+            stores.registration,
+            BookieInfo(
+                bookie_id=self.bookie_id,
+                host=settings.host,
+                port=self.port,
+                grpc_port=self.grpc_port,
+                properties={OPERATIONS_PROPERTY: ADD_RUN_OPERATION},
+            ),
+        )
+        await registration.start(read_only=not storage.is_writable)
+        self._closers.push_async_callback(registration.stop)
+        self._registration = registration
+        storage.on_state_change = self._storage_changed
+        self._storage_changed()
+
+    def _storage_changed(self) -> None:
+        assert self._storage is not None, "storage speaks before it is open"
+        assert self._registration is not None, "storage speaks before the bookie is registered"
+        if self._storage.failure is not None:
+            self.failed.set()
+        self._registration.set_read_only(read_only=not self._storage.is_writable)
+
+
+async def run_bookie(settings: BookieSettings) -> ExitCode:
+    """Serve until a signal or a failure; everything is closed on return.
+
+    Raises:
+        StartupError: The bookie refuses to start; nothing was changed.
+        MetadataUnavailableError: The metadata store did not answer in time.
+        ConfigurationError: The metadata service URI is wrong.
+    """
+    stop_requested = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_requested.set)
+    bookie = Bookie(settings)
+    started = asyncio.create_task(bookie.start())
+    await _first_of(stop_requested.wait(), started)
+    if not started.done():
+        started.cancel()
+        await asyncio.gather(started, return_exceptions=True)
+        return ExitCode.STOPPED
+    await started
+    _print_ready_line(bookie)
+    _tune_garbage_collector()
+    await _first_of(stop_requested.wait(), bookie.failed.wait())
+    failure = bookie.failure
+    _log.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
+    await bookie.close()
+    if failure is not None:
+        _log.error("storage_failed", bookie_id=bookie.bookie_id, reason=str(failure))
+        return ExitCode.STORAGE_FAILED
+    return ExitCode.STOPPED
+
+
+async def _first_of(*waits: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for wait, task in zip(waits, tasks, strict=True):
+        if task is not wait:
+            task.cancel()
+
+
+def _print_ready_line(bookie: Bookie) -> None:
+    line = {
+        "bookie_id": bookie.bookie_id,
+        "port": bookie.port,
+        "grpc_port": bookie.grpc_port,
+        "pid": os.getpid(),
+    }
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+    _log.info("ready", **line)
+
+
+def _tune_garbage_collector() -> None:
+    """What lives by now lives for good, and requests make no cycles: look seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
