@@ -172,9 +172,14 @@ class TreeLogStore:
                 raise LocalProtocolError(
                     f"log {log_id} still has ledgers registered under {app!r}", log_id=log_id
                 )
-        for path in (paths.producers(log_id), paths.pages(log_id), paths.log(log_id)):
-            await self._delete_below(path)
-        await self._delete(paths.log(log_id))
+        for name in await self._children(paths.log(log_id)):
+            path = f"{paths.log(log_id)}/{name}"
+            if path not in {paths.head(log_id), paths.deleted(log_id)}:
+                await self._delete_below(path)
+                await self._delete(path)
+        # Last what says that the log is deleted, so that a crash leaves it to the next sweep.
+        for path in (paths.head(log_id), paths.deleted(log_id), paths.log(log_id)):
+            await self._delete(path)
 
     async def deleted_ms(self, log_id: str) -> int | None:
         """See `LogStore.deleted_ms`."""
@@ -291,7 +296,8 @@ class TreeLogStore:
         self,
         log_id: str,
         app: str,
-        producer: Versioned[ProducerRecord],
+        epoch: int,
+        version: Version,
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
@@ -299,9 +305,9 @@ class TreeLogStore:
         path = self._ledgers.path(ledger_id)
         registration = self._paths.registration(log_id, app, ledger_id)
         operations: list[NodeOperation] = [
-            CheckNode(self._paths.producer(log_id, app), producer.version),
+            CheckNode(self._paths.producer(log_id, app), version),
             CreateNode(path, encode_ledger_metadata(metadata)),
-            CreateNode(registration, str(producer.value.epoch).encode()),
+            CreateNode(registration, str(epoch).encode()),
         ]
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):

@@ -142,13 +142,22 @@ class LogStore(Protocol):
         self,
         log_id: str,
         app: str,
-        producer: Versioned[ProducerRecord],
+        epoch: int,
+        version: Version,
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
         """Create a ledger's record and its registration in one transaction.
 
         A lost reply is settled by the token in `metadata` and by the registration.
+
+        Args:
+            log_id: Of the log.
+            app: The producer.
+            epoch: Of its record, kept with the registration.
+            version: Of its record, which has to be still at it.
+            ledger_id: From `LedgerStore.new_ids`.
+            metadata: With a token.
 
         Raises:
             MetadataVersionError: The producer record moved. Nothing was created.

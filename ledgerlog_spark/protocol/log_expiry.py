@@ -7,6 +7,7 @@ ones: those that end at or before the start of the oldest retained version. They
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,7 @@ class ExpiryMachine(HeadReader):
 
 def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> VersionInterval:
     """The oldest version that was the newest at `since_ms` or later."""
-    for version, following in zip(history, history[1:], strict=False):
+    for version, following in itertools.pairwise(history):
         if following.commit_time_ms > since_ms:
             return version
     return history[-1]

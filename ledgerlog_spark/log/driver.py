@@ -1,0 +1,221 @@
+"""Runs the log's machines against a log store: the host of `protocol/log_*.py`.
+
+One request at a time, one reply for each. Errors of the store become outcomes; an error that is
+none of them ends the machine, as any other bug of ours does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    LedgerNotFoundError,
+    MetadataFormatError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+    MetadataVersionError,
+    WireFormatError,
+)
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.protocol.log_machine import LogMachine
+
+BACK_OFF_MS_FIRST = 5
+BACK_OFF_MS_MAX = 2_000
+
+_OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
+    (MetadataVersionError, MetadataOutcome.CONFLICT),
+    (MetadataFormatError, MetadataOutcome.UNREADABLE),
+    (WireFormatError, MetadataOutcome.UNREADABLE),
+    (MetadataUnavailableError, MetadataOutcome.UNAVAILABLE),
+    (MetadataUnknownError, MetadataOutcome.UNKNOWN),
+)
+_RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
+
+
+class LedgerDropper(Protocol):
+    """What the sweeper needs of a client (`LedgerClient` is one)."""
+
+    async def seal(self, ledger_id: int, *, password: bytes = b"") -> Any:
+        """Fence, recover and close the ledger."""
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Delete its record."""
+
+
+class Driver:
+    """Machines of one log.
+
+    Attributes:
+        log_id: Of the log.
+    """
+
+    def __init__(
+        self, store: LogStore, log_id: str, *, ledgers: LedgerDropper | None = None
+    ) -> None:
+        """A driver; `ledgers` is needed by the machine that deletes ledgers alone."""
+        self.log_id = log_id
+        self._store = store
+        self._ledgers = ledgers
+        self._random = Random()  # noqa: S311 (spreads retries)
+        self._carry_out: dict[type[Any], Callable[[Any], Awaitable[m.LogReply]]] = {
+            m.Sync: self._sync,
+            m.ReadHead: self._read_head,
+            m.ReadProducer: self._read_producer,
+            m.ReadRegistered: self._read_registered,
+            m.ReadPages: self._read_pages,
+            m.WritePages: self._write_pages,
+            m.WriteHead: self._write_head,
+            m.WriteProducer: self._write_producer,
+            m.ReadStaged: self._read_staged,
+            m.ReadRegistrations: self._read_registrations,
+            m.TouchPages: self._touch_pages,
+            m.DeletePages: self._delete_pages,
+            m.DropLedger: self._drop_ledger,
+            m.ForgetMark: self._forget_mark,
+        }
+
+    async def run(self, machine: LogMachine) -> Any:
+        """The machine's result.
+
+        Raises:
+            LedgerLogError: What the machine failed with.
+        """
+        (effect,) = machine.start()
+        failures = 0
+        while True:
+            if isinstance(effect, m.Finished):
+                return effect.result
+            if isinstance(effect, m.Failed):
+                raise effect.error
+            reply = await self._carry_out[type(effect)](effect)
+            if reply.outcome in _RETRIED:
+                failures += 1
+                await self._back_off(failures)
+            (effect,) = machine.handle(reply)
+
+    async def _back_off(self, failures: int) -> None:
+        longest_ms = min(BACK_OFF_MS_FIRST << min(failures, 16), BACK_OFF_MS_MAX)
+        await asyncio.sleep(self._random.uniform(0, longest_ms) / 1e3)
+
+    async def _sync(self, ask: m.Sync) -> m.Synced:
+        outcome, _ = await _attempt(self._store.sync())
+        return m.Synced(ask.request, outcome)
+
+    async def _read_head(self, ask: m.ReadHead) -> m.HeadRead:
+        outcome, head = await _attempt(self._store.read_head(self.log_id))
+        return m.HeadRead(ask.request, _gone(outcome, head), head, _now_ms())
+
+    async def _read_producer(self, ask: m.ReadProducer) -> m.ProducerRead:
+        outcome, found = await _attempt(self._store.read_producer(self.log_id, ask.app))
+        return m.ProducerRead(ask.request, _gone(outcome, found), found, _now_ms())
+
+    async def _read_registered(self, ask: m.ReadRegistered) -> m.RegisteredRead:
+        outcome, ids = await _attempt(self._store.registered(self.log_id, ask.app))
+        return m.RegisteredRead(ask.request, outcome, tuple(ids or ()))
+
+    async def _read_pages(self, ask: m.ReadPages) -> m.PagesRead:
+        outcome, pages = await _attempt(self._store.read_pages(self.log_id, ask.pages))
+        return m.PagesRead(ask.request, _gone(outcome, pages), pages or ())
+
+    async def _write_pages(self, ask: m.WritePages) -> m.PagesWritten:
+        work = self._store.write_pages(self.log_id, ask.token, ask.pages)
+        outcome, version = await _attempt(work)
+        return m.PagesWritten(ask.request, outcome, version)
+
+    async def _write_head(self, ask: m.WriteHead) -> m.Written:
+        outcome, version = await _attempt(self._store.write_head(self.log_id, ask))
+        return m.Written(ask.request, outcome, version)
+
+    async def _write_producer(self, ask: m.WriteProducer) -> m.Written:
+        outcome, version = await _attempt(
+            self._store.write_producer(
+                self.log_id, ask.app, ask.producer, ask.version, ask.deregistered
+            )
+        )
+        return m.Written(ask.request, outcome, version)
+
+    async def _read_staged(self, ask: m.ReadStaged) -> m.StagedRead:
+        outcome, found = await _attempt(self._staged(ask.app))
+        ledgers, now_ms = found or ((), 0)
+        return m.StagedRead(ask.request, outcome, tuple(ledgers), now_ms)
+
+    async def _staged(self, app: str) -> tuple[tuple[m.StagedLedger, ...], int]:
+        now_ms = await self._store.now_ms(self.log_id)
+        return tuple(await self._store.staged(self.log_id, app)), now_ms
+
+    async def _read_registrations(self, ask: m.ReadRegistrations) -> m.RegistrationsRead:
+        outcome, found = await _attempt(self._registrations(set(ask.ledger_ids)))
+        return m.RegistrationsRead(ask.request, outcome, tuple(found or ()))
+
+    async def _registrations(self, wanted: set[int]) -> list[Any]:
+        found = []
+        for app in await self._store.producers(self.log_id):
+            # The record first: a registration that ends in between makes the write at it fail.
+            producer = await self._store.read_producer(self.log_id, app)
+            ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
+            if ids and producer is not None:
+                found.append((app, producer, tuple(ids)))
+        return found
+
+    async def _touch_pages(self, ask: m.TouchPages) -> m.Written:
+        outcome, version = await _attempt(self._store.touch_pages(self.log_id, ask.token))
+        outcome = MetadataOutcome.GONE if outcome is MetadataOutcome.CONFLICT else outcome
+        return m.Written(ask.request, outcome, version)
+
+    async def _delete_pages(self, ask: m.DeletePages) -> m.Written:
+        work = self._store.delete_pages(self.log_id, ask.token, ask.kept)
+        outcome, _ = await _attempt(work)
+        return m.Written(ask.request, outcome)
+
+    async def _drop_ledger(self, ask: m.DropLedger) -> m.Written:
+        outcome, _ = await _attempt(self._drop(ask.ledger_id))
+        return m.Written(ask.request, outcome)
+
+    async def _drop(self, ledger_id: int) -> None:
+        """Sealed first: a writer that is still there must not go on writing to nowhere."""
+        assert self._ledgers is not None, "this driver deletes no ledgers"
+        try:
+            await self._ledgers.seal(ledger_id)
+            await self._ledgers.delete_ledger(ledger_id)
+        except LedgerNotFoundError:
+            pass
+        except (MetadataUnavailableError, MetadataUnknownError):
+            raise
+        except LedgerLogError as error:
+            raise MetadataUnavailableError(
+                f"ledger {ledger_id} is kept, it could not be sealed: {error}",
+                ledger_id=ledger_id,
+            ) from error
+        await self._store.forget_mark(self.log_id, ledger_id)
+
+    async def _forget_mark(self, ask: m.ForgetMark) -> m.Written:
+        outcome, _ = await _attempt(self._store.forget_mark(self.log_id, ask.ledger_id))
+        return m.Written(ask.request, outcome)
+
+
+async def _attempt(work: Awaitable[Any]) -> tuple[MetadataOutcome, Any]:
+    try:
+        return MetadataOutcome.OK, await work
+    except LedgerLogError as error:
+        for kind, outcome in _OUTCOMES:
+            if isinstance(error, kind):
+                return outcome, None
+        raise
+
+
+def _gone(outcome: MetadataOutcome, found: object) -> MetadataOutcome:
+    is_gone = outcome is MetadataOutcome.OK and found is None
+    return MetadataOutcome.GONE if is_gone else outcome
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,49 @@
+"""What the tasks and the commit of one batch have in common; Spark ships it between processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.protocol.log_records import NO_SCHEMA, WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One batch of one producer, as `Log.begin` fixed it. Pickles.
+
+    Attributes:
+        log: Name of the log.
+        log_id: Of the log.
+        app: The producer; a UUID when the caller named none.
+        run: The query run; unique for each start of a job.
+        batch_id: Of the batch; the same app and batch id are committed once.
+        kind: What a batch id committed before means.
+        mode: Append or overwrite.
+        schema: Of the rows, as an Arrow schema message.
+        schema_id: The log's id of it, None when the log does not have it yet.
+        base_schema_id: The log's current schema when the job was planned.
+        planned_version: The log's version when the job was planned.
+        overwrite_if_changed: Overwrite also what was committed since.
+        is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
+        properties: Of the log, as stored.
+    """
+
+    log: str
+    log_id: str
+    app: str
+    run: str
+    batch_id: int
+    kind: JobKind
+    mode: WriteMode
+    schema: bytes = field(repr=False, default=b"")
+    schema_id: int | None = None
+    base_schema_id: int = NO_SCHEMA
+    planned_version: int = 0
+    overwrite_if_changed: bool = False
+    is_replay: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,72 @@
+"""What `log/` needs of a ledger client; `LedgerClient` and its handles are it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncGenerator, Mapping
+
+    from ledgerlog_spark.client.ledger_creation import CreateRecord
+    from ledgerlog_spark.model import LedgerMetadata
+
+
+class LedgerWriterHandle(Protocol):
+    """A ledger that this process writes."""
+
+    @property
+    def id(self) -> int:
+        """The ledger."""
+
+    def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
+        """A future of the entry's id, in order."""
+
+    async def close(self) -> LedgerMetadata:
+        """Close the ledger behind what was appended."""
+
+    def abandon(self) -> None:
+        """Stop without closing."""
+
+
+class LedgerReaderHandle(Protocol):
+    """A ledger that is read."""
+
+    def read_batches(
+        self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False
+    ) -> AsyncGenerator[tuple[Any, ...], None]:
+        """Entries in order, in batches; with `is_listed` whatever the last add confirmed is."""
+
+    async def aclose(self) -> None:
+        """End the reads."""
+
+
+class Ledgers(Protocol):
+    """The ledgers of a cluster."""
+
+    async def create_ledger(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum: int = 3,
+        ack_quorum: int = 2,
+        digest_type: str = "CRC32C",
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        create: CreateRecord | None = None,
+    ) -> LedgerWriterHandle:
+        """A new ledger, its record made by `create`."""
+
+    async def open_ledger(self, ledger_id: int, *, password: bytes = b"") -> LedgerReaderHandle:
+        """A handle for reading."""
+
+    async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        """The record as it is now."""
+
+    async def seal(
+        self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1
+    ) -> LedgerMetadata:
+        """Fence, recover and close."""
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Delete the record."""
