@@ -1,1 +1,66 @@
-"""Filled in by its own layer."""
+"""A replicated log for Apache Spark, on the protocol of Apache BookKeeper.
+
+    import ledgerlog_spark as ll
+
+    with ll.connect("zk://127.0.0.1:2181/ledgers") as client:
+        ledger = client.create_ledger()
+        entry_id = ledger.append(b"payload")
+        ledger.close()
+
+Names are imported when they are used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ledgerlog_spark import aio, errors
+    from ledgerlog_spark.client.reader_handle import Entry
+    from ledgerlog_spark.client.settings import ClientSettings
+    from ledgerlog_spark.connect import connect
+    from ledgerlog_spark.local.cluster import local_cluster
+
+_WHERE = {
+    "ClientSettings": "ledgerlog_spark.client.settings",
+    "Entry": "ledgerlog_spark.client.reader_handle",
+    "connect": "ledgerlog_spark.connect",
+    "local_cluster": "ledgerlog_spark.local.cluster",
+}
+_MODULES = ("aio", "errors")
+
+__all__ = ["ClientSettings", "Entry", "aio", "connect", "errors", "local_cluster"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, imported now and kept."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _WHERE:
+        found = getattr(importlib.import_module(_WHERE[name]), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps `ledgerlog_spark.connect` the function, although a module has the same name.
+
+    Python sets a package's attribute to each submodule that is imported; who imports from the
+    module still gets the module's names.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "connect" and isinstance(value, ModuleType):
+            value = value.connect
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

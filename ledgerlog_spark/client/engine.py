@@ -243,17 +243,15 @@ class MachineHost:
     def _step(self, event: Event) -> None:
         self._history.append(_brief(event))
         try:
-            effects = self._machine.handle(event)
+            for effect in self._machine.handle(event):
+                perform = self._performers.get(type(effect))
+                if perform is None:
+                    self._on_indication(effect)
+                else:
+                    self._open.add(effect.request)
+                    perform(effect)
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
             self._fail(error)
-            return
-        for effect in effects:
-            perform = self._performers.get(type(effect))
-            if perform is None:
-                self._on_indication(effect)
-            else:
-                self._open.add(effect.request)
-                perform(effect)
 
     def _fail(self, cause: BaseException) -> None:
         if self.crash is not None:

@@ -31,6 +31,7 @@ class ClientSettings:
         read_timeout_ms: Deadline of one read on one bookie; then the next replica is asked.
         metadata_timeout_ms: Deadline of one call of the metadata store.
         connect_timeout_ms: Deadline of reaching the metadata store when the client is made.
+        session_timeout_ms: How long the metadata store keeps the session of a client it lost.
         linger_ms: How long a small append waits for company while `runs_in_flight_min` runs are
             out; it never waits when the pipe is emptier than that.
         runs_in_flight_min: See `linger_ms`.
@@ -46,6 +47,7 @@ class ClientSettings:
     read_timeout_ms: int = 5_000
     metadata_timeout_ms: int = 10_000
     connect_timeout_ms: int = 10_000
+    session_timeout_ms: int = 10_000
     linger_ms: int = 2
     runs_in_flight_min: int = 2
     backlog_entries_max: int = 16_384
