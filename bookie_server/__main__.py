@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.config import BookieSettings, load_settings
+from bookie_server.service.exit_code import ExitCode
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LocalProtocolError,
@@ -36,27 +37,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(config, overrides)
     except ConfigurationError as error:
-        return _refuse(error, "BAD_CONFIGURATION")
+        return _refuse(error, ExitCode.BAD_CONFIGURATION)
     # Storage, grpc and kazoo are imported for those who get so far.
-    from bookie_server.service.lifecycle import ExitCode, run_bookie
+    from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
 
     configure_logging(settings.log_level)
     try:
         return int(_runner()(run_bookie(settings)))
     except ConfigurationError as error:
-        return _refuse(error, ExitCode.BAD_CONFIGURATION.name)
+        return _refuse(error, ExitCode.BAD_CONFIGURATION)
     except (StartupError, LocalProtocolError) as error:
-        return _refuse(error, ExitCode.REFUSED_TO_START.name)
+        return _refuse(error, ExitCode.REFUSED_TO_START)
     except MetadataError as error:
-        return _refuse(error, ExitCode.METADATA_UNAVAILABLE.name)
+        return _refuse(error, ExitCode.METADATA_UNAVAILABLE)
 
 
-def _refuse(error: Exception, reason: str) -> int:
-    from bookie_server.service.lifecycle import ExitCode
-
+def _refuse(error: Exception, exit_code: ExitCode) -> int:
     sys.stderr.write(f"bookie: {error}\n")
-    return int(ExitCode[reason])
+    return int(exit_code)
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, Any]], Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import gc
 import json
 import os
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.core.settings import StorageSettings
 from bookie_server.service.cookie_check import check_cookies
+from bookie_server.service.exit_code import ExitCode
 from bookie_server.service.in_flight import InFlight
 from bookie_server.service.logging import get_logger
 from bookie_server.service.metadata_check import StoreMetadataCheck
@@ -42,23 +42,6 @@ if TYPE_CHECKING:
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 _log = get_logger("lifecycle")
-
-
-class ExitCode(enum.IntEnum):
-    """How a bookie process ends."""
-
-    STOPPED = 0
-    """On SIGTERM or SIGINT, everything accepted answered and on disk."""
-    INTERNAL_ERROR = 1
-    """A bug of ours; standard error has the traceback."""
-    BAD_CONFIGURATION = 2
-    """A setting is wrong; nothing was opened."""
-    REFUSED_TO_START = 3
-    """Cookie, lock, port or format; nothing was changed."""
-    METADATA_UNAVAILABLE = 4
-    """The metadata store could not be reached in time."""
-    STORAGE_FAILED = 5
-    """The disk failed while it ran; what was acknowledged before is on it."""
 
 
 class Bookie:
@@ -130,20 +113,18 @@ class Bookie:
         return stores
 
     async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
-        settings = self.settings
+        limits = StorageSettings(
+            file_size_bytes=self.settings.file_size_bytes,
+            free_bytes_min=self.settings.free_bytes_min,
+            # The service's own bound acts first: it makes peers wait, storage would answer BUSY.
+            in_flight_bytes_max=2 * self.settings.in_flight_bytes_max,
+        )
         return await LedgerStorage.open(
             files=files,
             clock=OsClock(),
             tasks=AsyncioTasks(),
-            settings=StorageSettings(
-                file_size_bytes=settings.file_size_bytes,
-                free_bytes_min=settings.free_bytes_min,
-                # The service's own bound acts first: storage would answer BUSY.
-                in_flight_bytes_max=2 * settings.in_flight_bytes_max,
-            ),
-            metadata=StoreMetadataCheck(
-                stores.ledgers, self.bookie_id, StorageSettings.metadata_check_ms
-            ),
+            settings=limits,
+            metadata=StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms),
         )
 
     async def _serve(self, listener: socket.socket, storage: LedgerStorage) -> None:
