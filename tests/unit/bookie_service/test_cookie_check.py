@@ -1,0 +1,151 @@
+"""Whose data is it: every way in which cookies and settings can disagree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bookie_server.errors import CookieMismatchError
+from bookie_server.service.cookie_check import COOKIE_FILE, check_cookies
+from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
+from ledgerlog_spark.wire.cookie import Cookie
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+BOOKIE_ID = "127.0.0.1:3181"
+
+
+@pytest.fixture
+async def stores() -> AsyncIterator[MetadataStores]:
+    opened = memory_metadata(MemoryNodes())
+    await opened.initialize()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "b1"
+    path.mkdir()
+    return path
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def _moved(directory: Path, name: str) -> Path:
+    return directory.rename(directory.with_name(name))
+
+
+async def _refusal(stores: MetadataStores, directory: Path, bookie_id: str = BOOKIE_ID) -> str:
+    before = _contents(directory)
+    with pytest.raises(CookieMismatchError) as refused:
+        await check_cookies(stores.registration, bookie_id, [directory])
+    assert _contents(directory) == before
+    return str(refused.value)
+
+
+async def test_first_start_writes_the_same_cookie_to_directory_and_store(
+    stores: MetadataStores, directory: Path
+) -> None:
+    cookie = await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    stored = await stores.registration.read_cookie(BOOKIE_ID)
+    assert stored is not None
+    assert Cookie.decode(stored.value) == cookie
+    assert Cookie.decode((directory / COOKIE_FILE).read_bytes()) == cookie
+    assert cookie.instance_id == await stores.registration.instance_id()
+
+
+async def test_second_start_finds_its_own_data(stores: MetadataStores, directory: Path) -> None:
+    first = await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    (directory / "MANIFEST").write_bytes(b"data")
+    assert await check_cookies(stores.registration, BOOKIE_ID, [directory]) == first
+
+
+async def test_start_that_was_cut_off_before_the_node_goes_on(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    stored = await stores.registration.read_cookie(BOOKIE_ID)
+    assert stored is not None
+    await stores.registration.delete_cookie(BOOKIE_ID, stored.version)
+    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    assert await stores.registration.read_cookie(BOOKIE_ID) is not None
+
+
+async def test_directory_of_another_bookie_is_refused_with_its_path(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check_cookies(stores.registration, "127.0.0.1:9999", [directory])
+    message = await _refusal(stores, directory)
+    assert "belongs to another bookie" in message
+    assert str(directory / COOKIE_FILE) in message
+    assert "127.0.0.1:9999" in message
+
+
+async def test_directory_of_another_cluster_is_refused(
+    stores: MetadataStores, directory: Path
+) -> None:
+    other = memory_metadata(MemoryNodes())
+    await other.initialize()
+    await check_cookies(other.registration, BOOKIE_ID, [directory])
+    await other.close()
+    assert "belongs to another cluster" in await _refusal(stores, directory)
+
+
+async def test_emptied_directory_of_a_known_bookie_is_refused(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    (directory / COOKIE_FILE).unlink()
+    message = await _refusal(stores, directory)
+    assert "data is missing" in message
+    assert str(directory / COOKIE_FILE) in message
+
+
+async def test_directory_that_moved_is_refused_naming_both_places(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    moved = _moved(directory, "b2")
+    message = await _refusal(stores, moved)
+    assert str(directory) in message
+    assert str(moved) in message
+
+
+async def test_data_without_a_cookie_is_refused(stores: MetadataStores, directory: Path) -> None:
+    (directory / "slot-0001").write_bytes(b"somebody's entries")
+    assert "no VERSION" in await _refusal(stores, directory)
+
+
+async def test_data_of_a_bookie_that_the_cluster_forgot_is_refused(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    (directory / "MANIFEST").write_bytes(b"data")
+    stored = await stores.registration.read_cookie(BOOKIE_ID)
+    assert stored is not None
+    await stores.registration.delete_cookie(BOOKIE_ID, stored.version)
+    assert "cluster does not know" in await _refusal(stores, directory)
+
+
+@pytest.mark.parametrize("data", [b"", b"4\nhost\n", b"\xff\xfe", b"5\nbookieHost: 7\n"])
+async def test_cookie_file_that_cannot_be_read_is_refused_with_its_path(
+    stores: MetadataStores, directory: Path, data: bytes
+) -> None:
+    (directory / COOKIE_FILE).write_bytes(data)
+    message = await _refusal(stores, directory)
+    assert str(directory / COOKIE_FILE) in message
+
+
+async def test_cookie_in_the_store_of_other_data_is_refused(
+    stores: MetadataStores, directory: Path
+) -> None:
+    forged = Cookie(BOOKIE_ID, str(directory), (str(directory),), "another-instance")
+    await stores.registration.write_cookie(BOOKIE_ID, forged.encode(), None)
+    assert "cookies/127.0.0.1:3181 in the metadata store" in await _refusal(stores, directory)

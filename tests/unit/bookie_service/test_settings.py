@@ -1,0 +1,107 @@
+"""Settings of a bookie: who wins, and what a wrong one says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bookie_server.config import load_settings
+from ledgerlog_spark.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PORT", "GRPC_PORT", "DIRECTORIES", "METADATA_SERVICE_URI", "INSECURE"):
+        monkeypatch.delenv(f"LEDGERLOG_{name}", raising=False)
+
+
+def _toml(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "bookie.toml"
+    path.write_text(text)
+    return path
+
+
+def test_command_line_wins_over_environment_over_file_over_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = _toml(
+        tmp_path, 'directories = ["/data"]\nport = 1\ngrpc_port = 2\nconnections_max = 3\n'
+    )
+    monkeypatch.setenv("LEDGERLOG_PORT", "11")
+    monkeypatch.setenv("LEDGERLOG_GRPC_PORT", "12")
+    settings = load_settings(config, {"port": "21"})
+    assert (settings.port, settings.grpc_port, settings.connections_max) == (21, 12, 3)
+    assert settings.bind_address == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({}, ["directories", "missing", "LEDGERLOG_DIRECTORIES"]),
+        ({"prot": 3181}, ["unknown setting prot", "3181", "port"]),
+        ({"port": "many"}, ["port", "'many'"]),
+        ({"port": 70_000}, ["port", "70000", "65535"]),
+        ({"in_flight_bytes_max": -1}, ["in_flight_bytes_max", "-1"]),
+        ({"stall_timeout_ms": 0}, ["stall_timeout_ms", "0"]),
+        ({"bookie_id": "../b1"}, ["bookie_id", "../b1"]),
+        ({"bookie_id": "readonly"}, ["bookie_id", "readonly"]),
+        ({"bind_address": "0.0.0.0"}, ["0.0.0.0", "--insecure", "127.0.0.1"]),
+        ({"bind_address": "0.0.0.0", "insecure": True}, ["0.0.0.0", "advertised_address"]),
+        ({"bind_address": "somewhere"}, ["bind_address", "IP address"]),
+        ({"port": 0}, ["port 0", "bookie_id"]),
+        ({"port": 3181, "grpc_port": 3181}, ["grpc_port", "3181"]),
+        ({"in_flight_bytes_per_connection_max": 1 << 40}, ["in_flight_bytes_per_connection_max"]),
+        ({"log_level": "loud"}, ["log_level", "loud"]),
+        ({"directories": ["/a", "/b"]}, ["directories", "one directory"]),
+    ],
+)
+def test_wrong_setting_is_refused_by_name_and_value(
+    overrides: dict[str, object], words: list[str]
+) -> None:
+    given = {"directories": ["/data"], **overrides} if overrides else {}
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(None, given)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_unknown_key_in_the_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="unknown setting flush_interval = 7"):
+        load_settings(_toml(tmp_path, 'directories = ["/data"]\nflush_interval = 7\n'))
+
+
+def test_file_that_is_not_toml_is_refused_with_its_path(tmp_path: Path) -> None:
+    config = _toml(tmp_path, "port: 3181")
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(config)
+    assert str(config) in str(refused.value)
+
+
+def test_file_that_does_not_exist_is_refused_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml cannot be read"):
+        load_settings(tmp_path / "nowhere.toml")
+
+
+def test_list_in_the_environment_that_is_not_json_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LEDGERLOG_DIRECTORIES", "/data")
+    with pytest.raises(ConfigurationError, match="JSON"):
+        load_settings()
+
+
+def test_wider_address_is_allowed_with_insecure() -> None:
+    settings = load_settings(
+        None,
+        {
+            "directories": ["/data"],
+            "bind_address": "0.0.0.0",
+            "insecure": True,
+            "advertised_address": "bookie-1.example",
+        },
+    )
+    assert settings.host == "bookie-1.example"
