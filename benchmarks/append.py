@@ -131,10 +131,12 @@ def main() -> None:
     """Measure all cases, ours first, then the peer's on an otherwise idle machine."""
     options = parsed(__doc__)
     values: dict[str, list[float]] = {}
-    with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
-        with ll.connect(cluster.metadata_service_uri) as client:
-            for case in CASES:
-                values[case.name] = measure(client, case, options.rounds, options.seconds)
+    with (
+        ll.local_cluster(bookies=3, directory=options.directory) as cluster,
+        ll.connect(cluster.metadata_service_uri) as client,
+    ):
+        for case in CASES:
+            values[case.name] = measure(client, case, options.rounds, options.seconds)
     with peer_bookkeeper.running(options.peer) as rig:
         peers = {case.name: peer_value(rig, case) for case in CASES} if rig else {}
     figures = []

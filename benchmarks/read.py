@@ -66,13 +66,15 @@ def main() -> None:
     """Measure all cases, ours first, then the peer's on an otherwise idle machine."""
     options = parsed(__doc__)
     values: dict[str, list[float]] = {}
-    with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
-        with ll.connect(cluster.metadata_service_uri) as client:
-            for case in CASES:
-                ledger_id = fill(client, case)
-                read(client, ledger_id, case)
-                values[case.name] = [read(client, ledger_id, case) for _ in range(options.rounds)]
-                client.delete_ledger(ledger_id)
+    with (
+        ll.local_cluster(bookies=3, directory=options.directory) as cluster,
+        ll.connect(cluster.metadata_service_uri) as client,
+    ):
+        for case in CASES:
+            ledger_id = fill(client, case)
+            read(client, ledger_id, case)
+            values[case.name] = [read(client, ledger_id, case) for _ in range(options.rounds)]
+            client.delete_ledger(ledger_id)
     messages, _ = echo_rate(size_bytes=MESSAGE_BYTES)
     socket_rate = messages * MESSAGE_BYTES
     figures = []

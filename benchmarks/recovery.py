@@ -1,7 +1,7 @@
 """How long does it take to seal the ledger of a writer that died with 500 adds in flight?
 
-The writer is a process of its own and is killed with SIGKILL; the clock runs from the call of `seal`
-to its return.
+The writer is a process of its own and is killed with SIGKILL; the clock runs from the
+call of `seal` to its return.
 """
 
 from __future__ import annotations

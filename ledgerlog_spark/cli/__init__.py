@@ -1,1 +1,1 @@
-"""Filled in by its own layer."""
+"""The `ledgerlog` command: one module a group of commands, tables by rich, `--json` for scripts."""

@@ -1,0 +1,88 @@
+"""`ledgerlog bookies`: which bookies there are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from ledgerlog_spark.cli.output import (
+    DEFAULT_URI,
+    AsJson,
+    ServiceUri,
+    print_fields,
+    print_json,
+    print_table,
+)
+from ledgerlog_spark.connect import registration
+from ledgerlog_spark.errors import BookieUnavailableError
+from ledgerlog_spark.model import BookieInfo
+
+app = typer.Typer(help="Bookies of a cluster.", no_args_is_help=True)
+
+
+async def _all(uri: str) -> list[dict[str, Any]]:
+    async with registration(uri) as store:
+        writable, read_only = await store.writable(), await store.read_only()
+        names = sorted({*writable, *read_only, *await store.known()})
+        found: list[dict[str, Any]] = []
+        for name in names:
+            state = "writable" if name in writable else "read-only" if name in read_only else "down"
+            try:
+                info: BookieInfo | None = await store.info(name)
+            except BookieUnavailableError:
+                info = None
+            found.append({"bookie_id": name, "state": state, **_fields(info)})
+        return found
+
+
+def _fields(info: BookieInfo | None) -> dict[str, Any]:
+    if info is None:
+        return {"address": None, "grpc_port": None, "properties": {}}
+    return {
+        "address": f"{info.host}:{info.port}",
+        "grpc_port": info.grpc_port,
+        "properties": dict(info.properties),
+    }
+
+
+@app.command("list", epilog="Example: ledgerlog bookies list --json")
+def list_bookies(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
+    """List all bookies that ever joined, and whether they accept writes now."""
+    found = asyncio.run(_all(uri))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        f"bookies of {uri}",
+        ("bookie", "state", "address", "gRPC port"),
+        [(b["bookie_id"], b["state"], b["address"], _text(b["grpc_port"])) for b in found],
+    )
+
+
+@app.command("info", epilog="Example: ledgerlog bookies info bookie-0")
+def info(
+    bookie_id: Annotated[str, typer.Argument(help="As `bookies list` shows it.")],
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Show one bookie's registration."""
+    found = next((b for b in asyncio.run(_all(uri)) if b["bookie_id"] == bookie_id), None)
+    if found is None:
+        raise BookieUnavailableError(
+            f"no bookie {bookie_id!r} ever joined the cluster at {uri}; "
+            "`ledgerlog bookies list` shows all",
+            bookie_id=bookie_id,
+            definite=True,
+            retriable=False,
+        )
+    if as_json:
+        print_json(found)
+        return
+    properties = found.pop("properties")
+    print_fields(f"bookie {bookie_id}", {**found, **properties})
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,263 @@
+"""`ledgerlog demo`: real rows through Spark, a bookie killed on the way, every row read back."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.flights import flights
+from ledgerlog_spark.cli.output import console
+from ledgerlog_spark.connect import connect
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.local.cluster import Cluster, OwnedCluster
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+LOG = "flights"
+BOOKIES = 4
+TASKS = 2
+ENTRY_BYTES = 8_192
+"""Small on purpose: many entries make the fragments visible."""
+KILL_AFTER_ENTRIES = 40
+POLL_SECONDS = 0.01
+
+
+@dataclass
+class Outcome:
+    """What the demonstration has to show."""
+
+    rows: int
+    rows_equal: int = 0
+    payload_bytes: int = 0
+    write_seconds: float = 0.0
+    read_seconds: float = 0.0
+    killed: str | None = None
+    ledgers: list[DrawnLedger] = field(default_factory=list)
+
+    @property
+    def fragments(self) -> int:
+        """Fragments of all ledgers."""
+        return sum(len(ledger.fragments) for ledger in self.ledgers)
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether all rows came back although a bookie was killed while they were written."""
+        return self.rows_equal == self.rows and self.killed is not None
+
+
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            "-d",
+            help="Keep the cluster's data here; a temporary "
+            "directory that is removed when not given.",
+        ),
+    ] = None,
+) -> None:
+    """Write 336,776 flights to a replicated log, lose a bookie on the way, read them all back."""
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        console=console,
+    ) as progress:
+        step = _Steps(progress)
+        step("reading the flights", 3)
+        table = flights()
+        with (
+            tempfile.TemporaryDirectory(prefix="ledgerlog-spark-") as scratch,
+            _cluster(directory, step) as cluster,
+            _session(Path(scratch), step) as spark,
+        ):
+            outcome = _run(spark, cluster, table, step)
+            bookies = [member.id for member in cluster.members.bookies]
+    _show(outcome, bookies)
+    if not outcome.is_proof:
+        console.print(
+            f"[bold red]{outcome.rows - outcome.rows_equal:,} rows are missing or differ[/]"
+            if outcome.killed
+            else "[bold red]the write was over before a bookie could be killed[/]"
+        )
+        raise typer.Exit(1)
+
+
+class _Steps:
+    """One bar over all steps; `weight` is a step's share in per cent of the whole."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=100)
+        self._weight = 0.0
+        self._before = 0.0
+
+    def __call__(self, what: str, weight: float) -> None:
+        self._before += self._weight
+        self._weight = weight
+        self._progress.update(self._task, description=what, completed=self._before)
+
+    def part(self, fraction: float) -> None:
+        self._progress.update(
+            self._task, completed=self._before + self._weight * min(fraction, 1.0)
+        )
+
+
+@contextmanager
+def _cluster(directory: Path | None, step: _Steps) -> Iterator[Cluster]:
+    step(f"starting ZooKeeper and {BOOKIES} bookies", 12)
+    with OwnedCluster(directory, BOOKIES) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _session(scratch: Path, step: _Steps) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    import ledgerlog_spark
+
+    step("starting Spark", 15)
+    builder = (
+        SparkSession.builder.master(f"local[{TASKS}]")
+        .appName("ledgerlog demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.catalogImplementation", "in-memory")
+        .config("spark.sql.warehouse.dir", str(scratch))
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.log.level", "ERROR")
+    )
+    ledgerlog_spark.configure(builder)
+    session = builder.getOrCreate()
+    ledgerlog_spark.configure(session)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -> Outcome:
+    outcome = Outcome(rows=table.num_rows)
+    source = spark.createDataFrame(table).coalesce(TASKS)
+    step("writing the flights through Spark", 35)
+    _write(source, cluster, outcome, step)
+    step("reading the log back", 10)
+    begun = time.perf_counter()
+    written = spark.read.format("ledger").load(LOG)
+    written.write.format("noop").mode("overwrite").save()
+    outcome.read_seconds = time.perf_counter() - begun
+    step("comparing every row with the source", 22)
+    outcome.rows_equal = written.intersectAll(source).count()
+    _collect(cluster, outcome)
+    step("stopping", 3)
+    return outcome
+
+
+def _write(source: DataFrame, cluster: Cluster, outcome: Outcome, step: _Steps) -> None:
+    """Writes in this thread; another one kills a bookie as soon as entries are confirmed."""
+    done = threading.Event()
+    nemesis = threading.Thread(target=_kill_one, args=(cluster, outcome, done, step), daemon=True)
+    nemesis.start()
+    begun = time.perf_counter()
+    try:
+        (
+            source.write.format("ledger")
+            .mode("overwrite")
+            .option("ensembleSize", 3)
+            .option("writeQuorum", 3)
+            .option("ackQuorum", 2)
+            .option("targetEntryBytes", ENTRY_BYTES)
+            .save(LOG)
+        )
+        outcome.write_seconds = time.perf_counter() - begun
+    finally:
+        done.set()
+        nemesis.join()
+
+
+def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _Steps) -> None:
+    with connect(cluster.metadata_service_uri) as client:
+        before = set(client.list_ledgers())
+        while not done.wait(POLL_SECONDS):
+            for ledger_id in client.list_ledgers():
+                if ledger_id in before or outcome.killed is not None:
+                    continue
+                try:
+                    with client.open_ledger(ledger_id) as ledger:
+                        confirmed = ledger.last_add_confirmed + 1
+                        ensemble = client.ledger_metadata(ledger_id).last_fragment.ensemble
+                except LedgerLogError:
+                    continue  # created a moment ago, or sealed meanwhile: look again
+                step.part(confirmed / (2 * KILL_AFTER_ENTRIES))
+                if confirmed >= KILL_AFTER_ENTRIES and not done.is_set():
+                    cluster.kill(ensemble[0])
+                    outcome.killed = ensemble[0]
+
+
+def _collect(cluster: Cluster, outcome: Outcome) -> None:
+    """What the picture shows: the ledgers that the log lists."""
+    with connect(cluster.metadata_service_uri) as client:
+        snapshot = client.log_snapshot(LOG)
+        for item in snapshot.items:
+            outcome.payload_bytes += item.size_bytes
+            outcome.ledgers.append(
+                DrawnLedger(
+                    item.ledger_id,
+                    client.ledger_metadata(item.ledger_id).fragments,
+                    item.last_entry_id + 1,
+                    f"{item.rows:,} rows, {item.size_bytes / 1e6:.1f} MB",
+                )
+            )
+
+
+def _show(outcome: Outcome, bookies: list[str]) -> None:
+    console.print()
+    console.print(
+        draw_ledgers(
+            outcome.ledgers,
+            bookies=bookies,
+            killed={outcome.killed} if outcome.killed else set(),
+            width=console.width,
+        )
+    )
+    table = Table(title=f"log {LOG!r}", title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    facts: dict[str, Any] = {
+        "rows": f"{outcome.rows:,}",
+        "ledgers": len(outcome.ledgers),
+        "fragments": outcome.fragments,
+        "ensemble changes": outcome.fragments - len(outcome.ledgers),
+        "stored": f"{outcome.payload_bytes / 1e6:.1f} MB on each of 3 bookies",
+        "written": f"{outcome.rows / outcome.write_seconds:,.0f} rows/s, "
+        f"{outcome.payload_bytes / outcome.write_seconds / 1e6:.1f} MB/s",
+        "read": f"{outcome.rows / outcome.read_seconds:,.0f} rows/s, "
+        f"{outcome.payload_bytes / outcome.read_seconds / 1e6:.1f} MB/s",
+        "killed": f"{outcome.killed} (SIGKILL while rows were written)",
+    }
+    for name, value in facts.items():
+        table.add_row(name, str(value))
+    console.print(table)
+    console.print(
+        f"[bold green]{outcome.rows_equal:,} of {outcome.rows:,} rows equal[/], "
+        f"{outcome.killed} killed while they were written"
+        if outcome.is_proof
+        else f"[bold red]{outcome.rows_equal:,} of {outcome.rows:,} rows equal[/]"
+    )

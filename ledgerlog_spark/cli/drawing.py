@@ -1,0 +1,95 @@
+"""A log or a ledger as a picture in the terminal: fragments across bookies over entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group
+from rich.text import Text
+
+from ledgerlog_spark.model import Fragment
+
+COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
+BLOCK = "█"
+LOST = "░"
+MARK = "▲"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLedger:
+    """What the picture shows of one ledger.
+
+    Attributes:
+        entries: How many there are, 0 for an empty ledger.
+        label: What stands above it.
+    """
+
+    ledger_id: int
+    fragments: tuple[Fragment, ...]
+    entries: int
+    label: str = ""
+
+
+def draw_ledgers(
+    ledgers: Sequence[DrawnLedger],
+    *,
+    bookies: Sequence[str],
+    killed: Collection[str] = (),
+    width: int = 100,
+) -> Group:
+    """One row a bookie, one column for every few entries, one block of rows a ledger.
+
+    A coloured cell is held by that bookie; a hatched red one was, and that bookie is gone. A
+    mark under a column is an ensemble change: from there on other bookies hold the entries.
+    """
+    names = max([len(b) for b in bookies] + [8]) + 2
+    columns = max(20, width - names - 12)
+    lines: list[Text] = []
+    for ledger in ledgers:
+        lines += _ledger_lines(ledger, bookies, killed, names, columns)
+        lines.append(Text())
+    return Group(*lines)
+
+
+def _ledger_lines(
+    ledger: DrawnLedger,
+    bookies: Sequence[str],
+    killed: Collection[str],
+    names: int,
+    columns: int,
+) -> list[Text]:
+    cells = min(columns, max(ledger.entries, 1))
+    lines = [
+        Text(f"ledger {ledger.ledger_id}  ", style="bold").append(
+            f"{ledger.entries:,} entries  {ledger.label}", style="dim"
+        )
+    ]
+    if not ledger.entries:
+        return [*lines, Text(" " * names + "empty", style="dim")]
+    owners = [_fragment_at(ledger, cell * ledger.entries // cells) for cell in range(cells)]
+    for bookie in bookies:
+        line = Text(f"{bookie:<{names}}", style="bold red" if bookie in killed else "")
+        for number in owners:
+            held = bookie in ledger.fragments[number].ensemble
+            if not held:
+                line.append("·", style="dim")
+            elif bookie in killed:
+                line.append(LOST, style="red")
+            else:
+                line.append(BLOCK, style=COLOURS[number % len(COLOURS)])
+        line.append("  killed" if bookie in killed else "", style="bold red")
+        lines.append(line)
+    marks = Text(" " * names)
+    for before, after in zip([0, *owners], owners, strict=False):
+        marks.append(MARK if before != after else " ", style="bold")
+    if marks.plain.strip():
+        firsts = ", ".join(f"{f.first_entry_id:,}" for f in ledger.fragments[1:])
+        lines.append(marks.append(f"  ensemble change at entry {firsts}", style="dim"))
+    return lines
+
+
+def _fragment_at(ledger: DrawnLedger, entry_id: int) -> int:
+    return max(
+        (n for n, f in enumerate(ledger.fragments) if f.first_entry_id <= entry_id), default=0
+    )
