@@ -44,6 +44,11 @@ class ReplicaTally:
         return Verdict.ABSENT if absent else Verdict.UNKNOWN
 
     @property
+    def is_hopeless(self) -> bool:
+        """Whether everybody answered and nobody had the entry."""
+        return self.verdict in (Verdict.ABSENT, Verdict.UNKNOWN)
+
+    @property
     def failure(self) -> Failure:
         """What to tell the application when the verdict is not PRESENT (PROTOCOL.md#E2)."""
         if self.verdict is Verdict.ABSENT:

@@ -225,7 +225,6 @@ class LedgerReader:
             return []
         tally.take(index, event.code)
         if event.entry is not None:
-            del self._tallies[tally.entry_id]
             self._keep(event.entry)
         else:
             self._note_failure(tally.bookie_at(index), event.code)
@@ -269,6 +268,7 @@ class LedgerReader:
     def _keep(self, entry: StoredEntry) -> None:
         self.last_add_confirmed = max(self.last_add_confirmed, entry.last_add_confirmed)
         self._largest_size_bytes = max(self._largest_size_bytes, len(entry.payload))
+        self._tallies.pop(entry.entry_id, None)
         if entry.entry_id >= self.next_entry_id and entry.entry_id not in self._ready:
             self._ready[entry.entry_id] = entry
             self._size_bytes_ahead += len(entry.payload)
@@ -305,7 +305,7 @@ class LedgerReader:
     def _see_about_the_head(self) -> list[Effect]:
         """Load the record again before an entry is called absent or unknown."""
         tally = self._tallies.get(self.next_entry_id)
-        if tally is None or tally.verdict in (Verdict.UNDECIDED, Verdict.PRESENT):
+        if tally is None or not tally.is_hopeless:
             return []
         if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
             return self._fail(tally.failure)
@@ -325,10 +325,15 @@ class LedgerReader:
         loaded = event.versioned.value
         before = self.metadata.fragment_of(head).ensemble
         self._is_confirmed_by_reload = loaded.fragment_of(head).ensemble == before
-        self.metadata = loaded
+        old, self.metadata = self.metadata, loaded
         if head not in self._tallies:
             return self._advance()
-        return self._ask_one(head)
+        effects = self._ask_one(head)
+        for entry_id, tally in tuple(self._tallies.items()):
+            has_moved = loaded.fragment_of(entry_id).ensemble != old.fragment_of(entry_id).ensemble
+            if has_moved and entry_id != head and tally.is_hopeless:
+                effects += self._ask_one(entry_id)
+        return effects
 
     def _on_taken(self, event: EntriesTaken) -> list[Effect]:
         assert self._taken <= event.last_entry_id < self.next_entry_id

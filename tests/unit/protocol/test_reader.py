@@ -1,0 +1,257 @@
+"""Reads are three-valued, in order, bounded, and helped by other replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
+from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.lac import LacReader
+from ledgerlog_spark.protocol.quorum import owns
+from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
+
+PLAIN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),))
+STRIPED = LedgerMetadata(Quorum(4, 2, 2), (Fragment(0, ("b0", "b1", "b2", "b3")),))
+Refuse = Callable[[str, int], Code | None]
+
+
+def stored(entry_id: int) -> m.StoredEntry:
+    return m.StoredEntry(entry_id, entry_id - 1, 10 * (entry_id + 1), b"x" * 10)
+
+
+class Replicas:
+    """Bookies that hold their entries up to `last`, except where `refuse` says otherwise."""
+
+    def __init__(
+        self, metadata: LedgerMetadata, last: int, refuse: Refuse | None = None, short: int = 10**9
+    ) -> None:
+        self.metadata = metadata
+        self.last = last
+        self.refuse = refuse or (lambda _bookie, _entry: None)
+        self.short = short
+        self.sent: list[m.Effect] = []
+        self.delivered: list[int] = []
+        self.loads = 0
+        self.takes = True
+
+    def code(self, bookie_id: str, index: int, entry_id: int) -> Code:
+        refused = self.refuse(bookie_id, entry_id)
+        if refused is not None:
+            return refused
+        owned = owns(self.metadata.quorum, index, entry_id) and entry_id <= self.last
+        return Code.OK if owned else Code.NO_ENTRY
+
+    def reply(self, effect: m.Effect) -> m.Event | None:
+        self.sent.append(effect)
+        match effect:
+            case m.SendRead(request, bookie_id, index, entry_id):
+                code = self.code(bookie_id, index, entry_id)
+                return m.ReadReplied(request, code, stored(entry_id) if code is Code.OK else None)
+            case m.SendReadBatch(request, bookie_id, index, first, count, _):
+                entries: list[m.StoredEntry] = []
+                for entry_id in range(first, first + min(count, self.short)):
+                    code = self.code(bookie_id, index, entry_id)
+                    if code is not Code.OK:
+                        return m.BatchReplied(request, Code.OK if entries else code, tuple(entries))
+                    entries.append(stored(entry_id))
+                return m.BatchReplied(request, Code.OK, tuple(entries))
+            case m.LoadMetadata(request):
+                self.loads += 1
+                loaded = Versioned(self.metadata, Version(1, self.loads))
+                return m.MetadataLoaded(request, m.MetadataOutcome.OK, loaded)
+        return None
+
+    def run(self, reader: LedgerReader) -> m.Effect:
+        effects = reader.handle(m.Start())
+        while True:
+            following: list[m.Effect] = []
+            for effect in effects:
+                match effect:
+                    case m.EntriesRead(entries):
+                        self.delivered += [e.entry_id for e in entries]
+                        if self.takes:
+                            taken = m.EntriesTaken(self.delivered[-1])
+                            following += reader.handle(taken)
+                    case m.RangeRead() | m.ReadFailed():
+                        return effect
+                    case _:
+                        event = self.reply(effect)
+                        following += reader.handle(event) if event is not None else []
+            assert following, "nothing is left to answer"
+            effects = following
+
+
+def reader(metadata: LedgerMetadata, first: int, last: int, **settings: int) -> LedgerReader:
+    return LedgerReader(
+        metadata=metadata,
+        first_entry_id=first,
+        last_entry_id=last,
+        settings=ReaderSettings(**settings),
+    )
+
+
+@pytest.mark.parametrize("metadata", [PLAIN, STRIPED], ids=["plain", "striped"])
+@pytest.mark.parametrize("short", [1, 3, 1000])
+def test_a_range_comes_in_order_whatever_the_batches(metadata: LedgerMetadata, short: int) -> None:
+    replicas = Replicas(metadata, 999, short=short)
+    one = reader(metadata, 7, 300, batch_entries_max=50)
+    assert isinstance(replicas.run(one), m.RangeRead)
+    assert replicas.delivered == list(range(7, 301))
+    assert one.last_add_confirmed == 299
+    batches = any(isinstance(e, m.SendReadBatch) for e in replicas.sent)
+    assert batches == (metadata is PLAIN)
+
+
+def test_batches_end_with_their_fragment() -> None:
+    two = PLAIN.with_fragments((*PLAIN.fragments, Fragment(10, ("b3", "b4", "b5"))))
+    replicas = Replicas(two, 99)
+    assert isinstance(replicas.run(reader(two, 0, 20)), m.RangeRead)
+    for sent in replicas.sent:
+        if isinstance(sent, m.SendReadBatch):
+            last = sent.first_entry_id + sent.count_max - 1
+            assert (sent.bookie_id >= "b3") == (sent.first_entry_id >= 10) == (last >= 10)
+
+
+@pytest.mark.parametrize("metadata", [PLAIN, STRIPED], ids=["plain", "striped"])
+@pytest.mark.parametrize(
+    "code", [Code.DIGEST_MISMATCH, Code.NO_ENTRY, Code.TIMEOUT, Code.IO_ERROR, Code.NO_LEDGER]
+)
+def test_the_next_replica_helps_out(metadata: LedgerMetadata, code: Code) -> None:
+    replicas = Replicas(metadata, 99, lambda bookie, _: code if bookie == "b1" else None)
+    assert isinstance(replicas.run(reader(metadata, 0, 99, batch_entries_max=10)), m.RangeRead)
+    assert replicas.delivered == list(range(100))
+
+
+def test_an_entry_is_absent_only_after_all_members_said_so_twice() -> None:
+    replicas = Replicas(PLAIN, 4)
+    end = replicas.run(reader(PLAIN, 0, 9, batch_entries_max=1))
+    assert end == m.ReadFailed(
+        m.Failure.ENTRY_ABSENT, 5, tuple((f"b{i}", Code.NO_ENTRY) for i in (2, 0, 1))
+    )
+    assert replicas.delivered == [0, 1, 2, 3, 4]
+    asked = [e for e in replicas.sent if isinstance(e, m.SendRead) and e.entry_id == 5]
+    assert (len(asked), replicas.loads) == (6, 1)
+
+
+@pytest.mark.parametrize(
+    ("other", "failure"),
+    [
+        (Code.TIMEOUT, m.Failure.ENTRY_UNKNOWN),
+        (Code.IO_ERROR, m.Failure.ENTRY_UNKNOWN),
+        (Code.DIGEST_MISMATCH, m.Failure.ENTRY_UNKNOWN),
+        (Code.NO_LEDGER, m.Failure.ENTRY_ABSENT),
+    ],
+)
+def test_one_member_that_cannot_tell_makes_an_entry_unknown(
+    other: Code, failure: m.Failure
+) -> None:
+    replicas = Replicas(PLAIN, 9, lambda b, _: other if b == "b1" else Code.NO_ENTRY)
+    end = replicas.run(reader(PLAIN, 3, 3))
+    assert isinstance(end, m.ReadFailed)
+    assert end.failure is failure
+
+
+def test_bad_digests_everywhere_are_named_as_such() -> None:
+    replicas = Replicas(PLAIN, 9, lambda b, _: Code.TIMEOUT if b == "b2" else Code.DIGEST_MISMATCH)
+    end = replicas.run(reader(PLAIN, 3, 3))
+    assert isinstance(end, m.ReadFailed)
+    assert end.failure is m.Failure.DIGEST_MISMATCH
+
+
+def test_an_ensemble_that_moved_is_followed() -> None:
+    moved = PLAIN.with_fragments((Fragment(0, ("b7", "b8", "b9")),))
+    replicas = Replicas(moved, 9, lambda b, _: Code.NO_LEDGER if b < "b7" else None)
+    assert isinstance(replicas.run(reader(PLAIN, 0, 9)), m.RangeRead)
+    assert replicas.delivered == list(range(10))
+    assert replicas.loads <= 2
+
+
+def test_readers_never_fence() -> None:
+    replicas = Replicas(STRIPED, 50)
+    replicas.run(reader(STRIPED, 0, 50))
+    reads = [e for e in replicas.sent if isinstance(e, m.SendRead)]
+    assert reads
+    assert not any(read.fence or read.is_recovery for read in reads)
+
+
+def test_it_reads_no_further_ahead_than_the_application_takes() -> None:
+    one = reader(PLAIN, 0, 999, entries_ahead_max=100, batch_entries_max=10)
+    replicas = Replicas(PLAIN, 999)
+    effects = one.handle(m.Start())
+    while effects:
+        following: list[m.Effect] = []
+        for effect in effects:
+            event = replicas.reply(effect)
+            following += one.handle(event) if event is not None else []
+        effects = following
+    assert one.next_entry_id == 100
+    assert one.handle(m.EntriesTaken(49))
+
+
+def test_a_slow_bookie_is_helped_by_another_after_the_hedge_delay() -> None:
+    one = reader(PLAIN, 0, 9)
+    batch, timer = one.handle(m.Start())
+    assert isinstance(batch, m.SendReadBatch)
+    (timer,) = one.handle(m.TimerFired(timer.request))
+    hedge, timer = one.handle(m.TimerFired(timer.request))
+    assert isinstance(hedge, m.SendReadBatch)
+    assert hedge.bookie_id != batch.bookie_id
+    entries = tuple(stored(i) for i in range(10))
+    delivered, end = one.handle(m.BatchReplied(hedge.request, Code.OK, entries))
+    assert delivered == m.EntriesRead(entries)
+    assert isinstance(end, m.RangeRead)
+    assert one.handle(m.BatchReplied(batch.request, Code.OK, entries)) == []
+
+
+def test_a_bookie_without_batches_is_read_entry_by_entry() -> None:
+    one = reader(PLAIN, 0, 3, batch_entries_max=4)
+    batch, _timer = one.handle(m.Start())
+    (retry,) = one.handle(m.BatchReplied(batch.request, Code.TIMEOUT, ()))
+    reads = one.handle(m.BatchReplied(retry.request, Code.BAD_REQUEST, ()))
+    assert [r.entry_id for r in reads if isinstance(r, m.SendRead)] == [0, 1, 2, 3]
+
+
+# --- last add confirmed --------------------------------------------------------------------------
+
+
+def lac_answers(metadata: LedgerMetadata, *answers: tuple[Code, int], **arguments: object) -> list:
+    one = LacReader(metadata=metadata, **arguments)
+    sends = one.handle(m.Start())
+    effects: list[m.Effect] = []
+    for send, (code, lac) in zip(sends, answers, strict=False):
+        effects += one.handle(m.LacReplied(send.request, code, lac))
+    return effects
+
+
+def test_the_largest_lac_of_a_covering_quorum_is_the_answer() -> None:
+    assert lac_answers(PLAIN, (Code.OK, 3), (Code.OK, 7), (Code.OK, 9)) == [m.LacRead(7, True)]
+
+
+def test_a_lac_read_that_waits_for_all_passes_larger_values_on() -> None:
+    effects = lac_answers(
+        PLAIN, (Code.OK, 3), (Code.TIMEOUT, -1), (Code.OK, 9), waits_for_all=True, known=5
+    )
+    assert effects == [m.LacAdvanced(9), m.LacRead(9, True)]
+
+
+def test_a_lac_without_coverage_says_so() -> None:
+    effects = lac_answers(PLAIN, (Code.OK, 3), (Code.TIMEOUT, -1), (Code.UNAVAILABLE, -1))
+    assert effects == [m.LacRead(3, False)]
+
+
+def test_no_answer_at_all_is_a_failure_and_not_an_empty_ledger() -> None:
+    (failed,) = lac_answers(PLAIN, *[(Code.TIMEOUT, -1)] * 3)
+    assert isinstance(failed, m.LedgerFailed)
+    assert (failed.failure, failed.is_retriable) == (m.Failure.LAC_UNKNOWN, True)
+
+
+def test_the_lac_is_never_below_the_last_fragment() -> None:
+    two = PLAIN.with_fragments((*PLAIN.fragments, Fragment(10, ("b3", "b4", "b5"))))
+    assert lac_answers(two, (Code.NO_LEDGER, -1), (Code.OK, -1)) == [m.LacRead(9, True)]
+
+
+def test_a_closed_ledger_needs_no_bookie_to_tell_its_end() -> None:
+    closed = PLAIN.closed(last_entry_id=41, length=5)
+    assert LacReader(metadata=closed).handle(m.Start()) == [m.LacRead(41, True)]

@@ -1,0 +1,268 @@
+"""Recovery: who may, how much it takes in few round trips, and when it gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ledgerlog_spark.model import (
+    NO_ENTRY,
+    Code,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+    Version,
+    Versioned,
+)
+from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),), password=b"secret")
+Answer = Callable[[m.SendRead], tuple[Code, m.StoredEntry | None]]
+
+
+def entry(entry_id: int, lac: int = NO_ENTRY) -> m.StoredEntry:
+    return m.StoredEntry(entry_id, lac, 10 * (entry_id + 1), b"x" * 10)
+
+
+class Cluster:
+    """Answers every request of one recovery, round trip by round trip."""
+
+    def __init__(
+        self, metadata: LedgerMetadata, answer: Answer, spares: tuple[str, ...] = ()
+    ) -> None:
+        self.stored = Versioned(metadata, Version(1, 0))
+        self.answer = answer
+        self.spares = spares
+        self.add_code: Callable[[m.SendAdd], Code] = lambda _: Code.OK
+        self.round_trips = 0
+        self.adds: list[m.SendAdd] = []
+
+    def run(self, recovery: LedgerRecovery) -> m.Effect:
+        """The last indication; timers fire only when nothing else is open."""
+        effects = recovery.handle(m.Start())
+        timers: list[m.StartTimer] = []
+        while True:
+            last = [e for e in effects if isinstance(e, m.LedgerClosed | m.LedgerFailed)]
+            if last:
+                return last[0]
+            timers += [e for e in effects if isinstance(e, m.StartTimer)]
+            asked = [e for e in effects if not isinstance(e, m.StartTimer)]
+            if not asked:
+                asked, timers = [timers[-1]], []
+            self.round_trips += 1
+            effects = [e for one in asked for e in recovery.handle(self.reply(one))]
+
+    def reply(self, effect: m.Effect) -> m.Event:
+        match effect:
+            case m.LoadMetadata(request):
+                return m.MetadataLoaded(request, m.MetadataOutcome.OK, self.stored)
+            case m.CasMetadata(request, metadata, version):
+                assert version == self.stored.version
+                self.stored = Versioned(metadata, Version(1, version.number + 1))
+                return m.MetadataWritten(request, m.MetadataOutcome.OK, self.stored)
+            case m.SendRead(request):
+                return m.ReadReplied(request, *self.answer(effect))
+            case m.SendAdd(request):
+                self.adds.append(effect)
+                return m.AddReplied(request, self.add_code(effect))
+            case m.ListBookies(request):
+                return m.BookiesListed(request, self.spares)
+            case m.StartTimer(request):
+                return m.TimerFired(request)
+            case _:
+                raise AssertionError(effect)
+
+
+def holding(last_entry_id: int, lac: int = NO_ENTRY) -> Answer:
+    """Every bookie holds entries 0 to `last_entry_id`."""
+
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        if last_entry_id < 0:
+            return Code.NO_LEDGER, None
+        if read.entry_id == NO_ENTRY:
+            return Code.OK, entry(last_entry_id, lac)
+        if read.entry_id <= last_entry_id:
+            return Code.OK, entry(read.entry_id)
+        return Code.NO_ENTRY, None
+
+    return answer
+
+
+def recovery(**arguments: object) -> LedgerRecovery:
+    arguments.setdefault("password", b"secret")
+    settings = RecoverySettings(retry=RetryPolicy(attempts_max=2))
+    return LedgerRecovery(ledger_id=1, settings=settings, **arguments)
+
+
+def test_five_hundred_adds_in_flight_take_few_round_trips() -> None:
+    cluster = Cluster(OPEN, holding(499))
+    end = cluster.run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    assert (end.versioned.value.last_entry_id, end.versioned.value.length) == (499, 5000)
+    assert cluster.round_trips <= 14
+    assert len(cluster.adds) <= 60, "written back in runs"
+
+
+def test_every_read_of_recovery_fences() -> None:
+    reads: list[m.SendRead] = []
+
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        reads.append(read)
+        return holding(5)(read)
+
+    Cluster(OPEN, answer).run(recovery())
+    assert reads
+    assert all(read.fence and read.is_recovery for read in reads)
+
+
+def test_a_ledger_without_entries_is_closed_empty() -> None:
+    end = Cluster(OPEN, holding(-1)).run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    assert (end.versioned.value.last_entry_id, end.versioned.value.length) == (NO_ENTRY, 0)
+
+
+def test_the_length_is_read_when_nothing_lies_beyond_the_last_add_confirmed() -> None:
+    two = OPEN.with_fragments((Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b3", "b4", "b5"))))
+
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        return (Code.NO_LEDGER, None) if read.bookie_id >= "b3" else holding(4)(read)
+
+    end = Cluster(two, answer).run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    assert (end.versioned.value.last_entry_id, end.versioned.value.length) == (4, 50)
+
+
+def test_the_wrong_password_is_found_before_any_bookie_is_asked() -> None:
+    one = recovery(password=b"wrong")
+    (load,) = one.handle(m.Start())
+    stored = Versioned(OPEN, Version(1, 0))
+    (failed,) = one.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, stored))
+    assert isinstance(failed, m.LedgerFailed)
+    assert (failed.failure, failed.is_definite) == (m.Failure.UNAUTHORIZED, True)
+
+
+def test_a_bookie_that_refuses_the_key_ends_recovery() -> None:
+    end = Cluster(OPEN, lambda _: (Code.UNAUTHORIZED, None)).run(recovery())
+    assert isinstance(end, m.LedgerFailed)
+    assert end.failure is m.Failure.UNAUTHORIZED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failure"),
+    [
+        (m.MetadataOutcome.GONE, m.Failure.NOT_FOUND),
+        (m.MetadataOutcome.UNREADABLE, m.Failure.METADATA_UNREADABLE),
+    ],
+)
+def test_a_record_that_is_not_there_or_not_readable_ends_recovery(
+    outcome: m.MetadataOutcome, failure: m.Failure
+) -> None:
+    one = recovery()
+    (load,) = one.handle(m.Start())
+    (failed,) = one.handle(m.MetadataLoaded(load.request, outcome))
+    assert isinstance(failed, m.LedgerFailed)
+    assert failed.failure is failure
+
+
+@pytest.mark.parametrize(
+    "code", [Code.TIMEOUT, Code.IO_ERROR, Code.BUSY, Code.UNAVAILABLE, Code.DIGEST_MISMATCH]
+)
+def test_what_is_not_an_explicit_negative_makes_no_entry_absent(code: Code) -> None:
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        if read.entry_id != NO_ENTRY and read.bookie_id != "b0":
+            return code, None
+        return Code.NO_ENTRY, None
+
+    cluster = Cluster(OPEN, answer)
+    end = cluster.run(recovery())
+    assert isinstance(end, m.LedgerFailed)
+    assert (end.failure, end.is_retriable, end.entry_id) == (m.Failure.RECOVERY, True, 0)
+    assert cluster.stored.value.state is LedgerState.IN_RECOVERY
+
+
+def test_one_copy_wins_over_two_negatives_that_come_later() -> None:
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        if read.entry_id == 0 and read.bookie_id == "b0":
+            return Code.OK, entry(0)
+        return Code.NO_ENTRY, None
+
+    end = Cluster(OPEN, answer).run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    assert end.versioned.value.last_entry_id == 0
+
+
+def test_a_bad_digest_of_the_last_entry_counts_as_fenced_and_not_as_a_value() -> None:
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        if read.bookie_id == "b0":
+            return Code.DIGEST_MISMATCH, None
+        if read.bookie_id == "b1":
+            return Code.TIMEOUT, None
+        return holding(0)(read)
+
+    cluster = Cluster(OPEN, answer)
+    end = cluster.run(recovery())
+    # b2 alone says that entry 1 is absent, and one negative is not enough.
+    assert isinstance(end, m.LedgerFailed)
+    assert (end.failure, end.entry_id) == (m.Failure.RECOVERY, 1)
+
+
+def test_too_few_bookies_to_write_back_to_is_tried_again_and_then_reported() -> None:
+    cluster = Cluster(OPEN, holding(0))
+    cluster.add_code = lambda send: Code.OK if send.bookie_id == "b0" else Code.TIMEOUT
+    end = cluster.run(recovery())
+    assert isinstance(end, m.LedgerFailed)
+    assert end.failure is m.Failure.NOT_ENOUGH_BOOKIES
+    assert (end.wanted, end.available, end.is_retriable) == (3, 1, True)
+    cluster.add_code = lambda _: Code.OK
+    assert isinstance(cluster.run(recovery()), m.LedgerClosed)
+
+
+def test_one_bookie_less_to_write_back_to_is_enough_without_a_replacement() -> None:
+    cluster = Cluster(OPEN, holding(0))
+    cluster.add_code = lambda send: Code.OK if send.bookie_id != "b1" else Code.TIMEOUT
+    assert isinstance(cluster.run(recovery()), m.LedgerClosed)
+
+
+def test_a_ledger_that_was_closed_below_what_is_listed_needs_an_operator() -> None:
+    closed = OPEN.closed(last_entry_id=3, length=40)
+    cluster = Cluster(closed, holding(3))
+    assert isinstance(cluster.run(recovery(floor_entry_id=3)), m.LedgerClosed)
+    end = cluster.run(recovery(floor_entry_id=4))
+    assert isinstance(end, m.LedgerFailed)
+    assert (end.failure, end.entry_id) == (m.Failure.NEEDS_OPERATOR, 4)
+
+
+def test_a_bookie_moved_in_an_earlier_fragment_does_not_disturb_the_close() -> None:
+    two = replace(
+        OPEN, fragments=(Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b0", "b1", "b3")))
+    )
+    cluster = Cluster(two, holding(5))
+    moved = Fragment(0, ("b0", "b1", "b9"))
+
+    def add(send: m.SendAdd) -> Code:
+        value = cluster.stored.value.with_fragments((moved, two.fragments[1]))
+        cluster.stored = Versioned(value, cluster.stored.version)
+        return Code.OK
+
+    cluster.add_code = add
+    end = cluster.run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    assert cluster.stored.value.fragments[1] == two.fragments[1]
+
+
+def test_a_hung_bookie_delays_recovery_by_a_hedge_and_not_by_its_deadline() -> None:
+    one = recovery()
+    cluster = Cluster(OPEN, holding(0))
+    effects = one.handle(m.Start())
+    while not any(isinstance(e, m.StartTimer) for e in effects):
+        effects = [e for x in effects for e in one.handle(cluster.reply(x))]
+    (timer,) = [e for e in effects if isinstance(e, m.StartTimer)]
+    (timer,) = one.handle(m.TimerFired(timer.request))
+    hedged = one.handle(m.TimerFired(timer.request))
+    asked = {(e.bookie_id, e.entry_id) for e in hedged if isinstance(e, m.SendRead)}
+    assert {("b1", 0), ("b2", 0)} <= asked

@@ -1,0 +1,186 @@
+"""The writer's limits and endings that no transcript tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
+from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase, WriterSettings
+
+ENSEMBLE = ("b0", "b1", "b2")
+CREATED = Versioned(LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ENSEMBLE),)), Version(1, 0))
+
+
+def writer(**settings: object) -> LedgerWriter:
+    return LedgerWriter(ledger_id=1, created=CREATED, settings=WriterSettings(**settings))
+
+
+def of(kind: type, effects: list[m.Effect]) -> list:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def fail_member(one: LedgerWriter, sends: list[m.SendAdd], code: Code) -> list[m.Effect]:
+    return one.handle(m.AddReplied(sends[2].request, code))
+
+
+def test_an_add_beyond_the_window_is_refused_and_changes_nothing() -> None:
+    one = writer(window=Window(entries_max=1, size_bytes_max=100))
+    sends = one.handle(m.AddRequested((b"x",)))
+    assert not one.can_add
+    with pytest.raises(LocalProtocolError, match="window is full"):
+        one.handle(m.AddRequested((b"x",)))
+    assert one.next_entry_id == 1
+    for send in sends:
+        one.handle(m.AddReplied(send.request, Code.OK))
+    assert one.can_add
+
+
+@pytest.mark.parametrize("payloads", [(), (b"x",) * 4097, (b"x" * 5_300_000,)])
+def test_a_run_that_no_frame_holds_is_refused(payloads: tuple[bytes, ...]) -> None:
+    one = writer()
+    with pytest.raises(LocalProtocolError, match="split it"):
+        one.handle(m.AddRequested(payloads))
+    assert one.next_entry_id == 0
+
+
+def test_a_closed_record_cannot_be_written() -> None:
+    closed = Versioned(CREATED.value.closed(last_entry_id=0, length=1), Version(1, 1))
+    with pytest.raises(LocalProtocolError, match="create another"):
+        LedgerWriter(ledger_id=1, created=closed)
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (Code.FENCED, m.Failure.FENCED),
+        (Code.UNAUTHORIZED, m.Failure.UNAUTHORIZED),
+        (Code.BAD_REQUEST, m.Failure.BAD_REQUEST),
+    ],
+)
+def test_a_fatal_answer_withdraws_everything_as_unknown(code: Code, failure: m.Failure) -> None:
+    one = writer()
+    sends = one.handle(m.AddRequested((b"x",)))
+    (failed,) = fail_member(one, sends, code)
+    assert failed == m.LedgerFailed(
+        failure,
+        is_definite=False,
+        last_add_confirmed=-1,
+        first_unknown_entry_id=0,
+        bookie_ids=("b2",),
+    )
+    assert not one.can_add
+    assert not one.is_adding
+
+
+@pytest.mark.parametrize(
+    "code",
+    [c for c in Code if c not in (Code.OK, Code.FENCED, Code.UNAUTHORIZED, Code.BAD_REQUEST)],
+)
+def test_every_other_answer_fails_only_that_bookie(code: Code) -> None:
+    one = writer()
+    sends = one.handle(m.AddRequested((b"x",)))
+    assert of(m.ListBookies, fail_member(one, sends, code))
+    assert one.phase is WriterPhase.LISTING
+
+
+def test_the_oldest_run_times_out_and_the_ledger_can_still_be_closed_at_its_end() -> None:
+    one = writer(add_quorum_timeout_ms=100)
+    effects = one.handle(m.AddRequested((b"x",)))
+    (timer,) = of(m.StartTimer, effects)
+    sends = of(m.SendAdd, effects)
+    for send in sends[:2]:
+        one.handle(m.AddReplied(send.request, Code.OK))
+    one.handle(m.AddRequested((b"y",)))
+    (timer,) = of(m.StartTimer, one.handle(m.TimerFired(timer.request)))
+    (failed,) = one.handle(m.TimerFired(timer.request))
+    assert isinstance(failed, m.LedgerFailed)
+    assert (failed.failure, failed.entry_id) == (m.Failure.ADD_TIMEOUT, 1)
+    (cas,) = one.handle(m.CloseRequested())
+    assert isinstance(cas, m.CasMetadata)
+    assert (cas.metadata.last_entry_id, cas.metadata.length) == (0, 1)
+
+
+def test_it_gives_up_when_nobody_takes_the_place_of_a_failed_bookie() -> None:
+    policy = RetryPolicy(first_delay_ms=10, attempts_max=2)
+    one = writer(replacement=policy)
+    sends = one.handle(m.AddRequested((b"x",)))
+    (listing,) = fail_member(one, sends, Code.UNAVAILABLE)
+    (timer,) = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
+    (listing,) = one.handle(m.TimerFired(timer.request))
+    (failed,) = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
+    assert isinstance(failed, m.LedgerFailed)
+    assert failed.failure is m.Failure.NOT_ENOUGH_BOOKIES
+    assert (failed.wanted, failed.available, failed.bookie_ids) == (3, 2, ("b2",))
+
+
+def test_it_changes_its_ensemble_at_most_as_often_as_allowed() -> None:
+    one = writer(ensemble_changes_max=0)
+    sends = one.handle(m.AddRequested((b"x",)))
+    (failed,) = fail_member(one, sends, Code.TIMEOUT)
+    assert isinstance(failed, m.LedgerFailed)
+    assert failed.failure is m.Failure.TOO_MANY_CHANGES
+
+
+def test_a_failure_reported_after_confirmation_still_replaces_the_bookie() -> None:
+    one = writer()
+    sends = one.handle(m.AddRequested((b"x",)))
+    for send in sends[:2]:
+        one.handle(m.AddReplied(send.request, Code.OK))
+    assert one.last_add_confirmed == 0
+    (listing,) = fail_member(one, sends, Code.TIMEOUT)
+    (cas,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
+    assert cas.metadata.fragments == (Fragment(0, ENSEMBLE), Fragment(1, ("b0", "b1", "b3")))
+
+
+def test_a_close_overtakes_an_ensemble_change_and_stays_at_the_confirmed_end() -> None:
+    one = writer()
+    sends = one.handle(m.AddRequested((b"x",)))
+    (listing,) = fail_member(one, sends, Code.TIMEOUT)
+    (change,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
+    (close,) = one.handle(m.CloseRequested())
+    assert isinstance(close, m.CasMetadata)
+    assert close.version == change.version
+    changed = Versioned(change.metadata, Version(1, 1))
+    assert one.handle(m.MetadataWritten(change.request, m.MetadataOutcome.OK, changed)) == []
+    (load,) = one.handle(m.MetadataWritten(close.request, m.MetadataOutcome.CONFLICT))
+    (again,) = one.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, changed))
+    assert (again.version, again.metadata.last_entry_id) == (Version(1, 1), -1)
+    closed = Versioned(again.metadata, Version(1, 2))
+    written = m.MetadataWritten(again.request, m.MetadataOutcome.OK, closed)
+    assert one.handle(written) == [m.LedgerClosed(closed)]
+
+
+@pytest.mark.parametrize(
+    ("last_entry_id", "length", "is_same"), [(0, 1, True), (0, 2, False), (1, 1, False)]
+)
+def test_a_close_that_finds_the_ledger_closed_compares_the_end(
+    last_entry_id: int, length: int, is_same: bool
+) -> None:
+    one = writer()
+    for send in one.handle(m.AddRequested((b"x",))):
+        one.handle(m.AddReplied(send.request, Code.OK))
+    (cas,) = one.handle(m.CloseRequested())
+    (load,) = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.CONFLICT))
+    record = CREATED.value.closed(last_entry_id=last_entry_id, length=length)
+    stored = Versioned(record, Version(1, 3))
+    (end,) = one.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, stored))
+    if is_same:
+        assert end == m.LedgerClosed(stored)
+    else:
+        assert isinstance(end, m.LedgerFailed)
+        assert end.failure is m.Failure.CLOSED
+
+
+def test_a_store_that_stays_away_ends_the_writer_without_sending_to_the_replacement() -> None:
+    one = writer(metadata=RetryPolicy(attempts_max=1))
+    sends = one.handle(m.AddRequested((b"x",)))
+    (listing,) = fail_member(one, sends, Code.TIMEOUT)
+    (cas,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
+    (failed,) = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.UNAVAILABLE))
+    assert isinstance(failed, m.LedgerFailed)
+    assert failed.failure is m.Failure.METADATA_UNAVAILABLE
+    assert failed.is_retriable
