@@ -1,0 +1,81 @@
+"""Deadlines of many requests on one timer of the event loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from ledgerlog_spark.transport.pending import Pending
+
+
+class Deadlines:
+    """Hands over the requests that ran out of time.
+
+    Requests with the same timeout expire in the order in which they came, so each timeout has a
+    queue whose head expires first. What was answered leaves with the next `trim`, unless an older
+    unanswered request of the same timeout is before it: then when that one is answered or expires.
+    """
+
+    __slots__ = ("_loop", "_on_expired", "_queues", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_expired: Callable[[list[Pending]], None],
+    ) -> None:
+        self._loop = loop
+        self._on_expired = on_expired
+        self._queues: dict[int, deque[Pending]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, pending: Pending, timeout_ms: int) -> None:
+        """Watch a request from now on."""
+        now = pending.submitted_at = self._loop.time()
+        queue = self._queues.get(timeout_ms)
+        if queue is None:
+            queue = self._queues[timeout_ms] = deque()
+        queue.append(pending)
+        due = now + timeout_ms / 1e3
+        if self._timer is None:
+            self._timer = self._loop.call_at(due, self._fire)
+        elif due < self._timer.when():
+            self._timer.cancel()
+            self._timer = self._loop.call_at(due, self._fire)
+
+    def trim(self) -> None:
+        """Forget what was answered."""
+        for queue in self._queues.values():
+            while queue and not queue[0].is_open:
+                queue.popleft()
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._queues.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.trim()
+        now = self._loop.time()
+        expired: list[Pending] = []
+        next_due: float | None = None
+        for timeout_ms, queue in self._queues.items():
+            timeout = timeout_ms / 1e3
+            while queue and (not queue[0].is_open or queue[0].submitted_at + timeout <= now):
+                pending = queue.popleft()
+                if pending.is_open:
+                    expired.append(pending)
+            if queue:
+                due = queue[0].submitted_at + timeout
+                next_due = due if next_due is None else min(next_due, due)
+        self._queues = {timeout: queue for timeout, queue in self._queues.items() if queue}
+        if next_due is not None:
+            self._timer = self._loop.call_at(next_due, self._fire)
+        if expired:
+            self._on_expired(expired)

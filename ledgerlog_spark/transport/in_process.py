@@ -1,0 +1,185 @@
+"""The transport into storage objects of this process: no sockets, the same replies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.deadlines import Deadlines
+from ledgerlog_spark.transport.pending import Pending, PendingBatch, PendingRead, PendingRun
+from ledgerlog_spark.transport.port import (
+    AddRun,
+    OnAdd,
+    OnRead,
+    OnReadBatch,
+    ReadBatch,
+    ReadEntry,
+)
+from ledgerlog_spark.transport.prepared_run import PreparedRun
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAdd:
+    """A run for a storage object; `body` is the stored entries one after the other."""
+
+    ledger_id: int
+    entry_ids: range | tuple[int, ...]
+    lengths: tuple[int, ...]
+    body: bytes
+    master_key: bytes
+    is_recovery: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRead:
+    """A read for a storage object; NO_ENTRY asks for the last entry."""
+
+    ledger_id: int
+    entry_id: int
+    fence_key: bytes | None
+    is_recovery: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StorageBatchRead:
+    """A batch read for a storage object."""
+
+    ledger_id: int
+    first_entry_id: int
+    count_max: int
+    size_bytes_max: int
+    fence_key: bytes | None = None
+
+
+class EntryStorage(Protocol):
+    """What a bookie's storage looks like from here.
+
+    Requests have the attributes of `StorageAdd`, `StorageRead` and `StorageBatchRead`. Callbacks
+    come exactly once, on the event loop's thread, possibly before the method returned.
+    """
+
+    def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
+        """Store a run; `on_done` after it is durable, or refused."""
+
+    def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
+        """One stored entry; fences first when the request has a key."""
+
+    def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
+        """Consecutive stored entries, ending at the first that is missing."""
+
+
+class InProcessTransport:
+    """Bookies of this process; implements `BookieTransport`.
+
+    A bookie that is not in the mapping when a request comes is `Code.UNAVAILABLE`.
+    """
+
+    def __init__(self, bookies: Mapping[str, EntryStorage]) -> None:
+        """A transport to `bookies`, looked up at each request; needs a running event loop."""
+        self._bookies = bookies
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._loop, _expire)
+        self._open: set[Pending] = set()
+        self._is_closed = False
+
+    def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
+        """Store a run.
+
+        Raises:
+            LocalProtocolError: It is no run, or fits no frame; nothing was stored.
+        """
+        prepared = PreparedRun(request)
+        pending = PendingRun(prepared, 0, on_reply)
+        storage = self._admit(bookie_id, pending, timeout_ms)
+        if storage is None:
+            return
+        ids = request.entry_ids
+        storage.add(
+            StorageAdd(
+                ledger_id=request.ledger_id,
+                entry_ids=ids if isinstance(ids, range) else tuple(ids),
+                lengths=tuple(prepared.lengths),
+                body=b"".join(chain.from_iterable(request.entries)),
+                master_key=request.master_key,
+                is_recovery=request.is_recovery,
+            ),
+            lambda code: self._reply(pending, pending.fail, code),
+        )
+
+    def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
+        """Read one stored entry, its digest not yet verified.
+
+        Raises:
+            LocalProtocolError: An id or key that no request can have.
+        """
+        pending = PendingRead(request, on_reply)
+        storage = self._admit(bookie_id, pending, timeout_ms)
+        if storage is None:
+            return
+        storage.read(
+            StorageRead(
+                request.ledger_id, request.entry_id, request.fence_key, request.is_recovery
+            ),
+            lambda code, entry: self._reply(
+                pending, pending.finish, code, None if entry is None else bytes(entry)
+            ),
+        )
+
+    def read_batch(
+        self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
+    ) -> None:
+        """Read a run of stored entries from one bookie.
+
+        Raises:
+            LocalProtocolError: An id that no request can have.
+        """
+        pending = PendingBatch(request, 0, on_reply)
+        storage = self._admit(bookie_id, pending, timeout_ms)
+        if storage is None:
+            return
+        storage.read_batch(
+            StorageBatchRead(
+                request.ledger_id,
+                request.first_entry_id,
+                request.count_max,
+                request.size_bytes_max,
+            ),
+            lambda code, entries: self._reply(pending, pending.finish, code, tuple(entries)),
+        )
+
+    async def aclose(self) -> None:
+        """Answer requests still open `Code.UNAVAILABLE`; later ones too. Storage stays as it is."""
+        self._is_closed = True
+        self._deadlines.close()
+        for pending in list(self._open):
+            pending.fail(Code.UNAVAILABLE)
+        self._open.clear()
+
+    def _admit(self, bookie_id: str, pending: Pending, timeout_ms: int) -> EntryStorage | None:
+        storage = None if self._is_closed else self._bookies.get(bookie_id)
+        if storage is None:
+            self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
+            return None
+        self._open.add(pending)
+        self._deadlines.add(pending, timeout_ms)
+        return storage
+
+    def _reply(self, pending: Pending, finish: Callable[..., None], *result: Any) -> None:
+        # Storage may answer at once; the port promises never to before its method returned.
+        self._loop.call_soon(self._finish, pending, finish, result)
+
+    def _finish(
+        self, pending: Pending, finish: Callable[..., None], result: tuple[Any, ...]
+    ) -> None:
+        self._open.discard(pending)
+        finish(*result)
+        self._deadlines.trim()
+
+
+def _expire(expired: list[Pending]) -> None:
+    for pending in expired:
+        pending.fail(Code.TIMEOUT)

@@ -1,0 +1,241 @@
+"""Requests that wait for their one reply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
+from ledgerlog_spark.wire.opcodes import Flag, Opcode
+from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.transport.port import (
+        Buffer,
+        OnAdd,
+        OnRead,
+        OnReadBatch,
+        ReadBatch,
+        ReadEntry,
+    )
+    from ledgerlog_spark.transport.prepared_run import PreparedRun
+
+Key = tuple[int, int, int]
+"""Operation, ledger, entry: all that an answer without a request id tells."""
+
+_BY_WEIGHT: Final = (
+    Code.OK,
+    Code.READ_ONLY,
+    Code.BAD_REQUEST,
+    Code.BAD_VERSION,
+    Code.NO_ENTRY,
+    Code.NO_LEDGER,
+    Code.BUSY,
+    Code.DIGEST_MISMATCH,
+    Code.IO_ERROR,
+    Code.UNAVAILABLE,
+    Code.TIMEOUT,
+    Code.UNAUTHORIZED,
+    Code.FENCED,
+)
+_WEIGHTS: Final = {code: weight for weight, code in enumerate(_BY_WEIGHT)}
+assert _WEIGHTS.keys() == set(Code)
+
+
+def worst(one: Code, other: Code) -> Code:
+    """What to say of a run whose entries were answered differently.
+
+    What is true of the whole ledger (fenced, wrong key) wins; then what leaves the outcome open,
+    because part of the run may be stored; then refusals by the bookie.
+    """
+    return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
+
+
+class Pending:
+    """A request that was not answered yet; answered at most once.
+
+    Attributes:
+        is_open: Nobody was told an outcome yet. A request may time out and still be on the wire.
+        submitted_at: By the clock of the event loop, seconds.
+    """
+
+    __slots__ = ("is_open", "submitted_at")
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.submitted_at = 0.0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the answer."""
+        return self.is_open
+
+    def fail(self, code: Code) -> None:
+        """Reply without a result, unless there was a reply already."""
+        raise AssertionError(f"{type(self).__name__} cannot fail with {code}")
+
+
+class PendingRun(Pending):
+    """A run, as one ADD_RUN or as the ADDs of its entries.
+
+    Attributes:
+        prepared: The bytes, None once nobody waits any more.
+    """
+
+    __slots__ = ("_code", "_on_reply", "_unanswered", "prepared", "request_id")
+
+    def __init__(self, prepared: PreparedRun, request_id: int, on_reply: OnAdd) -> None:
+        super().__init__()
+        self.prepared: PreparedRun | None = prepared
+        self.request_id = request_id
+        self._on_reply = on_reply
+        self._unanswered = 0
+        self._code = Code.OK
+
+    def fail(self, code: Code) -> None:
+        """Reply, with OK too: an add has no other result."""
+        if self.is_open:
+            self.is_open = False
+            self.prepared = None
+            self._on_reply(code)
+
+    def frame(self) -> Sequence[Buffer]:
+        """The buffers of the ADD_RUN."""
+        assert self.prepared is not None, "a run that was answered is not sent"
+        return self.prepared.frame_as_run(self.request_id)
+
+    def as_adds(self) -> list[PendingAdd]:
+        """One request for each entry; the run is answered when all of them are."""
+        assert self.prepared is not None, "a run that was answered is not sent"
+        self._code = Code.OK
+        self._unanswered = len(self.prepared.lengths)
+        return [PendingAdd(self, place) for place in range(self._unanswered)]
+
+    def entry_answered(self, code: Code) -> None:
+        """Count one of `as_adds` out."""
+        self._unanswered -= 1
+        assert self._unanswered >= 0, "an entry was answered twice"
+        self._code = worst(self._code, code)
+        if self._unanswered == 0:
+            self.fail(self._code)
+
+
+class PendingKeyed(Pending):
+    """A request whose answer carries no request id: one at a time for each key and connection.
+
+    Attributes:
+        followers: Requests with the same key that are sent when this one is answered.
+    """
+
+    __slots__ = ("followers", "key")
+
+    def __init__(self, key: Key) -> None:
+        super().__init__()
+        self.key = key
+        self.followers: list[PendingKeyed] = []
+
+    def frame(self) -> Sequence[Buffer]:
+        """The buffers of the request's frame."""
+        raise AssertionError(f"{type(self).__name__} has no frame")
+
+
+class PendingAdd(PendingKeyed):
+    """The ADD of one entry of a run; times out with the run, and is answered to the run."""
+
+    __slots__ = ("_place", "_run")
+
+    def __init__(self, run: PendingRun, place: int) -> None:
+        assert run.prepared is not None
+        request = run.prepared.request
+        super().__init__((Opcode.ADD, request.ledger_id, request.entry_ids[place]))
+        self._run = run
+        self._place = place
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the run still waits for this entry."""
+        return self.is_open and self._run.is_open
+
+    def frame(self) -> Sequence[Buffer]:
+        """The buffers of the ADD."""
+        assert self._run.prepared is not None, "an entry of a run that was answered is not sent"
+        return self._run.prepared.frame_of_entry(self._place)
+
+    def fail(self, code: Code) -> None:
+        """Answer the run's part that this is, with OK too."""
+        if self.is_open:
+            self.is_open = False
+            self._run.entry_answered(code)
+
+
+class PendingRead(PendingKeyed):
+    """The READ of one entry."""
+
+    __slots__ = ("_frame", "_on_reply")
+
+    def __init__(self, request: ReadEntry, on_reply: OnRead) -> None:
+        """Encode the request.
+
+        Raises:
+            LocalProtocolError: An id or key that no request can have.
+        """
+        super().__init__((Opcode.READ, request.ledger_id, request.entry_id))
+        self._frame = encode_read(
+            request.ledger_id,
+            request.entry_id,
+            fence_key=request.fence_key,
+            flags=Flag.HIGH_PRIORITY if request.is_recovery else 0,
+        )
+        self._on_reply = on_reply
+
+    def frame(self) -> Sequence[Buffer]:
+        """The buffers of the READ."""
+        return (self._frame,)
+
+    def fail(self, code: Code) -> None:
+        """Reply without an entry."""
+        self.finish(code, None)
+
+    def finish(self, code: Code, entry: bytes | None) -> None:
+        """Reply, unless there was a reply already."""
+        if self.is_open:
+            self.is_open = False
+            self._on_reply(code, entry)
+
+
+class PendingBatch(Pending):
+    """A BATCH_READ."""
+
+    __slots__ = ("_frame", "_on_reply", "request_id")
+
+    def __init__(self, request: ReadBatch, request_id: int, on_reply: OnReadBatch) -> None:
+        """Encode the request.
+
+        Raises:
+            LocalProtocolError: An id that no request can have.
+        """
+        super().__init__()
+        self._frame = encode_batch_read(
+            request.ledger_id,
+            request.first_entry_id,
+            request_id=request_id,
+            count_max=request.count_max,
+            size_bytes_max=min(request.size_bytes_max, FRAME_SIZE_BYTES_MAX),
+        )
+        self.request_id = request_id
+        self._on_reply = on_reply
+
+    def frame(self) -> Sequence[Buffer]:
+        """The buffers of the BATCH_READ."""
+        return (self._frame,)
+
+    def fail(self, code: Code) -> None:
+        """Reply without entries."""
+        self.finish(code, ())
+
+    def finish(self, code: Code, entries: Sequence[bytes]) -> None:
+        """Reply, unless there was a reply already."""
+        if self.is_open:
+            self.is_open = False
+            self._on_reply(code, entries)

@@ -1,0 +1,97 @@
+"""A run as it goes to every bookie: measured once, its small buffers joined once."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX
+from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
+from ledgerlog_spark.wire.opcodes import Flag
+from ledgerlog_spark.wire.requests import (
+    add_run_size_bytes,
+    checked_key,
+    encode_add_head,
+    encode_add_run_head,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.transport.port import AddRun, Buffer
+
+GATHERED_BYTES_MIN: Final = 8_192
+"""Buffers of this size on average are cheaper to gather in the kernel than to copy here."""
+
+_RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
+
+
+class PreparedRun:
+    """One `AddRun`, ready to be framed for any number of bookies.
+
+    Attributes:
+        lengths: Size in bytes of each stored entry.
+        body: The stored entries as buffers, joined when they are small.
+    """
+
+    __slots__ = ("body", "lengths", "request", "size_bytes")
+
+    def __init__(self, request: AddRun) -> None:
+        """Measure a run.
+
+        Raises:
+            LocalProtocolError: It is no run, or has an entry that fits no frame.
+        """
+        self.request = request
+        self.lengths = [sum(map(len, entry)) for entry in request.entries]
+        self.size_bytes = sum(self.lengths)
+        self._check()
+        buffers: Sequence[Buffer] = list(chain.from_iterable(request.entries))
+        if self.size_bytes < GATHERED_BYTES_MIN * len(buffers):
+            buffers = (b"".join(buffers),)
+        self.body = buffers
+
+    def frame_as_run(self, request_id: int) -> list[Buffer]:
+        """The buffers of one ADD_RUN."""
+        request = self.request
+        head = encode_add_run_head(
+            ledger_id=request.ledger_id,
+            request_id=request_id,
+            entry_ids=request.entry_ids,
+            lengths=self.lengths,
+            master_key=request.master_key,
+            flags=_RECOVERY if request.is_recovery else 0,
+        )
+        return [head, *self.body]
+
+    def frame_of_entry(self, place: int) -> list[Buffer]:
+        """The buffers of the ADD of the entry at `place` in the run."""
+        request = self.request
+        flags = _RECOVERY if request.is_recovery else 0
+        head = encode_add_head(request.master_key, self.lengths[place], flags)
+        return [head, *request.entries[place]]
+
+    def _check(self) -> None:
+        request, count = self.request, len(self.lengths)
+        checked_key(request.master_key)
+        if not 1 <= count <= RUN_ENTRIES_MAX or count != len(request.entry_ids):
+            raise LocalProtocolError(
+                f"a run has 1 to {RUN_ENTRIES_MAX} entries, got {count} entries and "
+                f"{len(request.entry_ids)} ids",
+                ledger_id=request.ledger_id,
+            )
+        if request.ledger_id < 0 or request.entry_ids[0] < 0:
+            raise LocalProtocolError(
+                f"ledger {request.ledger_id}, entry {request.entry_ids[0]}: ids start at 0",
+                ledger_id=request.ledger_id,
+            )
+        frame_size_bytes = add_run_size_bytes(count, self.size_bytes, is_listed=True)
+        if max(self.lengths) > ENTRY_SIZE_BYTES_MAX or frame_size_bytes > FRAME_SIZE_BYTES_MAX:
+            raise LocalProtocolError(
+                f"a run of {count} entries and {self.size_bytes} bytes fits no frame; one stored "
+                f"entry may have {ENTRY_SIZE_BYTES_MAX} bytes, a frame {FRAME_SIZE_BYTES_MAX}: "
+                "send smaller entries",
+                ledger_id=request.ledger_id,
+                size_bytes=self.size_bytes,
+            )

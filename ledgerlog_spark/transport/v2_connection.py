@@ -1,0 +1,313 @@
+"""One TCP connection to a bookie: frames out in batches, answers matched as they arrive.
+
+ADD_RUN and BATCH_READ answers carry a request id. ADD and READ answers do not: at most one request
+for each (operation, ledger, entry) is on the wire, later ones wait behind it, and a timed-out one
+keeps its key until it is answered or the connection is closed (DESIGN section 2, "Answers without
+request ids").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.pending import (
+    Pending,
+    PendingAdd,
+    PendingBatch,
+    PendingKeyed,
+    PendingRead,
+    PendingRun,
+)
+from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
+from ledgerlog_spark.wire.answers import (
+    AddAnswer,
+    AddRunAnswer,
+    BatchReadAnswer,
+    ReadAnswer,
+    decode_answer,
+)
+from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
+from ledgerlog_spark.wire.opcodes import Opcode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledgerlog_spark.transport.port import Buffer
+    from ledgerlog_spark.wire.answers import Answer
+
+VANISHED_AFTER_MS: Final = 10_000
+WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
+JOINED_BYTES_MAX: Final = 1 << 16
+LATE_REQUESTS_MAX: Final = 10_000
+"""Timed-out requests whose answers are still awaited, before the connection is given up."""
+
+
+class ConnectionOwner(Protocol):
+    """What a connection tells the link that made it."""
+
+    def on_answers(self) -> None:
+        """Bytes came in, and what they answered was told."""
+
+    def on_run_not_understood(self, run: PendingRun) -> None:
+        """The bookie does not know ADD_RUN."""
+
+    def on_lost(self, connection: V2Connection) -> None:
+        """The socket is gone; `take_unanswered` says what was on it."""
+
+
+class V2Connection(asyncio.BufferedProtocol):
+    """Sends requests and completes them; every method on the event loop's thread.
+
+    Attributes:
+        takes_runs: Runs go as ADD_RUN.
+        has_answered: Something came in.
+    """
+
+    def __init__(self, owner: ConnectionOwner, pool: ChunkPool, *, takes_runs: bool) -> None:
+        self.takes_runs = takes_runs
+        self.has_answered = False
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameSplitter(pool=pool)
+        self._by_id: dict[int, PendingRun | PendingBatch] = {}
+        self._by_key: dict[tuple[int, int, int], PendingKeyed] = {}
+        self._unsent: list[Buffer] = []
+        self._unsent_bytes = 0
+        self._is_flush_scheduled = False
+        self._is_writing_paused = False
+        self._is_given_up = False
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._handlers: dict[type, Callable[..., None]] = {
+            AddAnswer: self._on_add,
+            AddRunAnswer: self._on_add_run,
+            ReadAnswer: self._on_read,
+            BatchReadAnswer: self._on_batch,
+        }
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ready to send."""
+        # uvloop's transports have the methods of asyncio.Transport without being of its class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        # A host that vanished acknowledges nothing: the kernel then ends the connection, while one
+        # that is only slow keeps it.
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            peer_socket = transport.get_extra_info("socket")
+            peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER_MS)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Tell the owner, who decides what becomes of the requests."""
+        self._transport = None
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._owner.on_lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Memory to receive into."""
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Complete the requests whose answers have arrived."""
+        self.has_answered = True
+        try:
+            for body in self._frames.received(nbytes):
+                # Whoever is told of an answer may make the link give this connection up.
+                if self._is_given_up:
+                    return
+                self._match(decode_answer(body))
+        except WireFormatError as error:
+            self._refuse_peer(error)
+            return
+        self._owner.on_answers()
+
+    def eof_received(self) -> bool:
+        """Close: a bookie that sends no more answers nothing more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Keep what is to be sent until the bookie takes it."""
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Send what was kept."""
+        self._is_writing_paused = False
+        self._flush()
+
+    # Called by the link.
+
+    def send(self, pending: Pending) -> None:
+        """Send a request, or let it wait behind one with the same key.
+
+        The caller has seen to it that `is_blocked` is false.
+        """
+        if isinstance(pending, PendingRun):
+            if not self.takes_runs:
+                for add in pending.as_adds():
+                    self._send_keyed(add)
+                return
+            self._by_id[pending.request_id] = pending
+            self._write(pending.frame())
+        elif isinstance(pending, PendingBatch):
+            self._by_id[pending.request_id] = pending
+            self._write(pending.frame())
+        else:
+            assert isinstance(pending, PendingKeyed)
+            self._send_keyed(pending)
+
+    def is_blocked(self, pending: Pending) -> bool:
+        """Whether a late answer to a timed-out request could pass for the answer to this one."""
+        if isinstance(pending, PendingKeyed):
+            return self._is_late(pending.key)
+        if isinstance(pending, PendingRun) and not self.takes_runs:
+            assert pending.prepared is not None
+            request = pending.prepared.request
+            ledger_id = request.ledger_id
+            return any(
+                self._is_late((Opcode.ADD, ledger_id, entry_id)) for entry_id in request.entry_ids
+            )
+        return False
+
+    def take_blocked(self) -> list[Pending]:
+        """Requests that wait behind a timed-out one, and so must go over another connection."""
+        blocked: list[Pending] = []
+        for held in self._by_key.values():
+            if held.followers and not held.is_wanted:
+                blocked += [follower for follower in held.followers if follower.is_wanted]
+                held.followers = []
+        return blocked
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the socket is gone."""
+        return self._lost.done()
+
+    @property
+    def late_count(self) -> int:
+        """Timed-out requests whose answers may still come."""
+        late_by_id = sum(not pending.is_wanted for pending in self._by_id.values())
+        return late_by_id + sum(not pending.is_wanted for pending in self._by_key.values())
+
+    def take_unanswered(self) -> list[Pending]:
+        """All requests on the wire or behind one that is, runs first; they are not kept here."""
+        unanswered: list[Pending] = list(self._by_id.values())
+        for held in self._by_key.values():
+            unanswered.append(held)
+            unanswered += held.followers
+        self._by_id = {}
+        self._by_key = {}
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        return unanswered
+
+    def abort(self) -> None:
+        """Close at once, unsent bytes and all; nothing that still arrives is looked at."""
+        self._is_given_up = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_lost(self) -> None:
+        """Return once the socket is gone."""
+        await asyncio.shield(self._lost)
+
+    # Sending.
+
+    def _send_keyed(self, pending: PendingKeyed) -> None:
+        held = self._by_key.get(pending.key)
+        if held is not None:
+            held.followers.append(pending)
+            return
+        self._by_key[pending.key] = pending
+        self._write(pending.frame())
+
+    def _is_late(self, key: tuple[int, int, int]) -> bool:
+        held = self._by_key.get(key)
+        return held is not None and not held.is_wanted
+
+    def _write(self, buffers: Sequence[Buffer]) -> None:
+        self._unsent += buffers
+        self._unsent_bytes += sum(map(len, buffers))
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        unsent, size_bytes = self._unsent, self._unsent_bytes
+        if self._transport is None or self._is_writing_paused or not unsent:
+            return
+        self._unsent, self._unsent_bytes = [], 0
+        if size_bytes <= JOINED_BYTES_MAX or size_bytes < GATHERED_BYTES_MIN * len(unsent):
+            self._transport.write(b"".join(unsent))
+        else:
+            self._transport.writelines(unsent)
+
+    # Receiving.
+
+    def _match(self, answer: Answer) -> None:
+        handler = self._handlers.get(type(answer))
+        if handler is None:
+            raise WireFormatError("an AUTH answer, though none was asked for")
+        handler(answer)
+
+    def _on_add(self, answer: AddAnswer) -> None:
+        held = self._answered((Opcode.ADD, answer.ledger_id, answer.entry_id))
+        assert isinstance(held, PendingAdd)
+        held.fail(answer.code)
+
+    def _on_read(self, answer: ReadAnswer) -> None:
+        held = self._answered((Opcode.READ, answer.ledger_id, answer.entry_id))
+        assert isinstance(held, PendingRead)
+        held.finish(answer.code, answer.entry)
+
+    def _answered(self, key: tuple[int, int, int]) -> PendingKeyed:
+        held = self._by_key.pop(key, None)
+        if held is None:
+            raise WireFormatError(f"an answer that nobody waits for: {key}")
+        wanted = [follower for follower in held.followers if follower.is_wanted]
+        held.followers = []
+        if wanted:
+            first, *rest = wanted
+            first.followers = rest
+            self._send_keyed(first)
+        return held
+
+    def _on_add_run(self, answer: AddRunAnswer) -> None:
+        request_id = answer.request_id
+        if request_id is None:
+            request_id = self._id_of_run(answer)
+        run = self._by_id.pop(request_id, None)
+        if not isinstance(run, PendingRun):
+            raise WireFormatError(f"an answer to a run that nobody sent: {answer}")
+        if run.is_open and answer.code is Code.BAD_REQUEST:
+            self._owner.on_run_not_understood(run)
+        else:
+            run.fail(answer.code)
+
+    def _id_of_run(self, answer: AddRunAnswer) -> int:
+        # A bookie that does not know the operation answers with the ids and nothing else.
+        for request_id, pending in self._by_id.items():
+            if isinstance(pending, PendingRun) and pending.is_open:
+                assert pending.prepared is not None
+                request = pending.prepared.request
+                if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
+                    return request_id
+        raise WireFormatError(f"an answer to a run that nobody sent: {answer}")
+
+    def _on_batch(self, answer: BatchReadAnswer) -> None:
+        batch = self._by_id.pop(answer.request_id, None)
+        if not isinstance(batch, PendingBatch):
+            raise WireFormatError(f"an answer to a batch that nobody sent: {answer.request_id}")
+        batch.finish(answer.code, answer.entries)
+
+    def _refuse_peer(self, error: WireFormatError) -> None:
+        self._loop.call_exception_handler(
+            {"message": "a bookie sent what is no answer; connection closed", "exception": error}
+        )
+        self.abort()

@@ -1,0 +1,110 @@
+"""The transport over BookKeeper's binary protocol (DESIGN section 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.transport.pending import PendingBatch, PendingRead, PendingRun
+from ledgerlog_spark.transport.prepared_run import PreparedRun
+from ledgerlog_spark.transport.v2_link import V2Link
+from ledgerlog_spark.wire.frames import ChunkPool
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.transport.port import (
+        AddRun,
+        OnAdd,
+        OnRead,
+        OnReadBatch,
+        ReadBatch,
+        ReadEntry,
+        ResolveBookie,
+    )
+
+
+class V2Transport:
+    """Bookies over TCP; implements `BookieTransport`.
+
+    Two connections to each bookie, made when they are needed. Fencing reads, recovery reads and
+    recovery adds have one of their own: they never wait behind a writer's megabytes, and a plain
+    read of the last entry can never pass for a fencing one.
+
+    Buffers of requests are sent as they are and must not change until the reply.
+    """
+
+    def __init__(
+        self,
+        resolve: ResolveBookie,
+        *,
+        connect_timeout_ms: int = 3_000,
+        reconnect_delay_ms_max: int = 2_000,
+    ) -> None:
+        """A transport without connections; needs a running event loop.
+
+        Args:
+            resolve: Looks a bookie up, before each attempt to connect.
+            connect_timeout_ms: For the look-up and the connection together.
+            reconnect_delay_ms_max: Longest wait after a failed attempt, while which requests fail
+                at once.
+        """
+        self._resolve = resolve
+        self._connect_timeout_ms = connect_timeout_ms
+        self._reconnect_delay_ms_max = reconnect_delay_ms_max
+        self._pool = ChunkPool()
+        self._links: dict[tuple[str, bool], V2Link] = {}
+        self._request_ids = count(1)
+        self._last_prepared: PreparedRun | None = None
+
+    def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
+        """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry.
+
+        Raises:
+            LocalProtocolError: It is no run, or fits no frame; nothing was sent.
+        """
+        pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
+        self._link(bookie_id, is_control=request.is_recovery).submit(pending, timeout_ms)
+
+    def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
+        """Read one stored entry, its digest not yet verified.
+
+        Raises:
+            LocalProtocolError: An id or key that no request can have; nothing was sent.
+        """
+        is_control = request.is_recovery or request.fence_key is not None
+        pending = PendingRead(request, on_reply)
+        self._link(bookie_id, is_control=is_control).submit(pending, timeout_ms)
+
+    def read_batch(
+        self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
+    ) -> None:
+        """Read a run of stored entries from one bookie.
+
+        Raises:
+            LocalProtocolError: An id that no request can have; nothing was sent.
+        """
+        pending = PendingBatch(request, next(self._request_ids), on_reply)
+        self._link(bookie_id, is_control=False).submit(pending, timeout_ms)
+
+    async def aclose(self) -> None:
+        """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""
+        await asyncio.gather(*(link.aclose() for link in self._links.values()))
+
+    def _prepared(self, request: AddRun) -> PreparedRun:
+        # The members of an ensemble are sent the same run one after the other.
+        prepared = self._last_prepared
+        if prepared is None or prepared.request is not request:
+            prepared = self._last_prepared = PreparedRun(request)
+        return prepared
+
+    def _link(self, bookie_id: str, *, is_control: bool) -> V2Link:
+        link = self._links.get((bookie_id, is_control))
+        if link is None:
+            link = self._links[bookie_id, is_control] = V2Link(
+                bookie_id,
+                self._resolve,
+                self._pool,
+                connect_timeout_ms=self._connect_timeout_ms,
+                reconnect_delay_ms_max=self._reconnect_delay_ms_max,
+            )
+        return link

@@ -1,0 +1,297 @@
+"""What every transport does, over the fake storage and the bookie's own."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from bookie_server.config import BookieSettings
+from bookie_server.service.in_flight import InFlight
+from bookie_server.service.metrics import ServiceCounters
+from bookie_server.service.v2_server import V2Server, listen
+from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
+from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.transport.in_process import InProcessTransport
+from ledgerlog_spark.transport.port import AddRun
+from ledgerlog_spark.transport.v2_transport import V2Transport
+from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
+from tests.contract.transport_bookies import HeldStorage, MemoryStorage, small_server
+from tests.contract.transport_calls import BOOKIE, CODEC, KEY, Caller, run_of, stored
+
+OTHER_KEY = b"o" * 20
+RUNS = {"ledgerlog.ops": "ADD_RUN/1"}
+
+
+@dataclass
+class World:
+    """A transport to one bookie, and the storage behind it, whose answers can be held."""
+
+    caller: Caller
+    held: HeldStorage
+
+    async def transport_closed(self) -> None:
+        await self.caller.transport.aclose()
+
+
+def resolver(port: int, properties: dict[str, str]) -> Any:
+    async def resolve(bookie_id: str) -> BookieInfo:
+        if bookie_id != BOOKIE:
+            raise BookieUnavailableError(f"no bookie {bookie_id}", bookie_id=bookie_id)
+        return BookieInfo(bookie_id, "127.0.0.1", port, None, properties)
+
+    return resolve
+
+
+@asynccontextmanager
+async def in_process(storage: Any, tmp_path):
+    yield InProcessTransport({BOOKIE: storage})
+
+
+@asynccontextmanager
+async def v2_of_ours(storage: Any, tmp_path):
+    settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
+    server = V2Server(settings, storage, InFlight(settings.in_flight_bytes_max), ServiceCounters())
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    await server.start(listener)
+    try:
+        yield V2Transport(resolver(port, RUNS))
+    finally:
+        await server.stop(drain_timeout_ms=100)
+
+
+@asynccontextmanager
+async def v2_without_runs(storage: Any, tmp_path):
+    async with small_server(storage, takes_runs=False) as server:
+        yield V2Transport(resolver(server.port, {}))
+
+
+TRANSPORTS = {
+    "in_process": in_process,
+    "v2": v2_of_ours,
+    "v2_without_runs": v2_without_runs,
+}
+
+
+@asynccontextmanager
+async def memory_storage(tmp_path):
+    yield MemoryStorage()
+
+
+STORAGES = {"memory": memory_storage}
+
+
+@pytest.fixture(params=STORAGES)
+def storage_name(request) -> str:
+    return request.param
+
+
+@pytest.fixture(params=TRANSPORTS)
+async def world(request, storage_name: str, tmp_path):
+    async with AsyncExitStack() as stack:
+        storage = await stack.enter_async_context(STORAGES[storage_name](tmp_path))
+        held = HeldStorage(storage)
+        held.is_holding = False
+        transport = await stack.enter_async_context(TRANSPORTS[request.param](held, tmp_path))
+        yield World(Caller(transport), held)
+        held.release()
+        await transport.aclose()
+
+
+@pytest.fixture
+def caller(world: World) -> Caller:
+    return world.caller
+
+
+@pytest.mark.parametrize(
+    "entry_ids", [range(3), range(1), range(7, 100, 3), (0, 1, 5, 6, 20), (1 << 40,)]
+)
+async def test_entries_of_a_run_are_read_back_as_they_were_added(caller: Caller, entry_ids) -> None:
+    assert await caller.add(run_of(7, entry_ids)) is Code.OK
+    for entry_id in entry_ids:
+        assert await caller.read(7, entry_id) == (Code.OK, stored(7, entry_id))
+
+
+async def test_last_entry_is_read_without_its_id(caller: Caller) -> None:
+    await caller.add(run_of(7, range(5)))
+    assert await caller.read(7, -1) == (Code.OK, stored(7, 4))
+
+
+async def test_missing_entry_and_missing_ledger_are_told_apart(caller: Caller) -> None:
+    await caller.add(run_of(7, range(1)))
+    assert await caller.read(7, 1) == (Code.NO_ENTRY, None)
+    assert await caller.read(8, 0) == (Code.NO_LEDGER, None)
+
+
+async def test_fencing_read_refuses_later_adds_and_lets_recovery_add(caller: Caller) -> None:
+    await caller.add(run_of(7, range(2)))
+    assert await caller.read(7, -1, fence_key=KEY) == (Code.OK, stored(7, 1))
+    assert await caller.add(run_of(7, range(2, 4))) is Code.FENCED
+    assert await caller.add(run_of(7, range(2, 4), is_recovery=True)) is Code.OK
+    assert await caller.read(7, 3, fence_key=KEY, is_recovery=True) == (Code.OK, stored(7, 3))
+
+
+async def test_fence_of_a_ledger_that_the_bookie_never_saw_sticks(caller: Caller) -> None:
+    code, entry = await caller.read(9, -1, fence_key=KEY, is_recovery=True)
+    assert code.is_absent
+    assert entry is None
+    assert await caller.add(run_of(9, range(1))) is Code.FENCED
+
+
+async def test_wrong_master_key_neither_adds_nor_fences(caller: Caller) -> None:
+    await caller.add(run_of(7, range(1)))
+    assert await caller.add(run_of(7, range(1, 2), key=OTHER_KEY)) is Code.UNAUTHORIZED
+    assert await caller.read(7, -1, fence_key=OTHER_KEY) == (Code.UNAUTHORIZED, None)
+    assert await caller.add(run_of(7, range(1, 2))) is Code.OK
+
+
+async def test_batch_ends_at_its_count_its_size_or_the_first_gap(caller: Caller) -> None:
+    await caller.add(run_of(7, (0, 1, 2, 3, 5), b"x" * 1000))
+    entries = [stored(7, entry_id, b"x" * 1000) for entry_id in range(4)]
+    assert await caller.read_batch(7, 0, 2, 1 << 20) == (Code.OK, tuple(entries[:2]))
+    assert await caller.read_batch(7, 0, 100, 1 << 20) == (Code.OK, tuple(entries))
+    assert await caller.read_batch(7, 1, 100, 1) == (Code.OK, (entries[1],))
+    code, some = await caller.read_batch(7, 0, 100, 2500)
+    assert code is Code.OK
+    assert tuple(some) == tuple(entries[:2])
+
+
+async def test_batch_that_begins_at_a_gap_has_no_entries(caller: Caller) -> None:
+    await caller.add(run_of(7, (0, 2)))
+    code, entries = await caller.read_batch(7, 1, 10, 1 << 20)
+    assert code in (Code.OK, Code.NO_ENTRY)
+    assert list(entries) == []
+
+
+async def test_many_requests_at_once_are_each_answered_with_their_own_entry(
+    caller: Caller,
+) -> None:
+    adds = [caller.start_add(run_of(7, range(n, n + 5), b"%d" % n)) for n in range(0, 500, 5)]
+    assert {await add.result() for add in adds} == {(Code.OK,)}
+    reads = [(n, caller.start_read(7, n)) for n in range(500)]
+    batches = [(n, caller.start_read_batch(7, n, 3, 1 << 20)) for n in range(0, 490, 7)]
+    for n, read in reads:
+        assert await read.result() == (Code.OK, stored(7, n, b"%d" % (n // 5 * 5)))
+    for n, batch in batches:
+        expected = tuple(stored(7, m, b"%d" % (m // 5 * 5)) for m in range(n, n + 3))
+        assert await batch.result() == (Code.OK, expected)
+
+
+async def test_same_request_many_times_at_once_is_answered_each_time(caller: Caller) -> None:
+    await caller.add(run_of(7, range(1)))
+    reads = [caller.start_read(7, -1) for _ in range(20)]
+    adds = [caller.start_add(run_of(7, range(1, 3))) for _ in range(20)]
+    for read in reads:
+        code, entry = await read.result()
+        assert code is Code.OK
+        assert CODEC.decode(entry, 7, -1).payload == b"payload"
+    assert {await add.result() for add in adds} == {(Code.OK,)}
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 65_536, 1 << 20, ENTRY_SIZE_BYTES_MAX - 36])
+async def test_entry_of_any_size_that_fits_a_frame_reads_back(caller: Caller, size_bytes) -> None:
+    payload = bytes(range(256)) * (size_bytes // 256) + bytes(size_bytes % 256)
+    assert await caller.add(run_of(7, range(1), payload)) is Code.OK
+    code, entry = await caller.read(7, 0)
+    assert code is Code.OK
+    assert CODEC.decode(entry, 7, 0).payload == payload
+    code, entries = await caller.read_batch(7, 0, 1, 1 << 20)
+    assert (code, len(entries)) == (Code.OK, 1)
+
+
+async def test_payloads_of_every_kind_of_buffer_are_sent(caller: Caller) -> None:
+    payload = b"0123456789" * 2000
+    head, _ = CODEC.encode(
+        ledger_id=7, entry_id=0, last_add_confirmed=-1, length=len(payload), payload=payload
+    )
+    for ledger_id, buffer in enumerate((bytearray(payload), memoryview(payload)), 7):
+        head, _ = CODEC.encode(
+            ledger_id=ledger_id, entry_id=0, last_add_confirmed=-1, length=20000, payload=buffer
+        )
+        entries = [[head, buffer[:7], buffer[7:]]]
+        assert await caller.add(AddRun(ledger_id, range(1), entries, KEY)) is Code.OK
+        assert await caller.read(ledger_id, 0) == (Code.OK, head + payload)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        run_of(7, range(1), bytes(ENTRY_SIZE_BYTES_MAX)),
+        AddRun(7, range(2), run_of(7, range(1)).entries, KEY),
+        AddRun(7, range(0), [], KEY),
+        AddRun(7, range(1), run_of(7, range(1)).entries, b"short"),
+        AddRun(-7, range(1), run_of(7, range(1)).entries, KEY),
+        AddRun(7, range(-1, 0), run_of(7, range(1)).entries, KEY),
+        AddRun(7, range(4097), run_of(7, range(1)).entries * 4097, KEY),
+    ],
+    ids=["too large", "ids", "empty", "key", "ledger id", "entry id", "too many"],
+)
+async def test_run_that_cannot_be_sent_is_refused_and_changes_nothing(
+    caller: Caller, request_: AddRun
+) -> None:
+    with pytest.raises(LocalProtocolError):
+        caller.start_add(request_)
+    assert await caller.read(7, -1) == (Code.NO_LEDGER, None)
+
+
+async def test_read_of_a_negative_id_is_refused(caller: Caller) -> None:
+    for call in (
+        lambda: caller.start_read(7, -2),
+        lambda: caller.start_read(-1, 0),
+        lambda: caller.start_read(7, 0, fence_key=b"short"),
+        lambda: caller.start_read_batch(7, -1, 10, 1000),
+    ):
+        with pytest.raises(LocalProtocolError):
+            call()
+
+
+async def test_unknown_bookie_is_unavailable(caller: Caller) -> None:
+    caller.bookie_id = "bookie-9"
+    assert await caller.add(run_of(7, range(1))) is Code.UNAVAILABLE
+    assert await caller.read(7, 0) == (Code.UNAVAILABLE, None)
+    assert await caller.read_batch(7, 0, 1, 1000) == (Code.UNAVAILABLE, ())
+
+
+async def test_request_without_an_answer_times_out_and_its_late_answer_is_dropped(
+    world: World,
+) -> None:
+    caller = world.caller
+    await caller.add(run_of(7, range(1)))
+    world.held.is_holding = True
+    caller.timeout_ms = 30
+    calls = [
+        caller.start_add(run_of(7, range(1, 4))),
+        caller.start_read(7, 0),
+        caller.start_read_batch(7, 0, 1, 1000),
+    ]
+    assert [await call.result() for call in calls] == [
+        (Code.TIMEOUT,), (Code.TIMEOUT, None), (Code.TIMEOUT, ())
+    ]  # fmt: skip
+    world.held.release()
+    caller.timeout_ms = 20_000
+    assert await caller.read(7, 3) == (Code.OK, stored(7, 3))
+    assert [len(call.replies) for call in calls] == [1, 1, 1]
+
+
+async def test_each_request_keeps_its_own_deadline(world: World) -> None:
+    caller = world.caller
+    await caller.add(run_of(7, range(2)))
+    world.held.is_holding = True
+    patient = caller.start_read(7, 0)
+    caller.timeout_ms = 30
+    assert await caller.read_batch(7, 1, 1, 100) == (Code.TIMEOUT, ())
+    assert not patient.replies
+
+
+async def test_closing_answers_what_is_open_and_what_comes_later(world: World) -> None:
+    caller = world.caller
+    await caller.add(run_of(7, range(1)))
+    world.held.is_holding = True
+    calls = [caller.start_read(7, 0), caller.start_read(7, 0), caller.start_read_batch(7, 0, 1, 9)]
+    await world.transport_closed()
+    assert [(await call.result())[0] for call in calls] == [Code.UNAVAILABLE] * 3
+    assert await caller.add(run_of(7, range(1))) is Code.UNAVAILABLE
+    await world.transport_closed()

@@ -1,0 +1,281 @@
+"""Bookies for the transports' contract: a storage in memory, and servers in front of a storage.
+
+`MemoryStorage` is a fake of the bookie's storage as far as one connection can see it. It stands in
+`test_transport.py` beside the real one and passes the same tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.wire import answers
+from ledgerlog_spark.wire.frames import FrameSplitter
+from ledgerlog_spark.wire.opcodes import Flag, Opcode
+from ledgerlog_spark.wire.requests import (
+    AddRequest,
+    AddRunRequest,
+    AuthMessage,
+    BatchReadRequest,
+    ReadRequest,
+    RefusedRequest,
+    Request,
+    decode_request,
+)
+
+
+class MemoryLedger:
+    def __init__(self, master_key: bytes) -> None:
+        self.master_key = master_key
+        self.is_fenced = False
+        self.entries: dict[int, bytes] = {}
+
+
+class MemoryStorage:
+    """Entries in memory, with the keys and fences of a bookie."""
+
+    def __init__(self) -> None:
+        self.ledgers: dict[int, MemoryLedger] = {}
+        self.adds_seen: list[Any] = []
+
+    def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
+        self.adds_seen.append(request)
+        ledger = self.ledgers.setdefault(request.ledger_id, MemoryLedger(request.master_key))
+        if request.master_key != ledger.master_key:
+            on_done(Code.UNAUTHORIZED)
+            return
+        if ledger.is_fenced and not request.is_recovery:
+            on_done(Code.FENCED)
+            return
+        body, offset = bytes(request.body), 0
+        for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
+            ledger.entries[entry_id] = body[offset : offset + length]
+            offset += length
+        assert offset == len(body)
+        on_done(Code.OK)
+
+    def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
+        ledger = self.ledgers.get(request.ledger_id)
+        if request.fence_key is not None:
+            if ledger is None:
+                ledger = self.ledgers[request.ledger_id] = MemoryLedger(request.fence_key)
+            if ledger.master_key != request.fence_key:
+                on_done(Code.UNAUTHORIZED, None)
+                return
+            ledger.is_fenced = True
+        if ledger is None:
+            on_done(Code.NO_LEDGER, None)
+            return
+        entry_id = request.entry_id
+        if entry_id == NO_ENTRY:
+            entry_id = max(ledger.entries, default=NO_ENTRY)
+        entry = ledger.entries.get(entry_id)
+        on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
+
+    def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is None:
+            on_done(Code.NO_LEDGER, ())
+            return
+        found: list[bytes] = []
+        entry_id, size = request.first_entry_id, 36
+        while entry_id in ledger.entries:
+            entry = ledger.entries[entry_id]
+            size += 4 + len(entry)
+            if found and (len(found) >= request.count_max or size > request.size_bytes_max):
+                break
+            found.append(entry)
+            entry_id += 1
+        on_done(Code.OK if found else Code.NO_ENTRY, found)
+
+
+class HeldStorage:
+    """A storage that carries everything out and answers when it is told to."""
+
+    def __init__(self, storage: Any) -> None:
+        self.storage = storage
+        self.held: list[Callable[[], None]] = []
+        self.is_holding = True
+
+    def __getattr__(self, name: str) -> Callable[[Any, Callable[..., None]], None]:
+        def call(request: Any, on_done: Callable[..., None]) -> None:
+            getattr(self.storage, name)(request, lambda *result: self._answer(on_done, result))
+
+        return call
+
+    def _answer(self, on_done: Callable[..., None], result: tuple[Any, ...]) -> None:
+        if self.is_holding:
+            self.held.append(lambda: on_done(*result))
+        else:
+            on_done(*result)
+
+    def release(self) -> None:
+        self.is_holding = False
+        held, self.held = self.held, []
+        for answer in held:
+            answer()
+
+
+class SmallServer:
+    """Speaks v2 for a storage, with or without ADD_RUN, and lets a test take its part.
+
+    Attributes:
+        script: Called with each connection and request; True when it dealt with the request.
+        requests: All requests in the order in which they came, over all connections.
+    """
+
+    def __init__(self, storage: Any, *, takes_runs: bool) -> None:
+        self.storage = storage
+        self.takes_runs = takes_runs
+        self.script: Callable[[SmallConnection, Request], bool] | None = None
+        self.requests: list[tuple[SmallConnection, Request]] = []
+        self.connections: list[SmallConnection] = []
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._changed = asyncio.Event()
+
+    async def start(self, port: int = 0) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: SmallConnection(self), "127.0.0.1", port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for connection in self.connections:
+            connection.abort()
+        await self._server.wait_closed()
+
+    def note(self) -> None:
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class SmallConnection(asyncio.BufferedProtocol):
+    def __init__(self, server: SmallServer) -> None:
+        self.server = server
+        self.frames = FrameSplitter()
+        self.transport: Any = None
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.server.connections.append(self)
+        self.server.note()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.is_lost = True
+        self.server.note()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self.frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for body in self.frames.received(nbytes):
+            request = decode_request(body)
+            self.server.requests.append((self, request))
+            self.server.note()
+            if self.server.script is None or not self.server.script(self, request):
+                self.serve(request)
+
+    def send(self, *buffers: Any) -> None:
+        if not self.is_lost:
+            self.transport.write(b"".join(buffers))
+
+    def serve(self, request: Request) -> None:
+        storage = self.server.storage
+        match request:
+            case AddRunRequest() if not self.server.takes_runs:
+                self.abort()  # as an Apache bookie answers what it does not know
+            case AddRunRequest() | AddRequest():
+                storage.add(*self._add(request))
+            case ReadRequest():
+                storage.read(*self._read(request))
+            case BatchReadRequest():
+                storage.read_batch(*self._read_batch(request))
+            case RefusedRequest():
+                self.send(answers.encode_refusal(request))
+            case AuthMessage():
+                self.abort()
+
+    def _add(self, request: AddRunRequest | AddRequest) -> tuple[Any, Callable[[Code], None]]:
+        is_recovery = bool(request.flags & Flag.RECOVERY_ADD)
+        ledger_id, key = request.ledger_id, request.master_key
+        if isinstance(request, AddRequest):
+            entry_id, entry = request.entry_id, request.entry
+            return (
+                Asked(ledger_id=ledger_id, entry_ids=(entry_id,), lengths=(len(entry),),
+                      body=entry, master_key=key, is_recovery=is_recovery),
+                lambda code: self.send(answers.encode_add_answer(code, ledger_id, entry_id)),
+            )  # fmt: skip
+        first, request_id = request.entry_ids[0], request.request_id
+        return (
+            Asked(ledger_id=ledger_id, entry_ids=request.entry_ids, lengths=request.lengths,
+                  body=request.body, master_key=key, is_recovery=is_recovery),
+            lambda code: self.send(
+                answers.encode_add_run_answer(code, ledger_id, first, request_id)
+            ),
+        )  # fmt: skip
+
+    def _read(self, request: ReadRequest) -> tuple[Any, Callable[[Code, bytes | None], None]]:
+        ids = request.ledger_id, request.entry_id
+
+        def answer(code: Code, entry: bytes | None) -> None:
+            data = entry or b""
+            self.send(answers.encode_read_answer_head(code, *ids, len(data)), data)
+
+        is_recovery = bool(request.flags & Flag.HIGH_PRIORITY)
+        return (
+            Asked(ledger_id=ids[0], entry_id=ids[1], fence_key=request.master_key,
+                  is_recovery=is_recovery),
+            answer,
+        )  # fmt: skip
+
+    def _read_batch(
+        self, request: BatchReadRequest
+    ) -> tuple[Any, Callable[[Code, Sequence[bytes]], None]]:
+        ids = request.ledger_id, request.first_entry_id, request.request_id
+        return (
+            Asked(ledger_id=ids[0], first_entry_id=ids[1], count_max=request.count_max,
+                  size_bytes_max=request.size_bytes_max, fence_key=request.master_key),
+            lambda code, found: self.send(*answers.encode_batch_read_answer(code, *ids, found)),
+        )  # fmt: skip
+
+
+class Asked:
+    """A request for a storage, as attributes."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+def refuse_runs(connection: SmallConnection, request: Request) -> bool:
+    """A script: a bookie of ours from before ADD_RUN, which answers what it does not know."""
+    if not isinstance(request, AddRunRequest):
+        return False
+    refused = RefusedRequest(
+        request.version, Opcode.ADD_RUN, request.ledger_id, request.entry_ids[0], None,
+        Code.BAD_REQUEST,
+    )  # fmt: skip
+    connection.send(answers.encode_refusal(refused))
+    return True
+
+
+@asynccontextmanager
+async def small_server(storage: Any, *, takes_runs: bool):
+    server = SmallServer(storage, takes_runs=takes_runs)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
