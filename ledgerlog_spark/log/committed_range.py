@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import DataLossError, EntryNotFoundError, LedgerNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
+    from ledgerlog_spark.model import LedgerMetadata
 
 
 async def read_range(
@@ -24,6 +25,7 @@ async def read_range(
     first_entry_id: int,
     last_entry_id: int,
     *,
+    sync: Callable[[], Awaitable[None]],
     log: str = "",
     password: bytes = b"",
 ) -> AsyncIterator[tuple[Any, ...]]:
@@ -34,6 +36,7 @@ async def read_range(
         ledger_id: The ledger.
         first_entry_id: At least the listed range's first.
         last_entry_id: At most the listed range's last.
+        sync: Makes later reads of metadata at least as new as now (`LogStore.sync`).
         log: For messages.
         password: Of the ledger.
 
@@ -44,8 +47,10 @@ async def read_range(
         EntryUnknownError: Some replica could not answer, and none had the entry.
         DigestMismatchError: No replica had a good copy.
     """
-    next_entry_id, seen = first_entry_id, None
+    next_entry_id = first_entry_id
+    seen: LedgerMetadata | None = None
     while next_entry_id <= last_entry_id:
+        reader: LedgerReaderHandle | None = None
         try:
             reader = await ledgers.open_ledger(ledger_id, password=password)
             async with contextlib.aclosing(
@@ -55,22 +60,38 @@ async def read_range(
                     next_entry_id = batch[-1].entry_id + 1
                     yield batch
         except LedgerNotFoundError:
-            raise _loss(
-                log, ledger_id, next_entry_id, last_entry_id, "the ledger is gone"
-            ) from None
+            why = "the ledger is gone"
+            raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from None
         except EntryNotFoundError as error:
-            try:
-                metadata = await ledgers.ledger_metadata(ledger_id)
-            except LedgerNotFoundError:
-                metadata = None
-            if metadata is not None and metadata.is_closed:
-                if metadata.last_entry_id < last_entry_id:
-                    why = f"the ledger was closed at entry {metadata.last_entry_id}"
-                    raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from error
-            if metadata is None or metadata == seen:
-                why = "no bookie has them"
+            metadata = await _metadata(ledgers, ledger_id, sync)
+            why = _loss_shown(metadata, seen, last_entry_id)
+            if why:
                 raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from error
             seen = metadata
+        finally:
+            if reader is not None:
+                await reader.aclose()
+
+
+async def _metadata(
+    ledgers: Ledgers, ledger_id: int, sync: Callable[[], Awaitable[None]]
+) -> LedgerMetadata | None:
+    await sync()
+    try:
+        return await ledgers.ledger_metadata(ledger_id)
+    except LedgerNotFoundError:
+        return None
+
+
+def _loss_shown(
+    metadata: LedgerMetadata | None, seen: LedgerMetadata | None, last_entry_id: int
+) -> str:
+    """Why entries that no bookie has are lost, empty when they have to be looked for again."""
+    if metadata is None:
+        return "the ledger is gone"
+    if metadata.is_closed and metadata.last_entry_id < last_entry_id:
+        return f"the ledger was closed at entry {metadata.last_entry_id}"
+    return "no bookie has them" if metadata == seen else ""
 
 
 def _loss(log: str, ledger_id: int, first: int, last: int, why: str) -> DataLossError:

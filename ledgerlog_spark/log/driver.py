@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -25,6 +25,7 @@ from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.protocol.log_machine import LogMachine
 
@@ -41,16 +42,6 @@ _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
 
-class LedgerDropper(Protocol):
-    """What the sweeper needs of a client (`LedgerClient` is one)."""
-
-    async def seal(self, ledger_id: int, *, password: bytes = b"") -> Any:
-        """Fence, recover and close the ledger."""
-
-    async def delete_ledger(self, ledger_id: int) -> None:
-        """Delete its record."""
-
-
 class Driver:
     """Machines of one log.
 
@@ -58,9 +49,7 @@ class Driver:
         log_id: Of the log.
     """
 
-    def __init__(
-        self, store: LogStore, log_id: str, *, ledgers: LedgerDropper | None = None
-    ) -> None:
+    def __init__(self, store: LogStore, log_id: str, *, ledgers: Ledgers | None = None) -> None:
         """A driver; `ledgers` is needed by the machine that deletes ledgers alone."""
         self.log_id = log_id
         self._store = store
@@ -177,14 +166,22 @@ class Driver:
         return m.Written(ask.request, outcome)
 
     async def _drop_ledger(self, ask: m.DropLedger) -> m.Written:
-        outcome, _ = await _attempt(self._drop(ask.ledger_id))
+        outcome, _ = await _attempt(self.drop_ledger(ask.ledger_id))
         return m.Written(ask.request, outcome)
 
-    async def _drop(self, ledger_id: int) -> None:
-        """Sealed first: a writer that is still there must not go on writing to nowhere."""
+    async def drop_ledger(self, ledger_id: int) -> None:
+        """Seal and delete a ledger that nothing can name any more, then take back its mark.
+
+        Sealed first: a writer that is still there must not go on writing to nowhere.
+
+        Raises:
+            MetadataUnavailableError: It is kept, because it could not be sealed.
+            MetadataUnknownError: It may be gone; doing it again is safe.
+        """
         assert self._ledgers is not None, "this driver deletes no ledgers"
         try:
-            await self._ledgers.seal(ledger_id)
+            metadata = await self._ledgers.ledger_metadata(ledger_id)
+            await self._ledgers.seal(ledger_id, password=metadata.password)
             await self._ledgers.delete_ledger(ledger_id)
         except LedgerNotFoundError:
             pass

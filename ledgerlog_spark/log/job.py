@@ -31,6 +31,7 @@ class Job:
         overwrite_if_changed: Overwrite also what was committed since.
         is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
         properties: Of the log, as stored.
+        password: Of the ledgers that the job makes.
     """
 
     log: str
@@ -47,3 +48,4 @@ class Job:
     overwrite_if_changed: bool = False
     is_replay: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    password: bytes = field(repr=False, default=b"")

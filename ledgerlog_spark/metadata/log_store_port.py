@@ -79,7 +79,8 @@ class LogStore(Protocol):
         """Remove a deleted log's last records; fine when they are gone.
 
         Raises:
-            LocalProtocolError: A ledger is still registered or marked.
+            LocalProtocolError: A ledger is still marked.
+            MetadataVersionError: A ledger is still registered, or a producer came back.
         """
 
     async def deleted_ms(self, log_id: str) -> int | None:

@@ -7,6 +7,7 @@ pages. Only a page that the same head names twice and that is twice missing is a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +23,7 @@ from ledgerlog_spark.protocol.log_messages import (
     ReadPages,
     Sync,
 )
+from ledgerlog_spark.protocol.log_pages import end_key
 from ledgerlog_spark.protocol.log_records import (
     Item,
     LogHead,
@@ -34,7 +36,7 @@ from ledgerlog_spark.protocol.log_walk import Walk
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ledgerlog_spark.model import Version
 
@@ -232,3 +234,43 @@ def _not_available(head: LogHead, version: int | None) -> VersionNotAvailableErr
         oldest=head.oldest_version,
         newest=head.version,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """A head as it was read, with all schemas of the log.
+
+    Attributes:
+        head: Of the log.
+        version: Of the head's record.
+        schemas: By id, rising.
+    """
+
+    head: LogHead
+    version: Version
+    schemas: Mapping[int, bytes]
+
+    @property
+    def schema(self) -> bytes | None:
+        """The log's current schema, None before the first rows."""
+        return self.schemas.get(self.head.schema_id)
+
+    def schema_id_of(self, schema: bytes) -> int | None:
+        """The id under which the log has exactly this schema, the newest if there are several."""
+        newest_first = sorted(self.schemas, reverse=True)
+        return next((i for i in newest_first if self.schemas[i] == schema), None)
+
+
+class StateMachine(HeadReader):
+    """Ends with `Finished(LogState)`: the head and every schema of the log."""
+
+    __slots__ = ()
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        return [Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas))]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        records: tuple[SchemaRecord, ...] = walked[0].records()
+        assert self._head_version is not None
+        schemas = {record.schema_id: record.schema for record in records}
+        return self._finish(LogState(head, self._head_version, schemas))

@@ -1,0 +1,284 @@
+"""One transactional log: snapshots, jobs, commits (DESIGN 6; docs/LOGS.md).
+
+All methods are coroutines on the client's event loop; `blocking.py` has the same without `await`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    ConfigurationError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.log.committed_range import read_range
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.range_writer import RangeWriter
+from ledgerlog_spark.protocol.log_changes import CommitRequest
+from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult
+from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_read import (
+    HistoryMachine,
+    ListingMachine,
+    LogState,
+    SnapshotMachine,
+    StateMachine,
+)
+from ledgerlog_spark.protocol.log_records import (
+    LogSnapshot,
+    StagedRange,
+    VersionInterval,
+    WriteMode,
+)
+from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.model import LedgerMetadata, Versioned
+    from ledgerlog_spark.protocol.log_records import Item
+
+REGISTER_ATTEMPTS_MAX = 20
+APP_SIZE_BYTES_MAX = 200
+
+
+class Log:
+    """A handle of one log; holds no connection of its own and needs no closing.
+
+    Attributes:
+        name: The name it was opened under.
+        log_id: Its id; another log of the same name later has another.
+    """
+
+    def __init__(self, name: str, log_id: str, *, store: LogStore, ledgers: Ledgers) -> None:
+        self.name = name
+        self.log_id = log_id
+        self._store = store
+        self._ledgers = ledgers
+        self._driver = Driver(store, log_id, ledgers=ledgers)
+
+    async def state(self) -> LogState:
+        """Head and schemas as they are now.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            LogKindError: It is a leader log.
+            MetadataFormatError: A later ledgerlog wrote it.
+        """
+        state: LogState = await self._driver.run(StateMachine(self.name))
+        return state
+
+    async def snapshot(self, version: int | None = None) -> LogSnapshot:
+        """One version whole; the newest when none is named. Errors as of `state`.
+
+        Raises:
+            VersionNotAvailableError: It never was, was truncated, or expired; has `oldest`.
+        """
+        snapshot: LogSnapshot = await self._driver.run(SnapshotMachine(self.name, version=version))
+        return snapshot
+
+    async def history(self) -> tuple[VersionInterval, ...]:
+        """Every retained version, oldest first. Errors as of `state`."""
+        history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
+        return history
+
+    async def begin(
+        self,
+        *,
+        schema: bytes = b"",
+        mode: WriteMode = WriteMode.APPEND,
+        app: str | None = None,
+        batch_id: int = 0,
+        run: str | None = None,
+        kind: JobKind = JobKind.BATCH,
+        overwrite_if_changed: bool = False,
+        password: bytes = b"",
+    ) -> Job:
+        """Fix what tasks and commit of one batch need, and take over as its producer.
+
+        Called once for each job, before its tasks; the result is shipped to them.
+
+        Args:
+            schema: Of the rows, as an Arrow schema message; decided by the caller.
+            mode: Append or overwrite.
+            app: The producer; None makes up a UUID, so that the batch is committed for certain.
+            batch_id: At least 0.
+            run: The query run; None makes up a UUID.
+            kind: Whether an app's older batch is skipped (batch) or an error (stream).
+            overwrite_if_changed: Overwrite also what others commit after this call.
+            password: Of the ledgers to be made; guards against mistakes only.
+
+        Raises:
+            ConfigurationError: A bad app or batch id.
+            StaleCheckpointError: A stream whose batch id went back.
+            ProducerFencedError: A later run took over.
+        """
+        app = str(uuid.uuid4()) if app is None else _checked_app(app)
+        if batch_id < 0:
+            raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
+        run = str(uuid.uuid4()) if run is None else run
+        state = await self.state()
+        joined = await self._join(app=app, run=run, batch_id=batch_id, kind=kind)
+        return Job(
+            log=self.name,
+            log_id=self.log_id,
+            app=app,
+            run=run,
+            batch_id=batch_id,
+            kind=kind,
+            mode=mode,
+            schema=schema,
+            schema_id=state.schema_id_of(schema) if schema else None,
+            base_schema_id=state.head.schema_id,
+            planned_version=state.head.version,
+            overwrite_if_changed=overwrite_if_changed,
+            is_replay=joined.is_replay,
+            properties=dict(state.head.properties),
+            password=password,
+        )
+
+    async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
+        """A new ledger, registered for the job, with the schema message in it.
+
+        Args:
+            job: As `begin` made it.
+            schema_message: Entry 0; None for the job's own schema.
+
+        Raises:
+            ProducerFencedError: A later run took over; the job cannot commit any more.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
+            MetadataUnavailableError: The metadata store cannot be reached.
+        """
+        properties = LogProperties.from_mapping(job.properties)
+
+        async def register(ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+            return await self._register(job, ledger_id, metadata)
+
+        handle = await self._ledgers.create_ledger(
+            ensemble_size=properties.ensemble_size,
+            write_quorum=properties.write_quorum,
+            ack_quorum=properties.ack_quorum,
+            digest_type=properties.digest_type,
+            password=job.password,
+            custom_metadata={LOG_ID_KEY: self.log_id.encode(), APP_KEY: job.app.encode()},
+            create=register,
+        )
+        writer = RangeWriter(handle, properties)
+        try:
+            await writer.start(job.schema if schema_message is None else schema_message)
+        except BaseException:
+            writer.abandon()
+            raise
+        return writer
+
+    async def commit(self, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+        """Make the batch visible, once and whole; durable on return.
+
+        Args:
+            job: As `begin` made it.
+            ranges: Of all tasks, by partition id.
+
+        Raises:
+            ConcurrentCommitError: Another producer committed what this batch cannot stand with.
+            ProducerFencedError: A later run took over, or the job took longer than stagingTtlMs.
+            SchemaMismatchError: The schema cannot be stored.
+            LogNotFoundError: The log was deleted.
+            CommitUnknownError: Not definite; calling it again is safe.
+        """
+        request = CommitRequest(
+            app=job.app,
+            run=job.run,
+            batch_id=job.batch_id,
+            ranges=tuple(ranges),
+            mode=job.mode,
+            schema=job.schema,
+            schema_id=job.schema_id,
+            base_schema_id=job.base_schema_id,
+            planned_version=job.planned_version,
+            overwrite_if_changed=job.overwrite_if_changed,
+        )
+        machine = CommitMachine(self.name, request, token=uuid.uuid4().hex)
+        result: CommitResult = await self._driver.run(machine)
+        return result
+
+    async def abort(self, job: Job) -> None:
+        """Nothing: Spark also calls it after a commit that did land.
+
+        The ledgers of the job were never listed, or are listed for good; which of the two is the
+        sweeper's to find out.
+        """
+
+    async def floor(self, ledger_id: int) -> int:
+        """The highest listed entry of the ledger, NO_ENTRY when no retained version names it."""
+        machine = ListingMachine(self.name, keep=lambda item: item.ledger_id == ledger_id)
+        items: tuple[Item, ...] = await self._driver.run(machine)
+        return floor_of(ledger_id, items)
+
+    async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
+        """Fence, recover and close a ledger of this log, never below what the log lists.
+
+        Raises:
+            NeedsOperatorError: Less than the listed entries could be found. Not closed.
+            LedgerRecoveryError: Too few bookies answered. Not closed.
+        """
+        floor = await self.floor(ledger_id)
+        return await self._ledgers.seal(ledger_id, password=password, floor_entry_id=floor)
+
+    def read_range(
+        self,
+        ledger_id: int,
+        first_entry_id: int,
+        last_entry_id: int,
+        *,
+        password: bytes = b"",
+    ) -> AsyncIterator[tuple[Any, ...]]:
+        """Entries of a listed range, in batches and in order; see `committed_range.read_range`."""
+        return read_range(
+            self._ledgers,
+            ledger_id,
+            first_entry_id,
+            last_entry_id,
+            sync=self._store.sync,
+            log=self.name,
+            password=password,
+        )
+
+    async def _join(self, *, app: str, run: str, batch_id: int, kind: JobKind) -> Joined:
+        machine = EpochMachine(self.name, app=app, run=run, batch_id=batch_id, kind=kind)
+        joined: Joined = await self._driver.run(machine)
+        return joined
+
+    async def _register(
+        self, job: Job, ledger_id: int, metadata: LedgerMetadata
+    ) -> Versioned[LedgerMetadata]:
+        for _ in range(REGISTER_ATTEMPTS_MAX):
+            joined = await self._join(
+                app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind
+            )
+            try:
+                return await self._store.register_ledger(
+                    self.log_id, job.app, joined.epoch, joined.version, ledger_id, metadata
+                )
+            except MetadataVersionError:
+                continue
+        raise ConcurrentCommitError(
+            f"producer {job.app!r} of log {self.name!r} is changed all the time by others: no "
+            "ledger could be registered",
+            log=self.name,
+            app=job.app,
+            retriable=True,
+        )
+
+
+def _checked_app(app: str) -> str:
+    if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
+        raise ConfigurationError(
+            f"txnAppId {app!r}: 1 to {APP_SIZE_BYTES_MAX} bytes of printable text", key="txnAppId"
+        )
+    return app

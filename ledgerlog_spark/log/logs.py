@@ -1,0 +1,150 @@
+"""All logs of a cluster: create, open, list, delete (docs/LOGS.md G1, G8)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LogExistsError, LogNotFoundError, MetadataVersionError
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.sweeper import Sweeper
+from ledgerlog_spark.protocol.log_changes import created
+from ledgerlog_spark.protocol.log_properties import (
+    LogProperties,
+    check_log_name,
+    check_properties_size,
+)
+from ledgerlog_spark.protocol.log_read import StateMachine
+from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogContent, LogHead, LogKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.protocol.log_read import LogState
+
+DELETE_ATTEMPTS_MAX = 20
+
+
+class Logs:
+    """The logs of one cluster, on one client.
+
+    Attributes:
+        store: Of the same cluster as the ledgers.
+    """
+
+    def __init__(self, *, store: LogStore, ledgers: Ledgers) -> None:
+        self.store = store
+        self._ledgers = ledgers
+
+    async def create(
+        self,
+        name: str,
+        *,
+        schema: bytes = b"",
+        properties: Mapping[str, str] | None = None,
+        content: LogContent = LogContent.ROWS,
+    ) -> Log:
+        """A new, empty transactional log at version 0; durable on return.
+
+        Args:
+            name: 1 to 200 of letters, digits, `.`, `_` and `-`.
+            schema: Its first schema, as an Arrow schema message; empty for none yet.
+            properties: By option name; what is left out has its default.
+            content: Rows, or records.
+
+        Raises:
+            ConfigurationError: A bad name or property; nothing was done.
+            LogExistsError: The name is taken.
+            SchemaMismatchError: The schema is too large to be stored.
+            MetadataUnknownError: Not known whether it was made; open it, or create it again.
+        """
+        check_log_name(name)
+        stored = LogProperties.from_mapping(properties or {}).to_mapping()
+        check_properties_size(stored)
+        now_ms = time.time_ns() // 1_000_000
+        token = uuid.uuid4().hex
+        template = LogHead(
+            log_id=uuid.uuid4().hex,
+            name=name,
+            kind=LogKind.TRANSACTIONAL,
+            content=content,
+            version=0,
+            start_offset=0,
+            end_offset=0,
+            schema_id=NO_SCHEMA,
+            commit_time_ms=now_ms,
+            token=token,
+            properties=stored,
+        )
+        head, pages = created(template=template, schema=schema, now_ms=now_ms, token=token)
+        await self.store.create_log(head, pages)
+        return self._log(name, head.log_id)
+
+    async def open(self, name: str) -> Log:
+        """The log of that name.
+
+        Raises:
+            LogNotFoundError: There is none, also after a sync.
+        """
+        check_log_name(name)
+        return self._log(name, await self.store.find(name))
+
+    async def open_or_create(
+        self,
+        name: str,
+        *,
+        schema: bytes = b"",
+        properties: Mapping[str, str] | None = None,
+    ) -> Log:
+        """The log of that name, made when there is none; errors as of `create`."""
+        try:
+            return await self.open(name)
+        except LogNotFoundError:
+            pass
+        try:
+            return await self.create(name, schema=schema, properties=properties)
+        except LogExistsError:
+            return await self.open(name)
+
+    def open_by_id(self, name: str, log_id: str) -> Log:
+        """The log of that id, without asking the store: for tasks of a job."""
+        return self._log(name, log_id)
+
+    async def names(self) -> Sequence[str]:
+        """Names of all logs, sorted."""
+        return await self.store.names()
+
+    async def delete(self, name: str) -> None:
+        """Delete a log. Its name is free at once; its ledgers go after `deletedRetentionMs`.
+
+        Raises:
+            LogNotFoundError: There is none.
+        """
+        log = await self.open(name)
+        driver = Driver(self.store, log.log_id)
+        for _ in range(DELETE_ATTEMPTS_MAX):
+            state: LogState = await driver.run(StateMachine(name))
+            deleted = replace(
+                state.head, token=uuid.uuid4().hex, deleted_ms=time.time_ns() // 1_000_000
+            )
+            try:
+                await self.store.delete_log(deleted, state.version)
+            except MetadataVersionError:
+                continue
+            return
+        raise MetadataVersionError(
+            f"log {name!r} is changed all the time by others: stop its writers, then delete it",
+            log=name,
+        )
+
+    def sweeper(self) -> Sweeper:
+        """What lets go of everything that no version of any log names."""
+        return Sweeper(store=self.store, ledgers=self._ledgers)
+
+    def _log(self, name: str, log_id: str) -> Log:
+        return Log(name, log_id, store=self.store, ledgers=self._ledgers)

@@ -1,0 +1,217 @@
+"""Lets go of what no version of a log names, step by step (DESIGN 6.4, 6.6; docs/LOGS.md W1-W6).
+
+Safe to run at any time, several times at once, and to be killed at any moment: what is due is
+written down before anything is deleted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_records import LogHead
+from ledgerlog_spark.protocol.log_rows import ITEMS
+from ledgerlog_spark.protocol.log_sweep import (
+    STEP_LEDGERS_MAX,
+    LedgerSweep,
+    PagesSweep,
+    StagedSweep,
+)
+from ledgerlog_spark.protocol.log_walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.log_store_port import LogStore, MarkedLedger
+    from ledgerlog_spark.protocol.log_records import Item
+
+PAGES_GRACE_MS = 3_600_000
+"""Pages younger than this are left alone, so that commits on their way need not start again."""
+
+PAGES_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one pass over one log let go of.
+
+    Attributes:
+        log_id: Of the log.
+        unlisted: Ledgers that no retained version names from now on.
+        deregistered: Staged ledgers that nobody can commit any more.
+        ledgers_deleted: Ledgers sealed and deleted.
+        pages_deleted: Tokens of which pages were deleted.
+        is_removed: The log was deleted long enough ago, and now its last record is gone.
+    """
+
+    log_id: str
+    unlisted: int = 0
+    deregistered: int = 0
+    ledgers_deleted: int = 0
+    pages_deleted: int = 0
+    is_removed: bool = False
+
+
+class Sweeper:
+    """One pass at a time; run it from time to time."""
+
+    def __init__(
+        self, *, store: LogStore, ledgers: Ledgers, pages_grace_ms: int = PAGES_GRACE_MS
+    ) -> None:
+        self._store = store
+        self._ledgers = ledgers
+        self._pages_grace_ms = pages_grace_ms
+
+    async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
+        """One pass over every log; one that fails does not keep the others waiting."""
+        swept, errors = [], []
+        for log_id in await self._store.ids():
+            try:
+                swept.append(await self.sweep(log_id))
+            except LedgerLogError as error:
+                errors.append(error)
+        return swept, errors
+
+    async def sweep(self, log_id: str) -> Swept:
+        """One pass over one log.
+
+        Raises:
+            MetadataError: The store failed; what was done so far stands.
+        """
+        driver = Driver(self._store, log_id, ledgers=self._ledgers)
+        found = await self._store.read_head(log_id)
+        if found is None or found.value.deleted_ms:
+            return await self._sweep_deleted(log_id, found.value if found else None)
+        head = found.value
+        properties = LogProperties.from_mapping(head.properties)
+        unlisted = await self._expire(driver, head, properties)
+        deregistered = await self._sweep_staged(driver, head, properties)
+        deleted = await self._sweep_ledgers(driver, head, properties.deleted_retention_ms)
+        pages = await self._sweep_pages(driver, head)
+        await self._shrink_producers(log_id, properties)
+        return Swept(log_id, unlisted, deregistered, deleted, pages)
+
+    async def _expire(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
+        unlisted = 0
+        while True:
+            machine = ExpiryMachine(
+                head.name,
+                version_retention_ms=properties.version_retention_ms,
+                token=uuid.uuid4().hex,
+            )
+            step: Expired = await driver.run(machine)
+            unlisted += len(step.unlisted)
+            if step.is_complete or not step.is_changed:
+                return unlisted
+
+    async def _sweep_staged(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
+        deregistered = 0
+        for app in await self._store.producers(driver.log_id):
+            while True:
+                machine = StagedSweep(head.name, app=app, staging_ttl_ms=properties.staging_ttl_ms)
+                gone: tuple[int, ...] = await driver.run(machine)
+                deregistered += len(gone)
+                if len(gone) < STEP_LEDGERS_MAX:
+                    break
+        return deregistered
+
+    async def _sweep_ledgers(self, driver: Driver, head: LogHead, grace_ms: int) -> int:
+        marked = await self._store.marked(driver.log_id)
+        due = due_ledgers(marked, await self._store.now_ms(driver.log_id), grace_ms)
+        deleted = 0
+        for first in range(0, len(due), STEP_LEDGERS_MAX):
+            some = due[first : first + STEP_LEDGERS_MAX]
+            gone: tuple[int, ...] = await driver.run(LedgerSweep(head.name, some))
+            deleted += len(gone)
+        return deleted
+
+    async def _sweep_pages(self, driver: Driver, head: LogHead) -> int:
+        now_ms = await self._store.now_ms(driver.log_id)
+        tokens = [
+            node.token
+            for node in await self._store.page_nodes(driver.log_id)
+            if now_ms - node.created_ms > self._pages_grace_ms
+        ]
+        deleted = 0
+        for first in range(0, len(tokens), PAGES_AT_ONCE):
+            some = tuple(tokens[first : first + PAGES_AT_ONCE])
+            gone: tuple[str, ...] = await driver.run(PagesSweep(head.name, some))
+            deleted += len(gone)
+        return deleted
+
+    async def _shrink_producers(self, log_id: str, properties: LogProperties) -> None:
+        """After `txnRetentionMs` the runs of a producer go; its last batch id never does."""
+        now_ms = await self._store.now_ms(log_id)
+        for app in await self._store.producers(log_id):
+            found = await self._store.read_producer(log_id, app)
+            if found is None or not found.value.runs:
+                continue
+            idle_ms = now_ms - found.value.time_ms
+            if idle_ms <= properties.transaction_retention_ms:
+                continue
+            if await self._store.registered(log_id, app):
+                continue
+            shrunk = replace(found.value, runs=())
+            try:
+                await self._store.write_producer(log_id, app, shrunk, found.version)
+            except MetadataVersionError:
+                continue  # it came back to life
+
+    async def _sweep_deleted(self, log_id: str, head: LogHead | None) -> Swept:
+        """Ledgers first, then the records; the deletion already made every commit fail."""
+        deleted_ms = await self._store.deleted_ms(log_id)
+        if deleted_ms is None:
+            return Swept(log_id)
+        if head is None:
+            await self._store.remove_log(log_id)
+            return Swept(log_id, is_removed=True)
+        properties = LogProperties.from_mapping(head.properties)
+        now_ms = await self._store.now_ms(log_id)
+        if now_ms - deleted_ms < properties.deleted_retention_ms:
+            return Swept(log_id)
+        ledger_ids = dict.fromkeys(item.ledger_id for item in await self._items(log_id, head))
+        await self._deregister_all(log_id)
+        ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
+        driver = Driver(self._store, log_id, ledgers=self._ledgers)
+        for ledger_id in ledger_ids:
+            await driver.drop_ledger(ledger_id)
+        await self._store.remove_log(log_id)
+        return Swept(log_id, ledgers_deleted=len(ledger_ids), is_removed=True)
+
+    async def _items(self, log_id: str, head: LogHead) -> tuple[Item, ...]:
+        walk: Walk[Item] = Walk(ITEMS, head.items, 0, head.end_offset)
+        while walk.wanted:
+            pages = await self._store.read_pages(log_id, walk.wanted)
+            if pages is None:
+                raise MetadataVersionError(
+                    f"the pages of deleted log {head.name!r} are going already", log=head.name
+                )
+            walk.feed(pages)
+        return walk.records()
+
+    async def _deregister_all(self, log_id: str) -> None:
+        """Every producer record moves, so no task can register a ledger unseen afterwards."""
+        for app in await self._store.producers(log_id):
+            while True:
+                found = await self._store.read_producer(log_id, app)
+                if found is None:
+                    break
+                ledger_ids = list(await self._store.registered(log_id, app))[:STEP_LEDGERS_MAX]
+                await self._store.write_producer(
+                    log_id, app, found.value, found.version, ledger_ids
+                )
+                if not ledger_ids:
+                    break
+
+
+def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> tuple[int, ...]:
+    """Ledgers whose time of grace is over; those that were never listed need none."""
+    return tuple(
+        mark.ledger_id for mark in marked if mark.is_staged or now_ms - mark.marked_ms >= grace_ms
+    )
