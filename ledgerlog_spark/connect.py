@@ -55,6 +55,7 @@ async def open_client(
         registration=stores.registration,
         settings=settings,
         random=Random(),  # noqa: S311 - placement and jitter; nothing secret hangs on it
+        logs=stores.logs,
     )
     return LedgerClient(services, on_close=close)
 

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import InternalError, LedgerLogError, WireFormatError
+from ledgerlog_spark.metadata.log_store_port import LogStore
 from ledgerlog_spark.metadata.port import LedgerStore, Registration
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType
 from ledgerlog_spark.protocol.messages import (
@@ -68,13 +69,18 @@ class Machine(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """What all handles of one client share."""
+    """What all handles of one client share.
+
+    Attributes:
+        logs: The logs of the cluster, for `log/`; None where there are only ledgers.
+    """
 
     transport: BookieTransport
     ledgers: LedgerStore
     registration: Registration
     settings: ClientSettings
     random: Random
+    logs: LogStore | None = None
 
     async def candidates(self) -> tuple[str, ...]:
         """Writable bookies in random order.

@@ -7,7 +7,12 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.errors import LogExistsError, LogNotFoundError, MetadataVersionError
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LogExistsError,
+    LogNotFoundError,
+    MetadataVersionError,
+)
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.sweeper import Sweeper
@@ -23,6 +28,7 @@ from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogContent, LogHead,
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.protocol.log_read import LogState
@@ -148,3 +154,16 @@ class Logs:
 
     def _log(self, name: str, log_id: str) -> Log:
         return Log(name, log_id, store=self.store, ledgers=self._ledgers)
+
+
+def logs_of(client: LedgerClient) -> Logs:
+    """The logs of the cluster that `client` is connected to; ends with the client.
+
+    Raises:
+        ConfigurationError: The client was composed without a log store.
+    """
+    if client.services.logs is None:
+        raise ConfigurationError(
+            "this client was made for ledgers alone: connect with ledgerlog_spark.connect"
+        )
+    return Logs(store=client.services.logs, ledgers=client)

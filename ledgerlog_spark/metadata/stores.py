@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.metadata.leases import TreeLeases
 from ledgerlog_spark.metadata.ledger_layout import LedgerLayout, read_layout, settled_layout
 from ledgerlog_spark.metadata.ledger_store import TreeLedgerStore
+from ledgerlog_spark.metadata.log_store import TreeLogStore
 from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.metadata.registration import TreeRegistration
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
@@ -47,6 +48,11 @@ class MetadataStores:
             registration=TreeRegistration(tree, root),
             leases=TreeLeases(tree, root),
         )
+
+    @property
+    def logs(self) -> TreeLogStore:
+        """The logs of the cluster; nothing is read or made."""
+        return TreeLogStore(self.tree, self.root, self.ledgers)
 
     async def initialize(self) -> None:
         """Make the cluster's nodes where they are missing."""

@@ -1,0 +1,201 @@
+"""The blocking face of logs, for Spark's driver and workers (DESIGN 1, 7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.protocol.log_records import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.log.logs import Logs
+    from ledgerlog_spark.log.range_writer import RangeWriter
+    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_read import LogState
+    from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange, VersionInterval
+
+T = TypeVar("T")
+
+
+class BlockingLogs:
+    """The logs of the cluster that a blocking client is connected to; same calls as `Logs`."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        """Logs that end with the client."""
+        self._client = client
+
+    def create(
+        self, name: str, *, schema: bytes = b"", properties: Mapping[str, str] | None = None
+    ) -> BlockingLog:
+        """See `Logs.create`."""
+        return self._log(lambda logs: logs.create(name, schema=schema, properties=properties))
+
+    def open(self, name: str) -> BlockingLog:
+        """See `Logs.open`."""
+        return self._log(lambda logs: logs.open(name))
+
+    def open_or_create(
+        self, name: str, *, schema: bytes = b"", properties: Mapping[str, str] | None = None
+    ) -> BlockingLog:
+        """See `Logs.open_or_create`."""
+        return self._log(
+            lambda logs: logs.open_or_create(name, schema=schema, properties=properties)
+        )
+
+    def open_job(self, job: Job) -> BlockingLog:
+        """The log of a job, without asking the store."""
+        return BlockingLog(self._client, job.log, job.log_id)
+
+    def open_by_id(self, name: str, log_id: str) -> BlockingLog:
+        """The log of that id, without asking the store."""
+        return BlockingLog(self._client, name, log_id)
+
+    def names(self) -> Sequence[str]:
+        """See `Logs.names`."""
+        return self._client.run(lambda client: logs_of(client).names())
+
+    def delete(self, name: str) -> None:
+        """See `Logs.delete`."""
+        self._client.run(lambda client: logs_of(client).delete(name))
+
+    def _log(self, work: Callable[[Logs], Coroutine[Any, Any, Log]]) -> BlockingLog:
+        log = self._client.run(lambda client: work(logs_of(client)))
+        return BlockingLog(self._client, log.name, log.log_id)
+
+
+class BlockingLog:
+    """One transactional log; same calls and errors as `Log`, without `await`.
+
+    Attributes:
+        name: The name it was opened under.
+        log_id: Its id.
+    """
+
+    def __init__(self, client: BlockingClient, name: str, log_id: str) -> None:
+        self.name = name
+        self.log_id = log_id
+        self._client = client
+
+    def state(self) -> LogState:
+        """See `Log.state`."""
+        return self._run(lambda log: log.state())
+
+    def snapshot(self, version: int | None = None) -> LogSnapshot:
+        """See `Log.snapshot`."""
+        return self._run(lambda log: log.snapshot(version))
+
+    def history(self) -> tuple[VersionInterval, ...]:
+        """See `Log.history`."""
+        return self._run(lambda log: log.history())
+
+    def begin(
+        self,
+        *,
+        schema: bytes = b"",
+        mode: WriteMode = WriteMode.APPEND,
+        app: str | None = None,
+        batch_id: int = 0,
+        run: str | None = None,
+        kind: JobKind = JobKind.BATCH,
+        overwrite_if_changed: bool = False,
+        password: bytes = b"",
+    ) -> Job:
+        """See `Log.begin`."""
+        return self._run(
+            lambda log: log.begin(
+                schema=schema,
+                mode=mode,
+                app=app,
+                batch_id=batch_id,
+                run=run,
+                kind=kind,
+                overwrite_if_changed=overwrite_if_changed,
+                password=password,
+            )
+        )
+
+    def open_range(self, job: Job, schema_message: bytes | None = None) -> BlockingRangeWriter:
+        """See `Log.open_range`."""
+        writer = self._run(lambda log: log.open_range(job, schema_message))
+        return BlockingRangeWriter(self._client, writer)
+
+    def commit(self, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+        """See `Log.commit`."""
+        return self._run(lambda log: log.commit(job, ranges))
+
+    def abort(self, job: Job) -> None:
+        """See `Log.abort`."""
+        self._run(lambda log: log.abort(job))
+
+    def read_range(
+        self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
+    ) -> Iterator[tuple[Any, ...]]:
+        """Batches of entries of a listed range; see `committed_range.read_range`."""
+
+        async def begun(log: Log) -> Any:
+            return log.read_range(ledger_id, first_entry_id, last_entry_id, password=password)
+
+        async def following() -> Any:
+            return await anext(batches, None)
+
+        batches = self._run(begun)
+        try:
+            while (batch := self._client.run(lambda _: following())) is not None:
+                yield batch
+        finally:
+            self._client.run(lambda _: batches.aclose())
+
+    def _run(self, work: Callable[[Log], Coroutine[Any, Any, T]]) -> T:
+        return self._client.run(
+            lambda client: work(logs_of(client).open_by_id(self.name, self.log_id))
+        )
+
+
+class BlockingRangeWriter:
+    """One range of a task; same calls and errors as `RangeWriter`, without `await`.
+
+    Attributes:
+        ledger_id: The range's ledger.
+    """
+
+    def __init__(self, client: BlockingClient, writer: RangeWriter) -> None:
+        self.ledger_id = writer.ledger_id
+        self._client = client
+        self._writer = writer
+
+    @property
+    def rows(self) -> int:
+        """Appended so far."""
+        return self._writer.rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Payload appended so far, the schema message left out."""
+        return self._writer.size_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the task should finish this range and go on in a new one."""
+        return self._writer.is_full
+
+    def append(self, payload: bytes | bytearray | memoryview, rows: int) -> None:
+        """See `RangeWriter.append`."""
+        self._client.run(lambda _: self._writer.append(payload, rows))
+
+    def finish(self, index: bytes | None = None, *, statistics: bytes = b"") -> StagedRange | None:
+        """See `RangeWriter.finish`."""
+        return self._client.run(lambda _: self._writer.finish(index, statistics=statistics))
+
+    def abandon(self) -> None:
+        """See `RangeWriter.abandon`."""
+
+        async def abandoned() -> None:
+            self._writer.abandon()
+
+        self._client.run(lambda _: abandoned())
