@@ -1,0 +1,6 @@
+"""Does the write, and then the sync that covers it, lie before each positive answer?
+
+`make ack-audit` runs a real bookie under strace, gives it adds, runs and fences, and reads the
+trace: SIGKILL keeps the page cache, so no kill test can show a missing sync. The audit itself is
+audited: with `fdatasync` taken away from the bookie (mutation `no_fsync`) it has to fail.
+"""
