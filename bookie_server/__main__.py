@@ -5,7 +5,7 @@ to standard error. SIGTERM and SIGINT stop it cleanly.
 
 Exit codes: 0 stopped on a signal; 1 a bug of ours; 2 a setting is wrong; 3 the bookie refuses to
 start (its directory belongs to another, is locked or damaged; a port is in use); 4 the metadata
-store cannot be reached; 5 the disk failed while it ran.
+store cannot be reached; 5 the disk failed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.config import BookieSettings, load_settings
+from bookie_server.errors import BookieServerError
 from bookie_server.service.exit_code import ExitCode
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
     except (StartupError, LocalProtocolError) as error:
         return _refuse(error, ExitCode.REFUSED_TO_START)
+    except BookieServerError as error:
+        return _refuse(error, ExitCode.STORAGE_FAILED)
     except MetadataError as error:
         return _refuse(error, ExitCode.METADATA_UNAVAILABLE)
 

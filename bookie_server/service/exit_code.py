@@ -19,4 +19,4 @@ class ExitCode(enum.IntEnum):
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5
-    """The disk failed while it ran; what was acknowledged before is on it."""
+    """The disk failed or has no room to start; what was acknowledged before is on it."""

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bookie_server.core import requests as storage_requests
+from bookie_server.errors import StorageError
 from bookie_server.service.grpc_stream import ReplyStream
 from bookie_server.service.in_flight import REQUEST_OVERHEAD_BYTES
 from ledgerlog_spark.model import (
@@ -176,7 +177,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         del context
         if not _are_ids(request.ledger_id):
             return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
-        held = self._storage.entries_held(request.ledger_id)
+        try:
+            held = await self._storage.entries_held(request.ledger_id)
+        except StorageError:
+            return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
         ranges = [pb.EntryRange(first_entry_id=a, last_entry_id=b) for a, b in held]
         return pb.ListEntriesReply(code=self._counted(Code.OK), ranges=ranges)
 

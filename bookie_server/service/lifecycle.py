@@ -23,12 +23,17 @@ from bookie_server.service.exit_code import ExitCode
 from bookie_server.service.in_flight import InFlight
 from bookie_server.service.logging import get_logger
 from bookie_server.service.metadata_check import StoreMetadataCheck
-from bookie_server.service.metrics import MetricsServer, ServiceCollector, ServiceCounters
+from bookie_server.service.metrics import (
+    MetricsServer,
+    ServiceCollector,
+    ServiceCounters,
+    flat_numbers,
+)
 from bookie_server.service.registration import BookieRegistration
 from bookie_server.service.v2_server import V2Server, listen
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.os_filesystem import OsFileSystem
-from bookie_server.storage.os_runtime import AsyncioTasks, OsClock
+from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.wire.service_info import ADD_RUN_OPERATION, OPERATIONS_PROPERTY
@@ -49,7 +54,8 @@ class Bookie:
 
     Attributes:
         bookie_id: Known once the ports are claimed.
-        failed: Set when storage failed for good; `close` then.
+        failed: Set when storage failed for good or crashed; `close` then.
+        crash: The error of a task that should have none: a bug.
     """
 
     def __init__(self, settings: BookieSettings) -> None:
@@ -59,6 +65,7 @@ class Bookie:
         self.port = settings.port
         self.grpc_port = settings.grpc_port
         self.failed = asyncio.Event()
+        self.crash: BaseException | None = None
         self._counters = ServiceCounters()
         self._in_flight = InFlight(settings.in_flight_bytes_max)
         self._closers = contextlib.AsyncExitStack()
@@ -80,7 +87,9 @@ class Bookie:
         """
         settings, closers = self.settings, self._closers
         try:
-            files = OsFileSystem(settings.directories[0])
+            files = OsFileSystem(
+                settings.directories[0], lambda notice: _log.warning("file_system", notice=notice)
+            )
             await files.lock()
             closers.push_async_callback(files.unlock)
             listener = listen(settings.bind_address, settings.port)
@@ -113,6 +122,8 @@ class Bookie:
         return stores
 
     async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
+        tasks = OsTasks(self._crashed)
+        self._closers.push_async_callback(tasks.aclose)
         limits = StorageSettings(
             file_size_bytes=self.settings.file_size_bytes,
             free_bytes_min=self.settings.free_bytes_min,
@@ -122,7 +133,7 @@ class Bookie:
         return await LedgerStorage.open(
             files=files,
             clock=OsClock(),
-            tasks=AsyncioTasks(),
+            tasks=tasks,
             settings=limits,
             metadata=StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms),
         )
@@ -153,7 +164,7 @@ class Bookie:
                         "in_flight_bytes": lambda: self._in_flight.size_bytes,
                         "writable": lambda: storage.is_writable,
                     },
-                    storage.counters,
+                    lambda: flat_numbers(storage.counters),
                 ),
             )
             self._closers.callback(metrics.close)
@@ -175,6 +186,12 @@ class Bookie:
         self._registration = registration
         storage.on_state_change = self._storage_changed
         self._storage_changed()
+
+    def _crashed(self, name: str, error: BaseException) -> None:
+        """A task of storage raised, which is a bug: stop before it makes another mistake."""
+        _log.error("task_crashed", task=name, exc_info=error)
+        self.crash = error
+        self.failed.set()
 
     def _storage_changed(self) -> None:
         assert self._storage is not None, "storage speaks before it is open"
@@ -210,6 +227,8 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
     failure = bookie.failure
     _log.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
+    if bookie.crash is not None:
+        return ExitCode.INTERNAL_ERROR
     if failure is not None:
         _log.error("storage_failed", bookie_id=bookie.bookie_id, reason=str(failure))
         return ExitCode.STORAGE_FAILED

@@ -5,7 +5,7 @@ The hot path increments plain integers; a collector reads them when somebody ask
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -109,6 +109,18 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def flat_numbers(counters: object, prefix: str = "") -> dict[str, float]:
+    """The numbers of a dataclass and of the dataclasses in it, by their joined names."""
+    numbers: dict[str, float] = {}
+    for each in fields(counters):  # type: ignore[arg-type]
+        value = getattr(counters, each.name)
+        if is_dataclass(value):
+            numbers |= flat_numbers(value, f"{prefix}{each.name}_")
+        elif isinstance(value, (int, float)):
+            numbers[prefix + each.name] = value
+    return numbers
 
 
 def _words(name: str) -> str:
