@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import zlib
 from collections.abc import Callable
+from struct import Struct
 
 from crc32c import crc32c
 
@@ -16,6 +17,8 @@ Buffer = bytes | bytearray | memoryview
 DigestFunction = Callable[[Buffer, Buffer], bytes]
 """Takes header and payload, returns the digest as it is stored."""
 
+_pack_crc32c = Struct(">I").pack
+
 DIGEST_SIZE_BYTES: dict[DigestType, int] = {
     DigestType.CRC32: 8,
     DigestType.HMAC: 20,
@@ -25,8 +28,7 @@ DIGEST_SIZE_BYTES: dict[DigestType, int] = {
 
 
 def _crc32c(header: Buffer, payload: Buffer) -> bytes:
-    checksum: int = crc32c(payload, crc32c(header))
-    return checksum.to_bytes(4, "big")
+    return _pack_crc32c(crc32c(payload, crc32c(header)))
 
 
 def _crc32(header: Buffer, payload: Buffer) -> bytes:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HEADER = Struct(">qqqq")
 _CRC32C = Struct(">I")
+_new_tuple = tuple.__new__
 _I64_MAX = (1 << 63) - 1
 
 EncodedEntry = tuple[bytes, Buffer]
@@ -147,33 +148,20 @@ class EntryCodec:
                 entry_id=entry_id,
             )
         found_ledger_id, found_entry_id, confirmed, length = _HEADER.unpack_from(stored)
-        if found_ledger_id != ledger_id or (
-            found_entry_id != entry_id and (entry_id != NO_ENTRY or found_entry_id < 0)
-        ):
-            raise WireFormatError(
-                f"asked for entry {entry_id} of ledger {ledger_id}, the bytes say entry "
-                f"{found_entry_id} of ledger {found_ledger_id}",
-                ledger_id=ledger_id,
-                entry_id=entry_id,
-            )
         payload = stored[overhead:]
         header = stored[:ENTRY_HEADER_SIZE_BYTES]
-        if stored[ENTRY_HEADER_SIZE_BYTES:overhead] != self._digest(header, payload):
-            raise WireFormatError(
-                f"entry {entry_id} of ledger {ledger_id}: its {self.digest_type.name} digest "
-                "does not match its bytes",
-                ledger_id=ledger_id,
-                entry_id=entry_id,
-            )
         # The digest proves what the writer wrote, not that it made sense (DUMMY proves nothing).
-        if not NO_ENTRY <= confirmed < found_entry_id or length < len(payload):
-            raise WireFormatError(
-                f"entry {found_entry_id} of ledger {ledger_id}: last add confirmed {confirmed} "
-                f"or length {length} is impossible",
-                ledger_id=ledger_id,
-                entry_id=entry_id,
+        if (
+            found_ledger_id == ledger_id
+            and (found_entry_id == entry_id or (entry_id == NO_ENTRY and found_entry_id >= 0))
+            and NO_ENTRY <= confirmed < found_entry_id
+            and length >= len(payload)
+            and self._digest(header, payload) == stored[ENTRY_HEADER_SIZE_BYTES:overhead]
+        ):
+            return _new_tuple(
+                StoredEntry, (found_ledger_id, found_entry_id, confirmed, length, payload)
             )
-        return StoredEntry(ledger_id, found_entry_id, confirmed, length, payload)
+        raise self._refusal(stored, ledger_id, entry_id)
 
     def decode_run(
         self, stored: Sequence[Buffer], ledger_id: int, first_entry_id: int
@@ -188,6 +176,22 @@ class EntryCodec:
             decode(entry, ledger_id, entry_id)
             for entry_id, entry in enumerate(stored, first_entry_id)
         ]
+
+    def _refusal(self, stored: Buffer, ledger_id: int, entry_id: int) -> WireFormatError:
+        found = decode_entry_header(stored)
+        if found.ledger_id != ledger_id or entry_id not in (found.entry_id, NO_ENTRY):
+            what = f"the bytes say entry {found.entry_id} of ledger {found.ledger_id}"
+        elif not NO_ENTRY <= found.last_add_confirmed < found.entry_id:
+            what = f"last add confirmed {found.last_add_confirmed} of entry {found.entry_id}"
+        elif found.length < len(stored) - self.overhead_bytes:
+            what = f"length {found.length} is less than its own payload's"
+        else:
+            what = f"its {self.digest_type.name} digest does not match its bytes"
+        return WireFormatError(
+            f"asked for entry {entry_id} of ledger {ledger_id}: {what}",
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+        )
 
 
 def _encode_crc32c(
