@@ -17,10 +17,12 @@ from rich.table import Table
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.flights import flights
+from ledgerlog_spark.cli.logs import drawn_ledgers
 from ledgerlog_spark.cli.output import console
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.local.cluster import Cluster, OwnedCluster
+from ledgerlog_spark.log.blocking import BlockingLogs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,17 +216,9 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
 def _collect(cluster: Cluster, outcome: Outcome) -> None:
     """What the picture shows: the ledgers that the log lists."""
     with connect(cluster.metadata_service_uri) as client:
-        snapshot = client.log_snapshot(LOG)
-        for item in snapshot.items:
-            outcome.payload_bytes += item.size_bytes
-            outcome.ledgers.append(
-                DrawnLedger(
-                    item.ledger_id,
-                    client.ledger_metadata(item.ledger_id).fragments,
-                    item.last_entry_id + 1,
-                    f"{item.rows:,} rows, {item.size_bytes / 1e6:.1f} MB",
-                )
-            )
+        snapshot = BlockingLogs(client).open(LOG).snapshot()
+        outcome.payload_bytes = sum(item.size_bytes for item in snapshot.items)
+        outcome.ledgers = drawn_ledgers(client, snapshot)
 
 
 def _show(outcome: Outcome, bookies: list[str]) -> None:

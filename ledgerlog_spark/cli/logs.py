@@ -1,0 +1,197 @@
+"""`ledgerlog logs`: named logs, their versions and their rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.output import (
+    DEFAULT_URI,
+    AsJson,
+    ServiceUri,
+    console,
+    print_fields,
+    print_json,
+    print_table,
+)
+from ledgerlog_spark.connect import connect
+from ledgerlog_spark.errors import LedgerNotFoundError
+from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
+from ledgerlog_spark.protocol.log_records import NO_SCHEMA, Item, LogSnapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ledgerlog_spark.client.blocking import BlockingClient
+
+app = typer.Typer(help="Logs of a cluster.", no_args_is_help=True)
+
+LogName = Annotated[str, typer.Argument(help="As `logs list` shows it.")]
+OfVersion = Annotated[
+    int | None, typer.Option("--version", help="A version of the log; the newest if not given.")
+]
+
+
+def _time(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
+    return {
+        "name": name,
+        "log_id": snapshot.log_id,
+        "version": snapshot.interval.version,
+        "start_offset": snapshot.interval.start_offset,
+        "end_offset": snapshot.interval.end_offset,
+        "rows": snapshot.interval.rows,
+        "items": len(snapshot.items),
+        "ledgers": len({item.ledger_id for item in snapshot.items}),
+        "size_bytes": sum(item.size_bytes for item in snapshot.items),
+        "commit_time": _time(snapshot.interval.commit_time_ms),
+    }
+
+
+@app.command("list", epilog="Example: ledgerlog logs list --json")
+def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
+    """List all logs with version, rows and size."""
+    with connect(uri) as client:
+        logs = BlockingLogs(client)
+        found = [_summary(name, logs.open(name).snapshot()) for name in logs.names()]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        f"logs of {uri}",
+        ("log", "version", "rows", "ledgers", "bytes", "last commit"),
+        [
+            (f["name"], f["version"], f["rows"], f["ledgers"], f["size_bytes"], f["commit_time"])
+            for f in found
+        ],
+    )
+
+
+@app.command("show", epilog="Example: ledgerlog logs show flights")
+def show(
+    name: LogName,
+    version: OfVersion = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Show a log: its schema, versions and ranges, drawn over the bookies that hold them."""
+    with connect(uri) as client:
+        log = BlockingLogs(client).open(name)
+        snapshot, history = log.snapshot(version), log.history()
+        drawn = drawn_ledgers(client, snapshot)
+    summary = _summary(name, snapshot)
+    schema = _schema_text(snapshot)
+    if as_json:
+        ranges = [_range(item) for item in snapshot.items]
+        versions = [
+            {"version": v.version, "start_offset": v.start_offset, "end_offset": v.end_offset,
+             "operation": v.operation.name, "commit_time": _time(v.commit_time_ms)}
+            for v in history
+        ]  # fmt: skip
+        print_json({**summary, "schema": schema, "ranges": ranges, "versions": versions})
+        return
+    print_fields(f"log {name}", {**summary, "schema": ", ".join(schema) or None})
+    print_table(
+        "versions",
+        ("version", "operation", "start offset", "end offset", "committed"),
+        [
+            (v.version, v.operation.name, v.start_offset, v.end_offset, _time(v.commit_time_ms))
+            for v in history
+        ],
+    )
+    bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
+    console.print(draw_ledgers(drawn, bookies=bookies, width=console.width))
+
+
+def drawn_ledgers(client: BlockingClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
+    """Each listed ledger once, with what the log lists of it."""
+    by_ledger: dict[int, list[Item]] = {}
+    for item in snapshot.items:
+        by_ledger.setdefault(item.ledger_id, []).append(item)
+    drawn = []
+    for ledger_id, items in by_ledger.items():
+        rows, size = sum(i.rows for i in items), sum(i.size_bytes for i in items)
+        label = f"{rows:,} rows, {size / 1e6:,.1f} MB"
+        try:
+            fragments = client.ledger_metadata(ledger_id).fragments
+        except LedgerNotFoundError:
+            drawn.append(DrawnLedger(ledger_id, (), 0, f"{label}, listed but deleted"))
+            continue
+        last = max(item.last_entry_id for item in items)
+        drawn.append(DrawnLedger(ledger_id, fragments, last + 1, label))
+    return drawn
+
+
+def _range(item: Item) -> dict[str, int]:
+    return {
+        "ledger_id": item.ledger_id,
+        "first_entry_id": item.first_entry_id,
+        "last_entry_id": item.last_entry_id,
+        "first_offset": item.first_offset,
+        "rows": item.rows,
+        "size_bytes": item.size_bytes,
+    }
+
+
+def _schema_text(snapshot: LogSnapshot) -> list[str]:
+    from ledgerlog_spark.arrow.stream_codec import decode_schema
+
+    if snapshot.interval.schema_id == NO_SCHEMA or snapshot.schema is None:
+        return []
+    return [f"{field.name} {field.type}" for field in decode_schema(snapshot.schema)]
+
+
+@app.command("read", epilog="Example: ledgerlog logs read flights --rows 20")
+def read(
+    name: LogName,
+    rows: Annotated[int, typer.Option(help="At most so many rows.", min=1)] = 10,
+    version: OfVersion = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a row.")] = False,
+) -> None:
+    """Print the first rows of a log, oldest first, without Spark."""
+    with connect(uri) as client:
+        log = BlockingLogs(client).open(name)
+        snapshot = log.snapshot(version)
+        found: list[dict[str, Any]] = []
+        for batch in _batches(log, snapshot):
+            found += batch.slice(0, rows - len(found)).to_pylist()
+            if len(found) >= rows:
+                break
+    if as_json:
+        for row in found:
+            sys.stdout.write(json.dumps(row, default=str) + "\n")
+        return
+    columns = [text.split(" ")[0] for text in _schema_text(snapshot)]
+    print_table(
+        f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}, "
+        f"version {snapshot.interval.version}",
+        columns,
+        [["" if row.get(c) is None else str(row.get(c)) for c in columns] for row in found],
+    )
+
+
+def _batches(log: BlockingLog, snapshot: LogSnapshot) -> Iterator[pa.RecordBatch]:
+    """The version's rows in order, batch by batch."""
+    from ledgerlog_spark.arrow.stream_codec import decode_entries
+
+    start, end = snapshot.interval.start_offset, snapshot.interval.end_offset
+    for item in snapshot.items:
+        schema = snapshot.schemas[item.schema_id]
+        entries = log.read_range(item.ledger_id, item.first_entry_id, item.last_entry_id)
+        payloads = (entry.payload for batch in entries for entry in batch)
+        for decoded in decode_entries(schema, payloads):
+            at = item.first_offset + decoded.first_row
+            skip = max(0, start - at)
+            keep = min(decoded.batch.num_rows, end - at) - skip
+            if keep > 0:
+                yield decoded.batch.slice(skip, keep)
