@@ -1,0 +1,334 @@
+"""What `LogStore` promises, on a tree in memory and on a real ZooKeeper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.errors import (
+    LedgerExistsError,
+    LedgerNotFoundError,
+    LogExistsError,
+    LogNotFoundError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
+from ledgerlog_spark.protocol.log_changes import created
+from ledgerlog_spark.protocol.log_codec import encode_page
+from ledgerlog_spark.protocol.log_messages import WriteHead
+from ledgerlog_spark.protocol.log_pages import PageRequest
+from ledgerlog_spark.protocol.log_records import (
+    Item,
+    LogContent,
+    LogHead,
+    LogKind,
+    PageRef,
+    ProducerRecord,
+)
+from ledgerlog_spark.protocol.log_rows import ITEMS
+from tests.fixtures.metadata_worlds import Signal, cluster
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.metadata.stores import MetadataStores
+    from ledgerlog_spark.model import Version, Versioned
+    from tests.fixtures.metadata_worlds import World
+
+METADATA = LedgerMetadata(
+    quorum=Quorum(3, 3, 2), fragments=(Fragment(0, ("a:1", "b:1", "c:1")),), token=77
+)
+
+
+@pytest.fixture
+async def stores(world: World) -> MetadataStores:
+    return await cluster(world)
+
+
+async def new_log(stores: MetadataStores, name: str = "flights", number: int = 1) -> LogHead:
+    head, pages = created(
+        template=LogHead(
+            log_id=f"{number:032x}",
+            name=name,
+            kind=LogKind.TRANSACTIONAL,
+            content=LogContent.ROWS,
+            version=0,
+            start_offset=0,
+            end_offset=0,
+            schema_id=-1,
+            commit_time_ms=1,
+            token=f"{number:032x}",
+        ),
+        schema=b"",
+        now_ms=1,
+        token=f"{number:032x}",
+    )
+    await stores.logs.create_log(head, pages)
+    return head
+
+
+async def new_producer(stores: MetadataStores, head: LogHead, app: str = "app") -> Version:
+    record = ProducerRecord(epoch=1, runs=("run",))
+    return await stores.logs.write_producer(head.log_id, app, record, None)
+
+
+async def head_of(stores: MetadataStores, log_id: str) -> Versioned[LogHead]:
+    found = await stores.logs.read_head(log_id)
+    assert found is not None
+    return found
+
+
+async def test_created_log_is_found_by_name_and_reads_back(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    assert await stores.logs.find("flights") == head.log_id
+    assert (await head_of(stores, head.log_id)).value == head
+    assert list(await stores.logs.names()) == ["flights"]
+    assert list(await stores.logs.ids()) == [head.log_id]
+
+
+async def test_second_log_of_a_name_is_refused_and_the_first_stays(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    with pytest.raises(LogExistsError):
+        await new_log(stores, number=2)
+    assert await stores.logs.find("flights") == head.log_id
+    assert list(await stores.logs.ids()) == [head.log_id]
+
+
+async def test_log_whose_creation_lost_its_reply_is_recognised_by_its_id(
+    world: World, stores: MetadataStores
+) -> None:
+    await new_log(stores, "warm-up", number=9)
+    world.lose_next_reply(stores.tree)
+    head = await new_log(stores)
+    assert (await head_of(stores, head.log_id)).value == head
+
+
+async def test_missing_log_is_not_found(stores: MetadataStores) -> None:
+    with pytest.raises(LogNotFoundError):
+        await stores.logs.find("nothing")
+    assert await stores.logs.read_head("f" * 32) is None
+    assert await stores.logs.read_producer("f" * 32, "app") is None
+    assert list(await stores.logs.names()) == []
+
+
+async def test_head_and_producer_change_together_or_not_at_all(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    at = await head_of(stores, head.log_id)
+    producer_version = await new_producer(stores, head)
+    record = ProducerRecord(epoch=1, runs=("run",), last_batch_id=0, token="1" * 32)
+    write = WriteHead(
+        request=0,
+        token="1" * 32,
+        head=replace(head, token="1" * 32),
+        head_version=at.version,
+        app="app",
+        producer=record,
+        producer_version=producer_version,
+    )
+    moved = await stores.logs.write_producer(
+        head.log_id, "app", ProducerRecord(epoch=2, runs=("run", "later")), producer_version
+    )
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_head(head.log_id, write)
+    assert (await head_of(stores, head.log_id)) == at
+    await stores.logs.write_head(head.log_id, replace(write, producer_version=moved))
+    assert (await head_of(stores, head.log_id)).value.token == "1" * 32
+    found = await stores.logs.read_producer(head.log_id, "app")
+    assert found is not None
+    assert found.value == record
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_head(head.log_id, replace(write, producer_version=found.version))
+
+
+async def test_commit_fails_once_its_pages_were_touched(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    at = await head_of(stores, head.log_id)
+    token = "2" * 32
+    version = await stores.logs.write_pages(head.log_id, token, [b"page 0", b"page 1"])
+    write = WriteHead(
+        request=0,
+        token=token,
+        head=replace(head, token=token),
+        head_version=at.version,
+        pages_version=version,
+    )
+    await stores.logs.touch_pages(head.log_id, token)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_head(head.log_id, write)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_pages(head.log_id, token, [b"again"])
+    assert [node.token for node in await stores.logs.page_nodes(head.log_id)] == [token]
+    await stores.logs.delete_pages(head.log_id, token, kept=(1,))
+    assert len(await stores.logs.page_nodes(head.log_id)) == 1
+    await stores.logs.delete_pages(head.log_id, token, kept=())
+    assert list(await stores.logs.page_nodes(head.log_id)) == []
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.touch_pages(head.log_id, token)
+
+
+async def test_pages_of_more_than_one_transaction_read_back_in_order(
+    stores: MetadataStores,
+) -> None:
+    head = await new_log(stores)
+    items = [Item(i, 1, 5, 5, 10, 1000, i * 10, 0, bytes([i % 251]) * 900) for i in range(1400)]
+    pages = [encode_page(ITEMS, items[i : i + 200]) for i in range(0, 1400, 200)]
+    big = [page + bytes(250_000 - len(page)) for page in pages]
+    assert sum(map(len, big)) > 1_500_000
+    await stores.logs.write_pages(head.log_id, "3" * 32, big)
+    await stores.logs.write_pages(head.log_id, "4" * 32, pages)
+    refs = [PageRef("4" * 32, n, n * 2000, n * 2000 + 2000, 200, 9) for n in range(7)]
+    read = await stores.logs.read_pages(head.log_id, [PageRequest(ITEMS, r) for r in refs])
+    assert read is not None
+    assert [item for page in read for item in page] == items
+    missing = PageRequest(ITEMS, replace(refs[0], number=7))
+    assert await stores.logs.read_pages(head.log_id, [PageRequest(ITEMS, refs[0]), missing]) is None
+
+
+async def test_ledger_and_its_registration_appear_together(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    version = await new_producer(stores, head)
+    made = await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    assert await stores.ledgers.load(7) == made
+    assert list(await stores.logs.registered(head.log_id, "app")) == [7]
+    (staged,) = await stores.logs.staged(head.log_id, "app")
+    assert staged.ledger_id == 7
+    assert abs(staged.registered_ms - await stores.logs.now_ms(head.log_id)) < 60_000
+    with pytest.raises(LedgerExistsError):
+        await stores.logs.register_ledger(
+            head.log_id, "app", 1, version, 7, replace(METADATA, token=78)
+        )
+
+
+async def test_registration_under_an_old_producer_version_creates_nothing(
+    stores: MetadataStores,
+) -> None:
+    head = await new_log(stores)
+    version = await new_producer(stores, head)
+    record = ProducerRecord(epoch=2, runs=("run", "later"))
+    await stores.logs.write_producer(head.log_id, "app", record, version)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    assert list(await stores.logs.registered(head.log_id, "app")) == []
+    with pytest.raises(LedgerNotFoundError):
+        await stores.ledgers.load(7)
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_registration_with_an_unknown_outcome_is_settled_by_its_token(
+    world: World, stores: MetadataStores, lost: str
+) -> None:
+    head = await new_log(stores)
+    version = await new_producer(stores, head)
+    await stores.logs.register_ledger(head.log_id, "app", 1, version, 6, METADATA)
+    if lost == "request":
+        world.lose_next_request(stores.tree)
+    else:
+        world.lose_next_reply(stores.tree)
+    made = await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    assert made.value.token == 77
+    assert (await stores.ledgers.load(7)).version == made.version
+    assert list(await stores.logs.registered(head.log_id, "app")) == [6, 7]
+
+
+async def test_write_of_a_head_whose_reply_is_lost_is_unknown(
+    world: World, stores: MetadataStores
+) -> None:
+    head = await new_log(stores)
+    at = await head_of(stores, head.log_id)
+    write = WriteHead(0, "5" * 32, replace(head, token="5" * 32), at.version)
+    world.lose_next_reply(stores.tree)
+    with pytest.raises(MetadataUnknownError):
+        await stores.logs.write_head(head.log_id, write)
+    await stores.logs.sync()
+    assert (await head_of(stores, head.log_id)).value.token == "5" * 32
+
+
+async def test_deregistering_bumps_the_producer_and_leaves_a_mark(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    version = await new_producer(stores, head)
+    for ledger_id in (7, 8):
+        await stores.logs.register_ledger(head.log_id, "app", 1, version, ledger_id, METADATA)
+    record = ProducerRecord(epoch=1, runs=("run",))
+    bumped = await stores.logs.write_producer(head.log_id, "app", record, version, [7])
+    assert bumped != version
+    assert list(await stores.logs.registered(head.log_id, "app")) == [8]
+    (mark,) = await stores.logs.marked(head.log_id)
+    assert (mark.ledger_id, mark.is_staged) == (7, True)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.register_ledger(head.log_id, "app", 1, version, 9, METADATA)
+    await stores.logs.forget_mark(head.log_id, 7)
+    await stores.logs.forget_mark(head.log_id, 7)
+    assert list(await stores.logs.marked(head.log_id)) == []
+
+
+async def test_unlisting_marks_ledgers_in_the_same_transaction(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    at = await head_of(stores, head.log_id)
+    write = WriteHead(0, "6" * 32, replace(head, token="6" * 32), at.version, unlisted=(3, 4))
+    await stores.logs.write_head(head.log_id, write)
+    marks = await stores.logs.marked(head.log_id)
+    assert [(mark.ledger_id, mark.is_staged) for mark in marks] == [(3, False), (4, False)]
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_head(head.log_id, replace(write, unlisted=(5,)))
+    assert len(await stores.logs.marked(head.log_id)) == 2
+
+
+async def test_producers_of_any_name_are_kept_apart(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    names = ["a/b", "..", "%2E%2E", "ü ber", "app"]
+    for epoch, name in enumerate(names):
+        record = ProducerRecord(epoch=epoch, runs=(name,))
+        await stores.logs.write_producer(head.log_id, name, record, None)
+    assert list(await stores.logs.producers(head.log_id)) == sorted(names)
+    for epoch, name in enumerate(names):
+        found = await stores.logs.read_producer(head.log_id, name)
+        assert found is not None
+        assert (found.value.epoch, found.value.runs) == (epoch, (name,))
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_producer(head.log_id, "app", ProducerRecord(), None)
+
+
+async def test_deleted_log_frees_its_name_and_fails_what_was_on_its_way(
+    stores: MetadataStores,
+) -> None:
+    head = await new_log(stores)
+    at = await head_of(stores, head.log_id)
+    await new_producer(stores, head)
+    deleted = replace(head, token="7" * 32, deleted_ms=5)
+    await stores.logs.delete_log(deleted, at.version)
+    with pytest.raises(LogNotFoundError):
+        await stores.logs.find("flights")
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_head(head.log_id, WriteHead(0, "8" * 32, head, at.version))
+    assert (await stores.logs.deleted_ms(head.log_id)) is not None
+    again = await new_log(stores, number=2)
+    assert await stores.logs.find("flights") == again.log_id
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.delete_log(deleted, (await head_of(stores, head.log_id)).version)
+    await stores.logs.remove_log(head.log_id)
+    await stores.logs.remove_log(head.log_id)
+    assert list(await stores.logs.ids()) == [again.log_id]
+
+
+async def test_log_with_a_registered_ledger_is_not_removed(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    version = await new_producer(stores, head)
+    await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.remove_log(head.log_id)
+    assert list(await stores.logs.registered(head.log_id, "app")) == [7]
+
+
+async def test_watcher_of_a_head_is_told_of_a_commit(world: World, stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    other = await cluster(world)
+    await other.logs.sync()
+    changed = Signal()
+    cancel = other.logs.watch_head(head.log_id, changed)
+    seen = await head_of(other, head.log_id)
+    write = WriteHead(0, "9" * 32, replace(head, token="9" * 32), seen.version)
+    await stores.logs.write_head(head.log_id, write)
+    await changed.called()
+    assert (await head_of(other, head.log_id)).value.token == "9" * 32
+    cancel()
