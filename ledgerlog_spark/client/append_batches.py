@@ -168,9 +168,9 @@ def checked_payload(payload: object) -> Payload:
         LocalProtocolError: Not bytes, or larger than an entry can be. Nothing was appended.
     """
     kept: Payload
-    if type(payload) is bytes:
-        kept = payload
-    elif isinstance(payload, memoryview) and payload.readonly and payload.contiguous:
+    if type(payload) is bytes and len(payload) <= PAYLOAD_SIZE_BYTES_MAX:
+        return payload
+    if isinstance(payload, memoryview) and payload.readonly and payload.contiguous:
         kept = payload if payload.format == "B" and payload.ndim == 1 else payload.cast("B")
     elif isinstance(payload, bytes | bytearray | memoryview):
         kept = bytes(payload)

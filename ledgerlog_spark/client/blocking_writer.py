@@ -113,7 +113,7 @@ class BlockingWriteHandle:
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
         """A `concurrent.futures.Future` of the entry id; blocks only while the backlog is full."""
-        kept = payload if type(payload) is bytes else checked_payload(payload)
+        kept = checked_payload(payload)
         future: AddFuture[int] = AddFuture(self._inbox.condition)
         self._put(kept, future, 1, len(kept))
         return future

@@ -71,6 +71,9 @@ FAILURES: dict[Failure, _Entry] = {
     Failure.ENTRY_UNKNOWN: _Entry(
         errors.EntryUnknownError, "try again when more of its bookies answer"
     ),
+    Failure.LAC_UNKNOWN: _Entry(
+        errors.EntryUnknownError, "try again when one of its last ensemble's bookies answers"
+    ),
     Failure.DIGEST_MISMATCH: _Entry(
         errors.DigestMismatchError, "check the password, the digest type and the bookies' disks"
     ),

@@ -124,7 +124,7 @@ class WriteHandle:
         """The id of the entry, which is on the disks of Qa bookies when this returns.
 
         Args:
-            payload: At most 5 MiB. A read-only view must not change until this returns.
+            payload: A little less than 5 MiB at most. A read-only view must not change until this returns.
 
         Raises:
             LocalProtocolError: Not bytes or too large; definite.
@@ -144,7 +144,7 @@ class WriteHandle:
 
         Never blocks: await `drain` now and then to keep what waits here bounded.
         """
-        kept = payload if type(payload) is bytes else checked_payload(payload)
+        kept = checked_payload(payload)
         future: asyncio.Future[int] = self._loop.create_future()
         self.submit(kept, future)
         return future

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from ledgerlog_spark import errors
+from ledgerlog_spark.client.errors_from_codes import (
+    FAILURES,
+    OUTCOMES,
+    error_for_unsent,
+    error_from_failure,
+    error_from_read,
+    outcome_of,
+)
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.protocol.messages import Failure, LedgerFailed, MetadataOutcome, ReadFailed
+
+
+def test_every_failure_of_a_machine_has_an_exception() -> None:
+    assert set(FAILURES) == set(Failure)
+
+
+def test_every_metadata_outcome_but_success_has_an_exception() -> None:
+    assert set(OUTCOMES.values()) == set(MetadataOutcome) - {MetadataOutcome.OK}
+    assert outcome_of(errors.InternalError("ours")) is None
+
+
+@pytest.mark.parametrize("failure", Failure)
+@pytest.mark.parametrize("is_definite", [False, True])
+def test_an_error_carries_what_the_machine_says(failure: Failure, is_definite: bool) -> None:
+    failed = LedgerFailed(failure, is_definite, last_add_confirmed=4, is_retriable=True)
+    error = error_from_failure(9, failed)
+    assert (error.definite, error.retriable) == (is_definite, True)
+    assert (error.ledger_id, error.last_add_confirmed) == (9, 4)
+    assert failure.value in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.fields) == (type(error), str(error), error.fields)
+
+
+def test_too_few_bookies_names_both_numbers() -> None:
+    failed = LedgerFailed(Failure.NOT_ENOUGH_BOOKIES, is_definite=False, wanted=3, available=1)
+    error = error_from_failure(9, failed)
+    assert isinstance(error, errors.NotEnoughBookiesError)
+    assert (error.wanted, error.available) == (3, 1)
+    assert "needed 3, found 1" in str(error)
+
+
+def test_a_failed_read_names_what_each_bookie_said() -> None:
+    codes = (("bookie-0", Code.TIMEOUT), ("bookie-1", Code.NO_ENTRY), ("bookie-2", None))
+    error = error_from_read(9, ReadFailed(Failure.ENTRY_UNKNOWN, 3, codes))
+    assert isinstance(error, errors.EntryUnknownError)
+    assert error.retriable
+    assert error.codes == {"bookie-0": "timeout", "bookie-1": "no_entry", "bookie-2": "no answer"}
+    assert "bookie-0: timeout" in str(error)
+
+
+def test_an_append_after_the_failure_is_definitely_not_there() -> None:
+    failed = LedgerFailed(Failure.FENCED, is_definite=False, first_unknown_entry_id=3)
+    assert not error_from_failure(9, failed).definite
+    error = error_for_unsent(9, failed)
+    assert isinstance(error, errors.LedgerFencedError)
+    assert error.definite
+    assert "nothing was sent" in str(error)

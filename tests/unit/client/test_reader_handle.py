@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import (
+    DigestMismatchError,
+    EntryNotFoundError,
+    EntryUnknownError,
+    LedgerNotFoundError,
+    LocalProtocolError,
+    UnauthorizedError,
+)
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
+from ledgerlog_spark.protocol.reader import ReaderSettings
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
+
+Work = Callable[[ClientWorld], Awaitable[None]]
+
+
+def in_world(work: Work, *, bookies: int = 3, settings: ClientSettings | None = None) -> None:
+    async def inside() -> None:
+        async with ClientWorld(bookies, settings) as world:
+            await work(world)
+
+    run_in_virtual_time(inside())
+
+
+async def written(world: ClientWorld, entries: int, *, close: bool = True, **kind: object) -> int:
+    ledger = await world.client().create_ledger(**kind)  # type: ignore[arg-type]
+    if entries:
+        await ledger.append_batch([b"entry %d" % number for number in range(entries)])
+    if close:
+        await ledger.close()
+    return ledger.id
+
+
+def test_a_closed_ledger_is_read_to_its_end_in_order() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 3000)
+        reader = await world.client().open_ledger(ledger_id)
+        assert (reader.last_add_confirmed, reader.is_closed) == (2999, True)
+        entries = [entry async for entry in reader.read()]
+        assert [entry.entry_id for entry in entries] == list(range(3000))
+        assert [entry.payload for entry in entries] == [b"entry %d" % n for n in range(3000)]
+        assert reader.length == sum(len(entry.payload) for entry in entries) == entries[-1].length
+        assert [entry.entry_id async for entry in reader.read(7, 9)] == [7, 8, 9]
+        assert (await reader.read_entry(1234)).payload == b"entry 1234"
+
+    in_world(work)
+
+
+def test_an_empty_ledger_reads_as_nothing() -> None:
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 0))
+        assert reader.last_add_confirmed == NO_ENTRY
+        assert [entry async for entry in reader.read()] == []
+
+    in_world(work)
+
+
+def test_opening_and_reading_an_open_ledger_never_fences() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append(b"a")
+        await ledger.append(b"b")
+        reader = await world.client().open_ledger(ledger.id)
+        # The header of entry 1 says that entry 0 was confirmed: a LAC lags behind its writer.
+        assert (reader.last_add_confirmed, reader.is_closed) == (0, False)
+        assert [entry.payload async for entry in reader.read()] == [b"a"]
+        assert await ledger.append(b"c") == 2
+        assert await reader.refresh() == 1
+        await ledger.close()
+        assert await reader.refresh() == 2
+        assert reader.is_closed
+
+    in_world(work)
+
+
+def test_a_range_beyond_the_last_add_confirmed_is_refused_unless_it_is_listed() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append_batch([b"x"] * 10)
+        reader = await world.client().open_ledger(ledger.id)
+        assert reader.last_add_confirmed == NO_ENTRY
+        with pytest.raises(LocalProtocolError, match="refresh"):
+            await anext(reader.read(0, 9))
+        listed = [batch async for batch in reader.read_batches(0, 9, is_listed=True)]
+        assert [entry.entry_id for batch in listed for entry in batch] == list(range(10))
+
+    in_world(work)
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 0), (3, 2), (0, 5), (6, 7)])
+def test_a_bad_range_is_refused_and_nothing_is_read(first: int, last: int) -> None:
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 5))
+        world.transport.asked.clear()
+        with pytest.raises(LocalProtocolError):
+            await anext(reader.read(first, last))
+        assert world.transport.asked == []
+
+    in_world(work)
+
+
+def test_a_bad_digest_on_one_replica_is_read_from_another() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 2000)
+        world.transport.corrupt.update(world.names[:2])
+        reader = await world.client().open_ledger(ledger_id)
+        assert [entry.payload async for entry in reader.read()] == [
+            b"entry %d" % number for number in range(2000)
+        ]
+
+    in_world(work)
+
+
+def test_bad_digests_on_all_replicas_are_an_error_and_never_data() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 3)
+        world.transport.corrupt.update(world.names)
+        reader = await world.client().open_ledger(ledger_id)
+        with pytest.raises(DigestMismatchError) as failed:
+            await reader.read_entry(1)
+        assert (failed.value.ledger_id, failed.value.entry_id) == (ledger_id, 1)
+        assert sorted(failed.value.bookie_ids) == world.names
+
+    in_world(work)
+
+
+def test_a_bookie_that_is_gone_is_passed_over() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 2000)
+        for name in world.names[:2]:
+            await world.kill(name)
+        reader = await world.client().open_ledger(ledger_id)
+        assert len([entry async for entry in reader.read()]) == 2000
+
+    in_world(work)
+
+
+def test_absent_is_said_only_when_every_replica_says_so() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 3)
+        for storage in world.storages.values():
+            del storage.ledgers[ledger_id].entries[1]
+        reader = await world.client().open_ledger(ledger_id)
+        got: list[int] = []
+
+        async def read_all() -> None:
+            async for entry in reader.read():
+                got.append(entry.entry_id)  # noqa: PERF401 (what came before the error counts)
+
+        with pytest.raises(EntryNotFoundError) as failed:
+            await read_all()
+        assert got == [0]
+        assert failed.value.entry_id == 1
+        world.transport.refusing["bookie-1"] = Code.IO_ERROR
+        with pytest.raises(EntryUnknownError) as unknown:
+            await reader.read_entry(1)
+        assert unknown.value.retriable
+
+    in_world(work)
+
+
+def test_a_slow_bookie_is_helped_by_another() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 10)
+        loop = asyncio.get_running_loop()
+        world.transport.held.update(world.names[:2])
+        reader = await world.client().open_ledger(ledger_id)
+        begun = loop.time()
+        assert len([entry async for entry in reader.read()]) == 10
+        assert loop.time() - begun < 3
+        for name in world.names:
+            world.transport.release(name)
+
+    in_world(work)
+
+
+def test_a_reader_reads_ahead_no_further_than_its_limit() -> None:
+    settings = ClientSettings(
+        reader=ReaderSettings(entries_ahead_max=20, batch_entries_max=5, batches_in_flight_max=2)
+    )
+
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 500))
+        world.transport.asked.clear()
+        async with contextlib.aclosing(reader.read_batches()) as batches:
+            await anext(batches)
+            await asyncio.sleep(0.1)
+            assert len(world.transport.asked) < 10
+            seen = 5
+            async for batch in batches:
+                seen += len(batch)
+        assert seen >= 500
+
+    in_world(work, settings=settings)
+
+
+def test_an_abandoned_read_stops_asking() -> None:
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 5000))
+        batches = reader.read_batches()
+        await anext(batches)
+        await batches.aclose()
+        world.transport.asked.clear()
+        await asyncio.sleep(60)
+        assert world.transport.asked == []
+
+    in_world(work)
+
+
+def test_closing_the_handle_ends_its_reads() -> None:
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 10))
+        world.transport.held.update(world.names)
+        reading = asyncio.ensure_future(reader.read_entry(3))
+        await asyncio.sleep(0)
+        await reader.aclose()
+        with pytest.raises(LocalProtocolError, match="closed"):
+            await reading
+        with pytest.raises(LocalProtocolError, match="open the ledger again"):
+            await reader.read_entry(3)
+        for name in world.names:
+            world.transport.release(name)
+
+    in_world(work)
+
+
+def test_a_wrong_password_is_refused_before_any_bookie_is_asked() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 3, password=b"secret")
+        world.transport.asked.clear()
+        client = world.client()
+        with pytest.raises(UnauthorizedError):
+            await client.open_ledger(ledger_id, password=b"wrong")
+        with pytest.raises(UnauthorizedError):
+            await client.seal(ledger_id)
+        assert world.transport.asked == []
+        assert (await client.open_ledger(ledger_id, password=b"secret")).last_add_confirmed == 2
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("digest_type", ["CRC32C", "CRC32", "HMAC", "DUMMY"])
+@pytest.mark.parametrize("ensemble_size", [3, 5])
+def test_every_digest_and_a_striped_ledger_read_back(digest_type: str, ensemble_size: int) -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(
+            world, 50, digest_type=digest_type, password=b"p", ensemble_size=ensemble_size
+        )
+        reader = await world.client().open_ledger(ledger_id, password=b"p")
+        assert [entry.payload async for entry in reader.read()] == [
+            b"entry %d" % number for number in range(50)
+        ]
+
+    in_world(work, bookies=5)
+
+
+def test_a_ledger_deleted_under_a_reader_is_not_found_at_the_next_refresh() -> None:
+    async def work(world: ClientWorld) -> None:
+        client = world.client()
+        reader = await client.open_ledger(await written(world, 3, close=False))
+        await client.delete_ledger(reader.id)
+        await client.delete_ledger(reader.id)
+        with pytest.raises(LedgerNotFoundError):
+            await reader.refresh()
+        with pytest.raises(LedgerNotFoundError):
+            await client.open_ledger(reader.id)
+
+    in_world(work)
+
+
+def test_a_sealed_ledger_holds_what_was_acknowledged_and_sealing_again_says_the_same() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 20, close=False)
+        sealed = await world.client().seal(ledger_id)
+        assert (sealed.state, sealed.last_entry_id) == (LedgerState.CLOSED, 19)
+        first, second = await asyncio.gather(
+            world.client().seal(ledger_id), world.client().seal(ledger_id)
+        )
+        assert first == second == sealed
+        reader = await world.client().open_ledger(ledger_id)
+        assert len([entry async for entry in reader.read()]) == 20
+
+    in_world(work)

@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.errors import (
+    AddTimeoutError,
+    InternalError,
+    LedgerClosedError,
+    LedgerFencedError,
+    LocalProtocolError,
+    NotEnoughBookiesError,
+)
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.protocol.writer import WriterSettings
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
+
+Work = Callable[[ClientWorld], Awaitable[None]]
+
+
+def in_world(work: Work, *, bookies: int = 3, settings: ClientSettings | None = None) -> None:
+    async def inside() -> None:
+        async with ClientWorld(bookies, settings) as world:
+            await work(world)
+
+    run_in_virtual_time(inside())
+
+
+def hold_all(world: ClientWorld) -> None:
+    world.transport.held.update(world.names)
+
+
+def release_all(world: ClientWorld) -> None:
+    for name in world.names:
+        world.transport.release(name)
+
+
+async def settled(*futures: asyncio.Future[object]) -> list[object]:
+    return await asyncio.gather(*futures, return_exceptions=True)
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_appends_get_dense_ids_in_the_order_of_the_calls() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        assert ledger.last_add_confirmed == NO_ENTRY
+        assert await ledger.append(b"zero") == 0
+        futures = [ledger.append_async(b"%d" % number) for number in range(1, 50)]
+        assert await ledger.append_batch([b"a", b"b"]) == range(50, 52)
+        assert [await future for future in futures] == list(range(1, 50))
+        assert await ledger.append_batch([]) == range(0)
+        assert ledger.last_add_confirmed == 51
+        assert ledger.length == 4 + sum(len(b"%d" % n) for n in range(1, 50)) + 2
+        for name in world.names:
+            assert world.entries_of(name, ledger.id) == list(range(52))
+
+    in_world(work)
+
+
+def test_what_is_appended_in_one_turn_of_the_loop_travels_in_one_run() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await asyncio.gather(*(ledger.append_async(b"x") for _ in range(100)))
+        assert world.runs_added() == [1, 1, 1]
+
+    in_world(work)
+
+
+def test_a_lone_append_does_not_linger() -> None:
+    async def work(world: ClientWorld) -> None:
+        loop = asyncio.get_running_loop()
+        ledger = await world.client(linger_ms=10_000).create_ledger()
+        begun = loop.time()
+        await ledger.append(b"x")
+        assert loop.time() == begun
+
+    in_world(work)
+
+
+def test_small_appends_wait_for_company_while_runs_are_out_and_no_longer_than_the_linger() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client(linger_ms=40, runs_in_flight_min=1).create_ledger()
+        hold_all(world)
+        first = ledger.append_async(b"first")
+        await turns()
+        later = [ledger.append_async(b"later") for _ in range(10)]
+        await turns()
+        assert world.runs_added() == [1, 1, 1]
+        await asyncio.sleep(0.05)
+        assert world.runs_added() == [2, 2, 2]
+        release_all(world)
+        assert await asyncio.gather(first, *later) == list(range(11))
+
+    in_world(work)
+
+
+def test_an_append_is_acknowledged_by_two_of_three_bookies() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        hold_all(world)
+        future = ledger.append_async(b"x")
+        await turns()
+        world.transport.release("bookie-0")
+        await turns()
+        assert not future.done()
+        world.transport.release("bookie-1")
+        assert await future == 0
+
+    in_world(work)
+
+
+def test_the_window_counts_what_the_slowest_bookie_did_not_answer() -> None:
+    settings = ClientSettings(
+        add_timeout_ms=60_000,
+        writer=WriterSettings(window=Window(entries_max=8, size_bytes_max=1 << 20)),
+    )
+
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        world.transport.held.add("bookie-2")
+        await ledger.append_batch([b"x"] * 8)
+        waiting = ledger.append_async(b"y")
+        await turns()
+        assert not waiting.done()
+        assert world.entries_of("bookie-0", ledger.id) == list(range(8))
+        world.transport.release("bookie-2")
+        assert await waiting == 8
+
+    in_world(work, settings=settings)
+
+
+def test_drain_waits_until_the_backlog_is_small() -> None:
+    settings = ClientSettings(
+        backlog_entries_max=10, writer=WriterSettings(window=Window(entries_max=1))
+    )
+
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        hold_all(world)
+        futures = [ledger.append_async(b"x")]
+        await turns()
+        futures += [ledger.append_async(b"x") for _ in range(30)]
+        drained = asyncio.ensure_future(ledger.drain())
+        await turns()
+        assert not drained.done()
+        release_all(world)
+        await drained
+        assert await asyncio.gather(*futures) == list(range(31))
+
+    in_world(work, settings=settings)
+
+
+def test_a_cancelled_append_keeps_its_place_and_the_others_complete() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        hold_all(world)
+        futures = [ledger.append_async(b"%d" % number) for number in range(3)]
+        futures[1].cancel()
+        release_all(world)
+        assert [await futures[0], await futures[2]] == [0, 2]
+        assert await ledger.append(b"next") == 3
+
+    in_world(work)
+
+
+def test_a_failed_bookie_is_replaced_and_no_append_notices() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append(b"before")
+        (failed,) = ledger.metadata.last_fragment.ensemble[:1]
+        await world.kill(failed)
+        assert await ledger.append_batch([b"x"] * 5) == range(1, 6)
+        metadata = await ledger.close()
+        assert [fragment.first_entry_id for fragment in metadata.fragments] == [0, 1]
+        assert failed not in metadata.last_fragment.ensemble
+
+    in_world(work, bookies=4)
+
+
+def test_a_silent_bookie_is_replaced_when_its_deadline_passes() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        silent = ledger.metadata.last_fragment.ensemble[2]
+        world.transport.silent.add(silent)
+        assert await ledger.append(b"x") == 0
+        await asyncio.sleep(6)
+        assert await ledger.append(b"y") == 1
+        assert silent not in (await ledger.close()).last_fragment.ensemble
+
+    in_world(work, bookies=4)
+
+
+def test_a_fenced_writer_fails_what_is_pending_as_unknown_and_what_follows_as_definite() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append(b"acknowledged")
+        sealed = await world.client().seal(ledger.id)
+        assert (sealed.last_entry_id, sealed.state) == (0, LedgerState.CLOSED)
+        pending, batch = ledger.append_async(b"late"), ledger.append_batch_async([b"l", b"m"])
+        for error in await settled(pending, batch):
+            assert isinstance(error, LedgerFencedError)
+            assert not error.definite
+            assert not error.retriable
+            assert error.last_add_confirmed == 0
+        with pytest.raises(LedgerFencedError, match="nothing was sent") as refused:
+            await ledger.append(b"later")
+        assert refused.value.definite
+        assert not ledger.is_writable
+        with pytest.raises(LedgerFencedError):
+            await ledger.close()
+
+    in_world(work)
+
+
+def test_without_a_quorum_the_append_is_unknown_and_close_keeps_what_was_confirmed() -> None:
+    settings = ClientSettings(writer=WriterSettings(add_quorum_timeout_ms=8_000))
+
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client(add_timeout_ms=600_000).create_ledger()
+        await ledger.append(b"safe")
+        world.transport.silent.update(world.names)
+        with pytest.raises(AddTimeoutError) as failed:
+            await ledger.append(b"lost")
+        assert not failed.value.definite
+        assert (await ledger.close()).last_entry_id == 0
+
+    in_world(work, settings=settings)
+
+
+def test_when_failed_bookies_cannot_be_replaced_the_append_names_how_many_are_left() -> None:
+    settings = ClientSettings(writer=WriterSettings(replacement=RetryPolicy(attempts_max=2)))
+
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        for name in world.names[:2]:
+            await world.kill(name)
+        with pytest.raises(NotEnoughBookiesError) as failed:
+            await ledger.append(b"x")
+        assert (failed.value.wanted, failed.value.available) == (3, 1)
+        assert not failed.value.definite
+
+    in_world(work, settings=settings)
+
+
+def test_close_waits_for_what_was_appended_before_and_refuses_what_comes_after() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        hold_all(world)
+        futures = [ledger.append_async(b"x") for _ in range(10)]
+        closing = asyncio.ensure_future(ledger.close())
+        await turns()
+        with pytest.raises(LedgerClosedError) as refused:
+            await ledger.append(b"too late")
+        assert refused.value.definite
+        assert not closing.done()
+        release_all(world)
+        metadata = await closing
+        assert (metadata.last_entry_id, metadata.length, metadata.is_closed) == (9, 10, True)
+        assert await asyncio.gather(*futures) == list(range(10))
+        assert await ledger.close() == metadata
+
+    in_world(work)
+
+
+def test_closing_the_client_fails_pending_appends_as_unknown_and_leaves_the_ledger_open() -> None:
+    async def work(world: ClientWorld) -> None:
+        client = world.client()
+        ledger = await client.create_ledger()
+        hold_all(world)
+        pending = ledger.append_async(b"x")
+        await turns()
+        await client.aclose()
+        (error,) = await settled(pending)
+        assert isinstance(error, LedgerClosedError)
+        assert not error.definite
+        assert (await world.client().ledger_metadata(ledger.id)).state is LedgerState.OPEN
+        with pytest.raises(LedgerClosedError):
+            await ledger.close()
+
+    in_world(work)
+
+
+def test_a_bad_payload_changes_nothing() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        for bad in ("text", bytes(6 << 20)):
+            with pytest.raises(LocalProtocolError):
+                await ledger.append(bad)  # type: ignore[arg-type]
+        with pytest.raises(LocalProtocolError):
+            await ledger.append_batch([b"good", "bad"])  # type: ignore[list-item]
+        assert await ledger.append(b"x") == 0
+
+    in_world(work)
+
+
+def test_a_bug_in_the_machine_fails_the_handle_and_nothing_else() -> None:
+    async def work(world: ClientWorld) -> None:
+        client = world.client()
+        broken, other = await client.create_ledger(), await client.create_ledger()
+        hold_all(world)
+        pending = broken.append_async(b"x")
+        await turns()
+        break_machine(broken)
+        release_all(world)
+        (error,) = await settled(pending)
+        assert isinstance(error, InternalError)
+        assert any("AddReplied" in event for event in error.events)
+        with pytest.raises(InternalError):
+            await broken.append(b"y")
+        with pytest.raises(InternalError):
+            await broken.close()
+        assert await other.append(b"z") == 0
+
+    in_world(work)
+
+
+def break_machine(ledger: WriteHandle) -> None:
+    ledger._writer._pipeline._unconfirmed.clear()
+    ledger._writer._pipeline.take_reply = _fail  # type: ignore[method-assign]
+
+
+def _fail(_: object) -> None:
+    raise AssertionError("an impossible state")
+
+
+@pytest.mark.parametrize("code", [Code.UNAUTHORIZED, Code.FENCED])
+def test_one_fatal_answer_ends_the_writer_although_the_others_store_the_entry(code: Code) -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        world.transport.held.update(("bookie-0", "bookie-2"))
+        world.transport.refusing["bookie-1"] = code
+        (error,) = await settled(ledger.append_async(b"x"))
+        assert not getattr(error, "definite", True)
+        release_all(world)
+        await turns()
+        assert ledger.last_add_confirmed == NO_ENTRY
+
+    in_world(work)
