@@ -1,0 +1,420 @@
+"""What only a transport over connections can get wrong, against a server that misbehaves on cue."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.errors import BookieUnavailableError
+from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.transport.pending import worst
+from ledgerlog_spark.transport.port import ReadEntry
+from ledgerlog_spark.transport.v2_transport import V2Transport
+from ledgerlog_spark.wire import answers
+from ledgerlog_spark.wire.requests import (
+    AddRequest,
+    AddRunRequest,
+    BatchReadRequest,
+    ReadRequest,
+    Request,
+)
+from tests.contract.transport_bookies import (
+    HeldStorage,
+    MemoryStorage,
+    SmallConnection,
+    SmallServer,
+    refuse_runs,
+    small_server,
+)
+from tests.contract.transport_calls import BOOKIE, KEY, Caller, run_of, stored
+
+RUNS = {"ledgerlog.ops": "ADD_RUN/1"}
+
+
+class Registry:
+    """A resolver whose answer a test may change."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.properties: dict[str, str] = dict(RUNS)
+        self.error: Exception | None = None
+        self.lookups = 0
+
+    async def resolve(self, bookie_id: str) -> BookieInfo:
+        self.lookups += 1
+        if self.error is not None:
+            raise self.error
+        return BookieInfo(bookie_id, "127.0.0.1", self.port, None, self.properties)
+
+
+@pytest.fixture
+def storage() -> HeldStorage:
+    held = HeldStorage(MemoryStorage())
+    held.is_holding = False
+    return held
+
+
+@pytest.fixture
+async def server(storage: HeldStorage):
+    async with small_server(storage, takes_runs=True) as server:
+        yield server
+
+
+@pytest.fixture
+def registry(server: SmallServer) -> Registry:
+    return Registry(server.port)
+
+
+@pytest.fixture
+async def caller(registry: Registry):
+    transport = V2Transport(registry.resolve, reconnect_delay_ms_max=50)
+    yield Caller(transport)
+    await transport.aclose()
+
+
+def kinds(server: SmallServer) -> list[str]:
+    return [type(request).__name__ for _, request in server.requests]
+
+
+def once(script: Callable[[SmallConnection, Any], None], kind: type) -> Any:
+    """A script that takes the first request of a kind and leaves all others alone."""
+    taken: list[Request] = []
+
+    def run(connection: SmallConnection, request: Request) -> bool:
+        if taken or not isinstance(request, kind):
+            return False
+        taken.append(request)
+        script(connection, request)
+        return True
+
+    return run
+
+
+def ignore(connection: SmallConnection, request: Request) -> None:
+    """Take a request and never answer it."""
+
+
+async def test_run_goes_as_one_request_to_a_bookie_that_takes_runs(caller, server) -> None:
+    await caller.add(run_of(7, range(5)))
+    assert kinds(server) == ["AddRunRequest"]
+
+
+async def test_run_goes_entry_by_entry_to_a_bookie_that_does_not(caller, server, registry) -> None:
+    registry.properties = {}
+    assert await caller.add(run_of(7, (3, 5, 8))) is Code.OK
+    assert [request.entry_id for _, request in server.requests] == [3, 5, 8]
+
+
+async def test_fencing_and_recovery_have_a_connection_of_their_own(caller, server) -> None:
+    await caller.add(run_of(7, range(2)))
+    await caller.read(7, -1)
+    await caller.read_batch(7, 0, 2, 1 << 20)
+    await caller.read(7, -1, fence_key=KEY)
+    await caller.read(7, 1, is_recovery=True)
+    await caller.add(run_of(7, range(2, 3), is_recovery=True))
+    data, control = server.connections
+    assert [connection for connection, _ in server.requests] == [data] * 3 + [control] * 3
+    assert [request.flags for _, request in server.requests] == [0, 0, 0, 1, 4, 6]
+
+
+async def test_requests_with_the_same_key_wait_for_each_other(caller, server, storage) -> None:
+    await caller.add(run_of(7, range(2)))
+    storage.is_holding = True
+    first, second, other = (caller.start_read(7, entry_id) for entry_id in (0, 0, 1))
+    await server.until(lambda: kinds(server).count("ReadRequest") == 2)
+    assert [request.entry_id for _, request in server.requests[1:]] == [0, 1]
+    storage.release()
+    for call in (first, second, other):
+        assert (await call.result())[0] is Code.OK
+    assert kinds(server).count("ReadRequest") == 3
+    assert len(server.connections) == 1
+
+
+async def test_late_answer_never_passes_for_the_answer_to_a_later_request(
+    caller, server, storage
+) -> None:
+    """The late answer says NO_ENTRY; taken for the second read's it would lose an entry."""
+    await caller.add(run_of(7, (0,)))
+    storage.is_holding = True
+    caller.timeout_ms = 30
+    assert await caller.read(7, 1) == (Code.TIMEOUT, None)
+    caller.timeout_ms = 20_000
+    storage.is_holding = False
+    await caller.add(run_of(7, (1,)))
+    storage.held[0]()
+    assert await caller.read(7, 1) == (Code.OK, stored(7, 1))
+
+
+async def test_timed_out_key_that_is_needed_again_closes_the_connection(caller, server) -> None:
+    await caller.add(run_of(7, range(3)))
+    server.script = once(ignore, ReadRequest)
+    caller.timeout_ms = 30
+    assert await caller.read(7, 1) == (Code.TIMEOUT, None)
+    caller.timeout_ms = 20_000
+    server.script = once(ignore, BatchReadRequest)
+    other = caller.start_read_batch(7, 0, 1, 1000)
+    assert await caller.read(7, 2) == (Code.OK, stored(7, 2))
+    assert len(server.connections) == 1
+    assert await caller.read(7, 1) == (Code.OK, stored(7, 1))
+    assert len(server.connections) == 2
+    assert server.connections[0].is_lost
+    assert await other.result() == (Code.UNAVAILABLE, ())
+
+
+async def test_request_behind_one_that_times_out_goes_over_a_new_connection(caller, server) -> None:
+    await caller.add(run_of(7, range(3)))
+    server.script = once(ignore, ReadRequest)
+    caller.timeout_ms = 30
+    first = caller.start_read(7, 1)
+    caller.timeout_ms = 20_000
+    second = caller.start_read(7, 1)
+    assert await first.result() == (Code.TIMEOUT, None)
+    assert await second.result() == (Code.OK, stored(7, 1))
+    assert len(server.connections) == 2
+
+
+async def test_run_that_timed_out_can_be_sent_again_on_the_same_connection(
+    caller, server, storage
+) -> None:
+    storage.is_holding = True
+    caller.timeout_ms = 30
+    assert await caller.add(run_of(7, range(3))) is Code.TIMEOUT
+    caller.timeout_ms = 20_000
+    again = caller.start_add(run_of(7, range(3)))
+    await server.until(lambda: len(server.requests) == 2)
+    storage.release()
+    assert await again.result() == (Code.OK,)
+    assert len(server.connections) == 1
+
+
+async def test_entries_of_a_run_that_timed_out_are_sent_again_on_a_new_connection(
+    caller, server, registry, storage
+) -> None:
+    registry.properties = {}
+    server.script = once(ignore, AddRequest)
+    caller.timeout_ms = 30
+    assert await caller.add(run_of(7, range(3))) is Code.TIMEOUT
+    caller.timeout_ms = 20_000
+    assert await caller.add(run_of(7, range(3))) is Code.OK
+    assert len(server.connections) == 2
+
+
+async def test_run_that_is_not_understood_goes_entry_by_entry_from_then_on(caller, server) -> None:
+    server.script = refuse_runs
+    assert await caller.add(run_of(7, range(3))) is Code.OK
+    assert await caller.add(run_of(7, range(3, 5))) is Code.OK
+    assert kinds(server) == ["AddRunRequest", *["AddRequest"] * 5]
+    assert len(server.connections) == 1
+
+
+async def test_runs_in_flight_when_runs_turn_out_not_to_be_understood_are_all_stored(
+    caller, server
+) -> None:
+    server.script = refuse_runs
+    calls = [caller.start_add(run_of(7, range(n, n + 4))) for n in range(0, 40, 4)]
+    assert {await call.result() for call in calls} == {(Code.OK,)}
+    assert (await caller.read_batch(7, 0, 100, 1 << 20))[1] == tuple(
+        stored(7, entry_id) for entry_id in range(40)
+    )
+
+
+async def test_reset_over_a_run_by_a_bookie_that_no_longer_takes_runs_is_no_failure(
+    caller, server, registry
+) -> None:
+    await caller.add(run_of(7, range(1)))
+    server.takes_runs = False
+    registry.properties = {}
+    assert await caller.add(run_of(7, range(1, 4))) is Code.OK
+    assert kinds(server)[1:] == ["AddRunRequest", *["AddRequest"] * 3]
+
+
+async def test_reset_over_a_run_by_a_bookie_that_still_takes_runs_is_unavailable(
+    caller, server
+) -> None:
+    await caller.add(run_of(7, range(1)))
+    server.script = once(lambda connection, _: connection.abort(), AddRunRequest)
+    assert await caller.add(run_of(7, range(1, 4))) is Code.UNAVAILABLE
+    assert kinds(server)[1:] == ["AddRunRequest"]
+    assert await caller.add(run_of(7, range(1, 4))) is Code.OK
+
+
+async def test_worst_answer_of_the_entries_is_the_answer_to_the_run(
+    caller, server, registry
+) -> None:
+    registry.properties = {}
+
+    def script(connection: SmallConnection, request: Request) -> bool:
+        assert isinstance(request, AddRequest)
+        code = {1: Code.BUSY, 2: Code.FENCED, 3: Code.READ_ONLY}.get(request.entry_id, Code.OK)
+        connection.send(answers.encode_add_answer(code, request.ledger_id, request.entry_id))
+        return True
+
+    server.script = script
+    assert await caller.add(run_of(7, range(5))) is Code.FENCED
+    assert await caller.add(run_of(7, (0, 1, 3))) is Code.BUSY
+    assert await caller.add(run_of(7, (0, 4))) is Code.OK
+
+
+def test_unknown_outweighs_a_refusal_by_the_bookie_but_not_one_by_the_ledger() -> None:
+    assert worst(Code.TIMEOUT, Code.READ_ONLY) is Code.TIMEOUT
+    assert worst(Code.UNAUTHORIZED, Code.TIMEOUT) is Code.UNAUTHORIZED
+    assert {worst(Code.OK, code) for code in Code} == set(Code)
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def test_bookie_that_is_down_fails_all_that_wait_and_is_found_when_it_is_back(
+    storage,
+) -> None:
+    port = unused_port()
+    registry = Registry(port)
+    transport = V2Transport(registry.resolve, reconnect_delay_ms_max=20)
+    caller = Caller(transport)
+    calls = [caller.start_add(run_of(7, range(n, n + 1))) for n in range(20)]
+    assert {await call.result() for call in calls} == {(Code.UNAVAILABLE,)}
+    assert registry.lookups == 1
+    server = SmallServer(storage, takes_runs=True)
+    await server.start(port)
+    while await caller.add(run_of(7, range(1))) is Code.UNAVAILABLE:
+        pass
+    assert await caller.read(7, 0) == (Code.OK, stored(7, 0))
+    await transport.aclose()
+    await server.stop()
+
+
+async def test_requests_while_the_next_attempt_is_not_due_fail_without_one(registry) -> None:
+    registry.port = unused_port()
+    transport = V2Transport(registry.resolve, reconnect_delay_ms_max=60_000)
+    caller = Caller(transport)
+    lookups = []
+    for _ in range(200):
+        assert await caller.read(7, 0) == (Code.UNAVAILABLE, None)
+        lookups.append(registry.lookups)
+    assert registry.lookups < 100
+    await transport.aclose()
+
+
+@pytest.mark.parametrize(
+    "error", [BookieUnavailableError("gone", bookie_id=BOOKIE), OSError("no route"), TimeoutError()]
+)
+async def test_bookie_that_cannot_be_looked_up_is_unavailable(caller, registry, error) -> None:
+    registry.error = error
+    assert await caller.add(run_of(7, range(1))) is Code.UNAVAILABLE
+    assert await caller.read(7, 0) == (Code.UNAVAILABLE, None)
+
+
+async def test_look_up_that_never_ends_times_out_with_the_request(registry) -> None:
+    never = asyncio.Event()
+
+    async def resolve(bookie_id: str) -> BookieInfo:
+        await never.wait()
+        return await registry.resolve(bookie_id)
+
+    transport = V2Transport(resolve)
+    caller = Caller(transport)
+    caller.timeout_ms = 30
+    assert await caller.add(run_of(7, range(1))) is Code.TIMEOUT
+    caller.timeout_ms = 20_000
+    waiting = caller.start_read(7, 0)
+    await transport.aclose()
+    assert await waiting.result() == (Code.UNAVAILABLE, None)
+
+
+async def test_lost_connection_leaves_every_request_on_it_unknown(caller, server, storage) -> None:
+    await caller.add(run_of(7, range(1)))
+    storage.is_holding = True
+    calls = [
+        caller.start_add(run_of(7, range(1, 3))),
+        caller.start_read(7, 0),
+        caller.start_read(7, 0),
+        caller.start_read_batch(7, 0, 1, 1000),
+    ]
+    await server.until(lambda: len(server.requests) == 4)
+    server.connections[0].abort()
+    assert [(await call.result())[0] for call in calls] == [Code.UNAVAILABLE] * 4
+    storage.is_holding = False
+    assert await caller.read(7, 0) == (Code.OK, stored(7, 0))
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        (3).to_bytes(4, "big") + b"abc",
+        (1 << 30).to_bytes(4, "big"),
+        answers.encode_add_answer(Code.OK, 1, 1),
+        answers.encode_add_run_answer(Code.OK, 7, 0, 999),
+        b"".join(answers.encode_batch_read_answer(Code.OK, 7, 0, 999, [])),
+        b"\0\0\0\x04\x02\x03\0\0",
+        b"\0\0\0\x18\x02\x09" + bytes(22),
+    ],
+    ids=["short", "long", "add", "run", "batch", "auth", "opcode"],
+)
+async def test_answer_that_makes_no_sense_closes_the_connection(caller, server, garbage) -> None:
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    await caller.add(run_of(7, range(1)))
+    server.script = once(lambda connection, _: connection.send(garbage), ReadRequest)
+    assert await caller.read(7, 0) == (Code.UNAVAILABLE, None)
+    assert await caller.read(7, 0) == (Code.OK, stored(7, 0))
+    assert len(complaints) == 1
+
+
+async def test_answers_may_arrive_byte_by_byte(caller, server) -> None:
+    await caller.add(run_of(7, range(2)))
+
+    def script(connection: SmallConnection, request: Request) -> None:
+        assert isinstance(request, ReadRequest)
+        data = stored(7, 0)
+        frame = answers.encode_read_answer_head(Code.OK, 7, 0, len(data)) + data
+        connection.transport.get_extra_info("socket").setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )
+        for byte in frame:
+            connection.send(bytes([byte]))
+
+    server.script = once(script, ReadRequest)
+    assert await caller.read(7, 0) == (Code.OK, stored(7, 0))
+
+
+async def test_bookie_that_stops_reading_is_waited_for(caller, server) -> None:
+    await caller.add(run_of(7, range(1)))
+    paused = asyncio.Event()
+    connection = caller.transport._links[BOOKIE, False]._connection
+    pause_writing = connection.pause_writing
+    connection.pause_writing = lambda: (pause_writing(), paused.set())
+    server.connections[0].transport.pause_reading()
+    calls = [caller.start_add(run_of(7, range(n, n + 1), bytes(1 << 20))) for n in range(1, 24)]
+    await asyncio.wait_for(paused.wait(), 20)
+    later = caller.start_add(run_of(7, range(24, 25)))
+    assert not later.replies
+    server.connections[0].transport.resume_reading()
+    assert {await call.result() for call in [*calls, later]} == {(Code.OK,)}
+
+
+async def test_callback_that_asks_again_at_once_is_served(caller) -> None:
+    """Callbacks run while answers are taken in; what they send must not disturb that."""
+    await caller.add(run_of(7, range(50)))
+    found: list[int] = []
+    done = asyncio.get_running_loop().create_future()
+
+    def on_entry(code: Code, entry: bytes | None) -> None:
+        assert code is Code.OK
+        found.append(len(found))
+        if len(found) == 50:
+            done.set_result(None)
+        else:
+            send(len(found))
+
+    def send(entry_id: int) -> None:
+        caller.transport.read(BOOKIE, ReadEntry(7, entry_id), 20_000, on_entry)
+
+    send(0)
+    await asyncio.wait_for(done, 20)
