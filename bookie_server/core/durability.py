@@ -18,26 +18,26 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """Sequences that have to be synced before an answer goes out."""
+    """Tickets of records that have to be synced before an answer goes out."""
 
     mode: WriteMode = WriteMode.DIRECT
 
     def add_waits_for(self, record: LogRecord) -> int:
-        """Sequence after which an add is answered: the sync that covers its record."""
-        return record.sequence
+        """Ticket after which an add is answered: the sync that covers its record."""
+        return record.ticket
 
     def fence_waits_for(self, state: LedgerState) -> int:
-        """Sequence after which a fence is answered.
+        """Ticket after which a fence is answered.
 
         A fence is a barrier: every add of the ledger accepted before it is durable as well, so
         the answer includes them all (schedule T39).
         """
-        return state.last_sequence
+        return state.last_ticket
 
     def recovery_read_waits_for(self, state: LedgerState) -> int:
-        """Sequence after which a recovery read is answered: all it could say is durable then."""
-        return state.last_sequence
+        """Ticket after which a recovery read is answered: all it could say is durable then."""
+        return state.last_ticket
 
     def control_waits_for(self, record: LogRecord) -> int:
-        """Sequence after which any other control record is answered; synced in every mode."""
-        return record.sequence
+        """Ticket after which any other control record is answered; synced in every mode."""
+        return record.ticket

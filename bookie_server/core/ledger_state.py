@@ -42,7 +42,8 @@ class LedgerState:
         check_epoch: Epoch in which the metadata store was last asked.
         directory: Number of the directory that holds its entries.
         last_entry_id: Largest entry id held, -1 for none. Follows from the files.
-        last_sequence: Of the last record accepted for it. Not kept over a restart.
+        last_accepted_id: The same, adds accepted and not yet durable included.
+        last_ticket: Of the last record accepted for it, 0 for none. Not kept over a restart.
     """
 
     __slots__ = (
@@ -51,9 +52,10 @@ class LedgerState:
         "explicit_lac",
         "in_limbo",
         "is_fenced",
+        "last_accepted_id",
         "last_add_confirmed",
         "last_entry_id",
-        "last_sequence",
+        "last_ticket",
         "ledger_id",
         "master_key",
         "tombstone",
@@ -70,7 +72,8 @@ class LedgerState:
         self.check_epoch = check_epoch
         self.directory = directory
         self.last_entry_id = -1
-        self.last_sequence = 0
+        self.last_accepted_id = -1
+        self.last_ticket = 0
 
     @property
     def lac(self) -> int:

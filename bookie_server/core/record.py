@@ -70,14 +70,15 @@ class LogRecord:
         body: The stored entries; None when they are in the file only.
         body_size: Bytes.
         value: The last add confirmed of a LAC record; 0 otherwise.
-        sequence: Place in the log's order; 0 until it is submitted.
+        ticket: Counts submissions; answers wait for tickets. 0 for records read back.
+        sequence: Place in the log's order; 0 until it is written.
         origin_sequence: The same, except in copies; overlaps compare it.
         durable_upto: Sequence known to be synced when the record was written.
         identity: File that it lies in; None until it is written.
         offset: Of its header in that file; a multiple of 512.
         header_size: Bytes; the body follows at once.
         chunk_checksums: CRC32C of each 64 KiB of the body.
-        is_durable: A sync covered it.
+        last_add_confirmed: The largest that its entries carry, -1 for none.
         on_done: Told once what became of it.
     """
 
@@ -90,7 +91,6 @@ class LogRecord:
         "flags",
         "header_size",
         "identity",
-        "is_durable",
         "kind",
         "last_add_confirmed",
         "ledger_id",
@@ -100,6 +100,7 @@ class LogRecord:
         "on_done",
         "origin_sequence",
         "sequence",
+        "ticket",
         "value",
     )
 
@@ -126,13 +127,13 @@ class LogRecord:
         self.flags = flags
         self.value = value
         self.origin_sequence = origin_sequence
+        self.ticket = 0
         self.sequence = 0
         self.durable_upto = 0
         self.identity: FileIdentity | None = None
         self.offset = -1
         self.header_size = 0
         self.chunk_checksums: tuple[int, ...] = ()
-        self.is_durable = False
         self.last_add_confirmed = -1
         self.on_done: Callable[[Code], None] | None = None
 

@@ -57,19 +57,10 @@ def aligned(size: int) -> int:
     return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def measure_header(record: LogRecord) -> int:
-    """Bytes that the header of a record to be written takes; also kept in `header_size`."""
-    size = FIXED_SIZE
-    ids = record.entry_ids
-    if ids:
-        if type(ids) is not range:
-            size += 8 * len(ids)
-        lengths = record.lengths
-        if lengths.count(lengths[0]) != len(lengths):
-            size += 4 * len(lengths)
-    size += 4 * ((record.body_size + CHUNK_SIZE - 1) // CHUNK_SIZE)
-    record.header_size = size
-    return size
+def size_at_most(record: LogRecord) -> int:
+    """Bytes that a record takes in a file at most, padding included; cheap, not exact."""
+    body_size = record.body_size
+    return FIXED_SIZE + ALIGNMENT + body_size + 12 * len(record.entry_ids) + 4 * (body_size >> 16)
 
 
 def encode_header(record: LogRecord) -> bytes:

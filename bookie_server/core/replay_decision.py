@@ -20,7 +20,8 @@ class Gap:
         offset: Of the first byte.
         sequence: That the first record in it must have had.
         record: Its header, when only the body is damaged.
-        is_blank: The first sector is zeros: nothing was ever written there.
+        is_blank: Nothing was ever written there by this file: the first sector is zeros, or
+            begins a record of an earlier file in the same slot.
     """
 
     offset: int
@@ -62,6 +63,7 @@ class FileVerdict:
         was_cut: Something that may have been a record is left behind.
         has_damage: A vouched record is gone without a trace of whose it was.
         last_sequence: Of the last record that counts, 0 when there is none.
+        next_sequence: Of the first record that neither counts nor is written again.
         data_end: First byte after that record.
         write_from: First byte that holds nothing of value.
     """
@@ -72,6 +74,7 @@ class FileVerdict:
     was_cut: bool
     has_damage: bool
     last_sequence: int
+    next_sequence: int
     data_end: int
     write_from: int
 
@@ -88,14 +91,18 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
     return max(durable_upto, 0, *seen, *expected)
 
 
-def judge(scan: FileScan, vouched: int, following: FileScan | None) -> FileVerdict:
+def judge(
+    scan: FileScan, vouched: int, *, previous: FileScan | None, following: FileScan | None
+) -> FileVerdict:
     """Decide what is kept of one file.
 
     Args:
         scan: Of the file.
         vouched: Sequence known to be synced.
+        previous: Scan of the file before, None for the first one.
         following: Scan of the next file, None for the last one.
     """
+    was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not RecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= vouched]
     unreadable = [
@@ -112,8 +119,13 @@ def judge(scan: FileScan, vouched: int, following: FileScan | None) -> FileVerdi
         unreadable=unreadable,
         rewritten=[r for r in rewritten if r.kind is not RecordKind.WATERMARK],
         was_cut=len(rewritten) < len(tail) or any(not g.is_blank for g in torn),
-        has_damage=any(_hides_a_record(gap, scan, vouched, following) for gap in scan.gaps),
+        has_damage=was_reached
+        and any(_hides_a_record(gap, scan, vouched, following) for gap in scan.gaps),
         last_sequence=0 if last is None else last.sequence,
+        next_sequence=max(
+            (r.sequence + 1 for r in (*kept, *unreadable, *rewritten)),
+            default=min((g.sequence for g in scan.gaps), default=scan.next_sequence),
+        ),
         data_end=data_end,
         write_from=max((r.offset + r.size for r in rewritten), default=data_end),
     )
@@ -123,12 +135,9 @@ def _hides_a_record(gap: Gap, scan: FileScan, vouched: int, following: FileScan 
     """Whether a vouched record of unknown contents has to be in the gap.
 
     Not so when the only one missing is the finish record, which says nothing that the others do
-    not: the following file then starts with the sequence after it. And a prepared file that the
-    log never reached has no records to miss: the gap before it counts for both.
+    not: the following file then starts with the sequence after it.
     """
     if gap.record is not None or gap.sequence > vouched:
-        return False
-    if not scan.records and gap.offset == scan.records_start and following is None:
         return False
     is_last = gap is scan.gaps[-1] and not (scan.records and scan.records[-1].offset > gap.offset)
     if is_last and following is not None and following.records:

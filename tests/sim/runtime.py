@@ -71,6 +71,17 @@ class Scheduler:
         self.events = 0
         self._number = 0
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self.hosts: list[Host] = []
+
+    def close(self) -> None:
+        """Kill all hosts; nothing runs any more."""
+        for host in list(self.hosts):
+            host.kill()
+        self._heap.clear()
+
+    def __del__(self) -> None:
+        # Coroutines that never came to run would complain that nobody awaited them.
+        self.close()
 
     def call_at(self, time_us: int, callback: Callable[[], None]) -> None:
         self._number += 1
@@ -139,6 +150,7 @@ class Host:
         self.on_failure: Callable[[BaseException], None] | None = None
         self._running: dict[int, Coroutine[Any, Any, None]] = {}
         self._numbered = 0
+        scheduler.hosts.append(self)
 
     def monotonic_ms(self) -> int:
         return self.scheduler.now_us // 1_000
@@ -201,6 +213,8 @@ class Host:
     def kill(self) -> None:
         """Stop everything where it stands: no coroutine and no callback of this host runs on."""
         self.is_alive = False
+        if self in self.scheduler.hosts:
+            self.scheduler.hosts.remove(self)
         running, self._running = self._running, {}
         for number in sorted(running):
             coroutine = running[number]

@@ -1,0 +1,295 @@
+"""The way of an add from its request to the log: admission, repeats, the metadata check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bookie_server.core.durability import Durability
+from bookie_server.core.ledger_gate import Health, Wait, admit_add, key_fits
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.record import FLAG_RECOVERY_ADD, LogRecord, RecordKind
+from bookie_server.core.requests import (
+    ID_MAX,
+    AddRequest,
+    OnAdd,
+    add_is_well_formed,
+    entry_head,
+)
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import CorruptRecordError, StorageError
+from bookie_server.ports import Future, MetadataCheck, Standing, Tasks
+from bookie_server.storage.file_keeper import FileKeeper
+from bookie_server.storage.log import Log
+from bookie_server.storage.reads import Reader, finish
+from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, Code
+
+if TYPE_CHECKING:
+    from bookie_server.storage.ledger_storage import StorageCounters
+
+CONTROL_RECORD_SIZE = 1_024
+
+
+class AddPath:
+    """Takes adds and explicit LACs.
+
+    Attributes:
+        in_flight_bytes: Of adds accepted and not yet answered, waiting ones included.
+        control_bytes_max: What one more control record takes in a file at most.
+    """
+
+    control_bytes_max = CONTROL_RECORD_SIZE
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        keeper: FileKeeper,
+        reader: Reader,
+        tasks: Tasks,
+        settings: StorageSettings,
+        health: Health,
+        states: dict[int, LedgerState],
+        durability: Durability,
+        metadata: MetadataCheck,
+        counters: StorageCounters,
+    ) -> None:
+        self._log = log
+        self._keeper = keeper
+        self._reader = reader
+        self._tasks = tasks
+        self._settings = settings
+        self._health = health
+        self._states = states
+        self._durability = durability
+        self._metadata = metadata
+        self._counters = counters
+        self._checks: dict[int, list[Callable[[Standing], None]]] = {}
+        self._is_closing = False
+        self.in_flight_bytes = 0
+
+    def state_of(self, ledger_id: int) -> LedgerState:
+        """The state of a ledger, made when it is met for the first time."""
+        state = self._states.get(ledger_id)
+        if state is None:
+            state = self._states[ledger_id] = LedgerState(ledger_id)
+        return state
+
+    def refuse_all(self) -> None:
+        """The storage stops: what is not accepted yet is answered IO_ERROR."""
+        self._is_closing = True
+
+    def add(self, request: AddRequest, on_done: OnAdd) -> None:
+        """Check, then store or refuse or wait."""
+        if not add_is_well_formed(request):
+            on_done(Code.BAD_REQUEST)
+        else:
+            self._admit(request, on_done)
+
+    def _admit(self, request: AddRequest, on_done: OnAdd, *, is_compared: bool = False) -> None:
+        """Decide; again after every wait, for a fence may have come meanwhile."""
+        health = self._health
+        state = self._states.get(request.ledger_id)
+        size = len(request.body)
+        if not health.is_writable:
+            health.has_room = self._keeper.has_room(
+                self.in_flight_bytes + size + 2 * CONTROL_RECORD_SIZE + 12 * len(request.lengths)
+            )
+        free_bytes = self._settings.in_flight_bytes_max - self.in_flight_bytes
+        verdict = admit_add(request, state, health, free_bytes)
+        if self._is_closing:
+            on_done(Code.IO_ERROR)
+        elif verdict is Wait.METADATA_CHECK:
+            self.in_flight_bytes += size
+            self._check_first(request, on_done)
+        elif verdict is not None:
+            on_done(verdict)
+        elif state is None or is_compared or request.entry_ids[0] > state.last_accepted_id:
+            self._store(request, on_done)
+        else:
+            self.in_flight_bytes += size
+            self._tasks.spawn("add of held entries", self._compare_first(request, on_done))
+
+    def _store(self, request: AddRequest, on_done: OnAdd) -> None:
+        ids, body = request.entry_ids, request.body
+        state = self.state_of(request.ledger_id)
+        if state.master_key is None:
+            state.master_key = request.master_key
+        if not request.is_recovery:
+            state.check_epoch = self._health.check_epoch
+        record = LogRecord(
+            RecordKind.RUN,
+            request.ledger_id,
+            entry_ids=ids,
+            lengths=request.lengths,
+            body=body,
+            master_key=request.master_key,
+            flags=FLAG_RECOVERY_ADD if request.is_recovery else 0,
+        )
+        record.last_add_confirmed = entry_head(body, 0)[2]
+        if len(ids) > 1:
+            last = entry_head(body, record.body_size - request.lengths[-1])[2]
+            record.last_add_confirmed = max(record.last_add_confirmed, last)
+        record.on_done = on_done
+        state.last_accepted_id = max(state.last_accepted_id, ids[-1])
+        self.in_flight_bytes += record.body_size
+        state.last_ticket = self._log.submit(record)
+
+    # Repeats and overlaps.
+
+    async def _compare_first(self, request: AddRequest, on_done: OnAdd) -> None:
+        """A run with ids that may be held: answer from the stored copy, or store it as well."""
+        state = self.state_of(request.ledger_id)
+        durable: Future[Code] = self._tasks.future()
+        # Copies that are queued count as held, once they are durable.
+        self._log.when_durable(state.last_ticket, durable.set_result)
+        await durable
+        try:
+            held, equal = await self._compare(request)
+        except StorageError as error:
+            self.in_flight_bytes -= len(request.body)
+            if isinstance(error, CorruptRecordError):
+                # The copy that is there is damaged: this one is as good as any.
+                self._admit(request, on_done, is_compared=True)
+            else:
+                on_done(Code.IO_ERROR)
+            return
+        self.in_flight_bytes -= len(request.body)
+        if equal == len(request.entry_ids):
+            self._answer_repeated(request, on_done)
+            return
+        if held > equal and not request.is_recovery:
+            self._counters.add_overlap += 1
+        self._admit(request, on_done, is_compared=True)
+
+    async def _compare(self, request: AddRequest) -> tuple[int, int]:
+        """How many of the run's entries are held, and how many of those with the same bytes."""
+        held = equal = at = 0
+        body = memoryview(request.body)
+        for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
+            stored = await finish(self._reader.read_entry(request.ledger_id, entry_id))
+            if stored is not None:
+                held += 1
+                equal += body[at : at + length] == stored
+            at += length
+        return held, equal
+
+    def _answer_repeated(self, request: AddRequest, on_done: OnAdd) -> None:
+        """The stored copy is durable; a fence still wins."""
+        free_bytes = self._settings.in_flight_bytes_max - self.in_flight_bytes
+        state = self._states.get(request.ledger_id)
+        verdict = admit_add(request, state, self._health, free_bytes)
+        if verdict is None or verdict in (Code.READ_ONLY, Code.BUSY):
+            self._counters.adds_repeated += 1
+            on_done(Code.OK)
+        elif isinstance(verdict, Code):
+            on_done(verdict)
+        else:
+            self.in_flight_bytes += len(request.body)
+            self._check_first(request, on_done)
+
+    # The metadata check after state may have been lost.
+
+    def _check_first(self, request: AddRequest, on_done: OnAdd) -> None:
+        """Ask once per ledger, whoever waits; its in-flight bytes are counted already."""
+
+        def decided(standing: Standing) -> None:
+            self.in_flight_bytes -= len(request.body)
+            if standing is Standing.UNKNOWN or self._is_closing:
+                on_done(Code.IO_ERROR)
+            else:
+                self._admit(request, on_done)
+
+        waiting = self._checks.get(request.ledger_id)
+        if waiting is not None:
+            waiting.append(decided)
+            return
+        self._checks[request.ledger_id] = [decided]
+        self._tasks.spawn("metadata check", self._check(request.ledger_id, request.master_key))
+
+    async def _check(self, ledger_id: int, master_key: bytes) -> None:
+        answer: Future[Standing] = self._tasks.future()
+
+        def settle(standing: Standing) -> None:
+            if not answer.done():
+                answer.set_result(standing)
+
+        async def ask() -> None:
+            settle(await self._metadata.check(ledger_id))
+
+        async def give_up() -> None:
+            await self._tasks.sleep(self._settings.metadata_check_ms)
+            settle(Standing.UNKNOWN)
+
+        self._tasks.spawn("metadata question", ask())
+        self._tasks.spawn("metadata deadline", give_up())
+        standing = await answer
+        if self._health.has_failed:
+            standing = Standing.UNKNOWN
+        elif standing is Standing.OPEN_WITH_ME:
+            self.state_of(ledger_id).check_epoch = self._health.check_epoch
+        elif standing is Standing.NOT_WRITABLE:
+            await self._fence_unwritable(ledger_id, master_key)
+        for decided in self._checks.pop(ledger_id):
+            decided(standing)
+
+    async def _fence_unwritable(self, ledger_id: int, master_key: bytes) -> None:
+        """The store says that a fence may have been lost: it is made again, durably."""
+        state = self.state_of(ledger_id)
+        if state.is_fenced or self._is_closing:
+            return
+        state.is_fenced = True
+        self._counters.fences += 1
+        # The add's key was compared with the ledger's if that is known; else nothing is fixed.
+        key = state.master_key or master_key
+        state.master_key = key
+        record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
+        state.last_ticket = self._log.submit(record)
+        durable: Future[Code] = self._tasks.future()
+        self._log.when_durable(state.last_ticket, durable.set_result)
+        await durable
+
+    # Explicit LAC.
+
+    def write_lac(
+        self,
+        ledger_id: int,
+        lac: int,
+        master_key: bytes,
+        on_done: OnAdd,
+        after: Callable[[LedgerState, int], None],
+    ) -> None:
+        """Store an explicit LAC; `after` hears of the state and the LAC before."""
+        if (
+            not 0 <= ledger_id <= ID_MAX
+            or not 0 <= lac <= ID_MAX
+            or len(master_key) != MASTER_KEY_SIZE_BYTES
+        ):
+            on_done(Code.BAD_REQUEST)
+            return
+        state = self._states.get(ledger_id)
+        if state is not None and not key_fits(state, master_key):
+            on_done(Code.UNAUTHORIZED)
+            return
+        if self._health.has_failed or self._is_closing:
+            on_done(Code.IO_ERROR)
+            return
+        if not self._health.is_writable and not self._keeper.has_room(
+            self.in_flight_bytes + 2 * CONTROL_RECORD_SIZE
+        ):
+            on_done(Code.READ_ONLY)
+            return
+        state = self.state_of(ledger_id)
+        if state.master_key is None:
+            state.master_key = master_key
+        record = LogRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
+
+        def durable(code: Code) -> None:
+            if code is Code.OK:
+                before = state.lac
+                state.explicit_lac = max(state.explicit_lac, lac)
+                after(state, before)
+            on_done(code)
+
+        record.on_done = durable
+        state.last_ticket = self._log.submit(record)

@@ -1,0 +1,363 @@
+"""From what is on the device to files that can serve (DESIGN 4.3, 4.4).
+
+A boot never appends to a file that it replayed. What is vouched for stays where it is, and the
+file is finished behind it; valid records after that are written again to a new file and synced,
+because what replay read may have come from the page cache and never reached the device.
+
+Order: what the replay lost is committed first (so that a second crash cannot forget it), then the
+copies are synced, then the replayed files are finished, then one MANIFEST makes it all count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from bookie_server.core.ledger_gate import Health
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record_codec import aligned
+from bookie_server.core.replay_decision import (
+    FileScan,
+    FileVerdict,
+    judge,
+    largest_sequence,
+    vouched_upto,
+)
+from bookie_server.core.settings import StorageSettings
+from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.errors import CorruptRecordError, DiskFullError, MissingFileError
+from bookie_server.ports import Buffer, File, FileSystem
+from bookie_server.storage.active_index import ActiveIndex
+from bookie_server.storage.entry_log_file import (
+    FinishedFile,
+    OpenFile,
+    read_body,
+    read_index_head,
+)
+from bookie_server.storage.log import append_encoded
+from bookie_server.storage.manifest import UNCLEAN_NAME, ManifestStore
+from bookie_server.storage.reads import finish
+from bookie_server.storage.replay import Scanner
+from bookie_server.storage.slots import Slots
+
+
+@dataclass(slots=True)
+class BootCounters:
+    """What a boot found.
+
+    Attributes:
+        replayed_records: Read back from files that were not finished.
+        rewritten_records: Valid, not vouched for, written again.
+        torn_tails: Files with something behind the last good record that nobody vouches for. A
+            damaged last group looks the same.
+        damaged_records: Vouched for and unreadable.
+        rebuilt_indexes: Of finished files.
+    """
+
+    replayed_records: int = 0
+    rewritten_records: int = 0
+    torn_tails: int = 0
+    damaged_records: int = 0
+    rebuilt_indexes: int = 0
+
+
+@dataclass(slots=True)
+class Replayed:
+    """One open file of the MANIFEST, read back."""
+
+    entry: FileEntry
+    handle: File | None
+    scan: FileScan
+    verdict: FileVerdict | None = None
+
+
+@dataclass(slots=True)
+class Boot:
+    """Runs once; afterwards its fields are what the bookie serves from.
+
+    Attributes:
+        missing: Files that the MANIFEST names and that are gone; they stay named, and in doubt.
+        freed: Slots of replayed files that hold nothing any more.
+        was_unclean: The marker of a running bookie was still there.
+        next_sequence: Of the next record written.
+    """
+
+    files: FileSystem
+    store: ManifestStore
+    slots: Slots
+    settings: StorageSettings
+    health: Health = field(default_factory=Health)
+    states: dict[int, LedgerState] = field(default_factory=dict)
+    finished: list[FinishedFile] = field(default_factory=list)
+    missing: list[FileEntry] = field(default_factory=list)
+    freed: list[str] = field(default_factory=list)
+    counters: BootCounters = field(default_factory=BootCounters)
+    was_unclean: bool = False
+    next_sequence: int = 1
+    active: OpenFile | None = None
+    spare: OpenFile | None = None
+
+    async def run(self) -> None:
+        """Bring the directory into a state that can serve; nothing is committed at the end.
+
+        The caller commits with `active` and `spare`, then marks the directory unclean.
+
+        Raises:
+            StartupError: The directory cannot be used; says why and what to do.
+            StorageError: The device failed, or has no room for a file.
+        """
+        names = await self.files.names()
+        self.was_unclean = UNCLEAN_NAME in names
+        for state in await self.store.load(names):
+            self.states[state.ledger_id] = state
+        manifest = self.store.current
+        self.health.check_epoch = manifest.check_epoch
+        await self.store.remove_strays(names)
+        for entry in manifest.files:
+            if entry.state is FileState.FINISHED:
+                await self._open_finished(entry)
+        replayed = await self._scan_open()
+        vouched = await self._judge(replayed)
+        for file in replayed:
+            self._apply(file)
+        await self._prepare_active(replayed)
+        await self._rewrite(replayed, vouched)
+        for file in replayed:
+            await self._finish(file, vouched)
+        self.finished.sort(key=lambda file: file.entry.file_id)
+        await self._prepare_spare()
+
+    async def _open_finished(self, entry: FileEntry) -> None:
+        try:
+            handle = await self.files.open(entry.slot)
+        except MissingFileError:
+            self.counters.damaged_records += 1
+            self.health.files_in_doubt.add(entry.file_id)
+            self.missing.append(entry)
+            return
+        file = FinishedFile(entry, handle, entry.identity)
+        if entry.has_damage:
+            self.health.files_in_doubt.add(entry.file_id)
+        try:
+            await finish(read_index_head(file))
+        except CorruptRecordError:
+            await rebuild_index(file, self.health, self.counters)
+        self.finished.append(file)
+        totals = () if file.head is None else file.head.totals
+        for total in totals:
+            state = self._state_of(total.ledger_id)
+            state.last_entry_id = max(state.last_entry_id, total.last_entry_id)
+        if file.rebuilt is not None:
+            for ledger_id in file.rebuilt.ledger_ids():
+                state = self._state_of(ledger_id)
+                last = file.rebuilt.pieces_of(ledger_id)[-1].last
+                state.last_entry_id = max(state.last_entry_id, last)
+
+    def _state_of(self, ledger_id: int) -> LedgerState:
+        state = self.states.get(ledger_id)
+        if state is None:
+            state = self.states[ledger_id] = LedgerState(ledger_id)
+        return state
+
+    async def _scan_open(self) -> list[Replayed]:
+        replayed: list[Replayed] = []
+        finished = [e for e in self.store.current.files if e.state is FileState.FINISHED]
+        expected = max((e.last_sequence for e in finished), default=0) + 1
+        for entry in self.store.current.files:
+            if entry.state is not FileState.OPEN:
+                continue
+            expected = entry.first_sequence or expected
+            try:
+                handle = await self.files.open(entry.slot)
+            except MissingFileError:
+                self.missing.append(entry)
+                replayed.append(Replayed(entry, None, FileScan(RECORDS_START, expected)))
+                continue
+            scan = await Scanner(handle, entry, await handle.size()).scan(expected)
+            replayed.append(Replayed(entry, handle, scan))
+            expected = scan.next_sequence
+        return replayed
+
+    async def _judge(self, replayed: list[Replayed]) -> int:
+        """Decide what is kept, and commit at once what is lost."""
+        scans = [file.scan for file in replayed]
+        manifest = self.store.current
+        vouched = vouched_upto(scans, manifest.durable_upto)
+        finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
+        seen = max([vouched, manifest.durable_upto, *finished])
+        self.next_sequence = largest_sequence(scans, seen) + 1
+        for number, file in enumerate(replayed):
+            file.verdict = judge(
+                file.scan,
+                vouched,
+                previous=scans[number - 1] if number else None,
+                following=scans[number + 1] if number + 1 < len(scans) else None,
+            )
+            file.verdict.has_damage |= file.handle is None
+        lost = [f for f in replayed if f.verdict is not None and f.verdict.has_damage]
+        torn = [f for f in replayed if f.verdict is not None and f.verdict.was_cut]
+        self.counters.torn_tails += len(torn)
+        self.counters.damaged_records += len(lost)
+        if lost or torn:
+            self.health.check_epoch += 1
+            for file in lost:
+                file.entry = replace(file.entry, has_damage=True)
+                manifest = manifest.with_file(file.entry)
+            manifest = replace(manifest, check_epoch=self.health.check_epoch)
+            await self.store.commit(manifest, self._states())
+        for file in lost:
+            self.health.files_in_doubt.add(file.entry.file_id)
+        return vouched
+
+    def _apply(self, file: Replayed) -> None:
+        verdict = file.verdict
+        assert verdict is not None
+        self.counters.replayed_records += len(verdict.kept) + len(verdict.rewritten)
+        self.counters.damaged_records += len(verdict.unreadable)
+        for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
+            apply(record, self._state_of(record.ledger_id))
+
+    async def _prepare_active(self, replayed: list[Replayed]) -> None:
+        try:
+            self.active = await self._prepare()
+        except DiskFullError:
+            # The prepared file that the log never reached still has its room.
+            unused = [f for f in replayed if not f.scan.records and f.handle is not None]
+            if not unused or unused[-1] is not replayed[-1]:
+                raise
+            gone = replayed.pop()
+            assert gone.handle is not None
+            await gone.handle.close()
+            manifest = self.store.current
+            manifest = replace(
+                manifest,
+                files=tuple(e for e in manifest.files if e.file_id != gone.entry.file_id),
+                free_slots=(gone.entry.slot, *manifest.free_slots),
+            )
+            await self.store.commit(manifest, self._states())
+            self.active = await self._prepare()
+
+    async def _prepare(self) -> OpenFile:
+        manifest = self.store.current
+        file_id = max([manifest.next_file_id, *(e.file_id + 1 for e in manifest.files)])
+        free = list(manifest.free_slots)
+        if self.active is not None:
+            file_id = self.active.entry.file_id + 1
+            free = [slot for slot in free if slot != self.active.entry.slot]
+        entry, handle = await self.slots.prepare(file_id, free[0] if free else None)
+        return OpenFile(entry, handle, entry.identity)
+
+    async def _prepare_spare(self) -> None:
+        try:
+            self.spare = await self._prepare()
+        except DiskFullError:
+            self.health.is_writable = False
+
+    async def _rewrite(self, replayed: list[Replayed], vouched: int) -> None:
+        """Copy what nobody vouches for; durable on return."""
+        active = self.active
+        assert active is not None
+        active.first_sequence = self.next_sequence
+        buffers: list[Buffer] = []
+        start = active.end
+        for file in replayed:
+            assert file.verdict is not None
+            for record in file.verdict.rewritten:
+                assert file.handle is not None
+                if record.body_size:
+                    record.body = await finish(read_body(file.handle, record, 0, record.body_size))
+                record.identity, record.offset = active.identity, active.end
+                record.sequence, record.durable_upto = self.next_sequence, vouched
+                self.next_sequence += 1
+                active.end += append_encoded(record, buffers)
+                record.body = None
+                if record.kind is RecordKind.RUN:
+                    active.index.insert(record)
+                self.counters.rewritten_records += 1
+                if active.end - start >= self.settings.group_bytes_max:
+                    await active.handle.write_synced(start, buffers)
+                    buffers, start = [], active.end
+        if buffers:
+            await active.handle.write_synced(start, buffers)
+
+    async def _finish(self, file: Replayed, vouched: int) -> None:
+        """Give a replayed file its index, behind everything of value in it."""
+        verdict, handle = file.verdict, file.handle
+        assert verdict is not None
+        if handle is None:
+            return
+        has_runs = any(r.kind is RecordKind.RUN for r in (*verdict.kept, *verdict.unreadable))
+        if not has_runs and not verdict.has_damage:
+            # Control records alone need no file: the ledger-state file has what they say.
+            await handle.close()
+            self.freed.append(file.entry.slot)
+            return
+        index = ActiveIndex()
+        for record in (*verdict.kept, *verdict.unreadable):
+            if record.kind is RecordKind.RUN:
+                index.insert(record)
+        identity = file.entry.identity
+        body, live_bytes = index.encode(identity)
+        record = LogRecord(RecordKind.FINISH, body=body)
+        record.identity, record.offset = identity, aligned(verdict.write_from)
+        record.sequence = record.origin_sequence = verdict.next_sequence
+        record.durable_upto = vouched
+        buffers: list[Buffer] = []
+        append_encoded(record, buffers)
+        await handle.write_synced(record.offset, buffers)
+        entry = replace(
+            file.entry,
+            state=FileState.FINISHED,
+            first_sequence=file.scan.records[0].sequence if file.scan.records else 0,
+            last_sequence=verdict.last_sequence,
+            data_end=verdict.data_end,
+            finish_offset=record.offset,
+            live_bytes=live_bytes,
+        )
+        done = FinishedFile(entry, handle, identity)
+        await finish(read_index_head(done))
+        self.finished.append(done)
+
+    def _states(self) -> list[LedgerState]:
+        return [self.states[ledger_id] for ledger_id in sorted(self.states)]
+
+
+def apply(record: LogRecord, state: LedgerState) -> None:
+    """What a record says of its ledger, beside where its entries are."""
+    if record.kind is RecordKind.RUN:
+        if state.master_key is None:
+            state.master_key = record.master_key
+        state.last_entry_id = max(state.last_entry_id, record.entry_ids[-1])
+        state.last_add_confirmed = max(state.last_add_confirmed, record.last_add_confirmed)
+    elif record.kind is RecordKind.FENCE:
+        if state.master_key is None:
+            state.master_key = record.master_key
+        state.is_fenced = True
+    elif record.kind is RecordKind.LAC:
+        state.explicit_lac = max(state.explicit_lac, record.value)
+
+
+async def rebuild_index(file: FinishedFile, health: Health, counters: BootCounters) -> None:
+    """Scan a finished file whose index is damaged; until it is done nothing absent is said.
+
+    Raises:
+        StorageError: The device cannot read the file.
+    """
+    entry = file.entry
+    health.files_in_doubt.add(entry.file_id)
+    scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
+    index = ActiveIndex()
+    unreadable = [gap.record for gap in scan.gaps if gap.record is not None]
+    for record in (*scan.records, *unreadable):
+        if record.kind is RecordKind.RUN and record.sequence <= entry.last_sequence:
+            index.insert(record)
+    file.rebuilt = index
+    counters.rebuilt_indexes += 1
+    is_whole = scan.next_sequence > entry.last_sequence and not any(
+        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps
+    )
+    if is_whole and not entry.has_damage:
+        health.files_in_doubt.discard(entry.file_id)
+    else:
+        counters.damaged_records += 1

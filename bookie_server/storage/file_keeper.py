@@ -1,0 +1,276 @@
+"""Which files there are: the active one, the prepared next one, the finished ones.
+
+The MANIFEST names the next file before it is used, so a roll needs no commit: it finishes the
+active file, goes on in the next, and leaves the rest to the maintenance coroutine, which prepares
+another file and commits (DESIGN 4.2, 4.4). On a full disk no next file can be prepared: regular
+adds are refused then, and what is left of the active file is for control and recovery records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from bookie_server.core.index_format import decode_index_head
+from bookie_server.core.ledger_gate import Health
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.settings import StorageSettings
+from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.errors import DiskFullError, StorageError
+from bookie_server.ports import Buffer, Future, Tasks
+from bookie_server.storage.entry_log_file import FinishedFile, OpenFile
+from bookie_server.storage.log import Log, append_encoded
+from bookie_server.storage.manifest import ManifestStore
+from bookie_server.storage.slots import Slots, mark_finished
+
+RESERVE_FRACTION = 16
+
+
+class FileKeeper:
+    """Owns all files of one directory once the bookie serves.
+
+    Attributes:
+        active: The file that the log writes.
+        spare: Prepared and named in the durable MANIFEST; None while there is none.
+        finished: In rising order of id.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ManifestStore,
+        slots: Slots,
+        tasks: Tasks,
+        settings: StorageSettings,
+        health: Health,
+        states: Callable[[], Iterable[LedgerState]],
+        active: OpenFile,
+        spare: OpenFile | None,
+        finished: list[FinishedFile],
+        missing: list[FileEntry],
+        freed: list[str],
+    ) -> None:
+        self._store = store
+        self._slots = slots
+        self._tasks = tasks
+        self._settings = settings
+        self._health = health
+        self._states = states
+        self._changed: Future[None] = tasks.future()
+        self._due: Future[None] | None = None
+        self._is_due = spare is None
+        self._is_closing = False
+        self._ended: Future[None] = tasks.future()
+        self._unmarked: list[FinishedFile] = []
+        self._holding: dict[int, list[FinishedFile]] = {}
+        self.active = active
+        self.spare = spare
+        self.finished = finished
+        self._missing = missing
+        self._freed = freed
+        self.on_failed: Callable[[StorageError], None] = lambda _error: None
+        self.on_state_change: Callable[[], None] = lambda: None
+        self.log: Log | None = None
+        for file in finished:
+            self._hold(file)
+
+    def holding(self, ledger_id: int) -> list[FinishedFile]:
+        """Finished files with entries of a ledger, oldest first."""
+        return self._holding.get(ledger_id, [])
+
+    def hold_rebuilt(self, file: FinishedFile) -> None:
+        """Look a file's ledgers up again after its index was rebuilt."""
+        for files in self._holding.values():
+            if file in files:
+                files.remove(file)
+        self._hold(file)
+
+    def _hold(self, file: FinishedFile) -> None:
+        if file.rebuilt is not None:
+            ledger_ids = file.rebuilt.ledger_ids()
+        elif file.head is not None:
+            ledger_ids = [total.ledger_id for total in file.head.totals]
+        else:
+            ledger_ids = []
+        for ledger_id in ledger_ids:
+            files = self._holding.setdefault(ledger_id, [])
+            files.append(file)
+            files.sort(key=lambda held: held.entry.file_id)
+
+    def has_room(self, size: int) -> bool:
+        """Whether control and recovery records of `size` bytes in all still fit."""
+        return self.spare is not None or self.active.end + size <= self.active.entry.size_bytes
+
+    def must_roll(self, size: int) -> bool:
+        """Whether a record of `size` bytes has to go to the next file."""
+        active = self.active
+        if active.end == RECORDS_START:
+            return False
+        file_size = active.entry.size_bytes
+        data_end = file_size - file_size // RESERVE_FRACTION
+        if active.end + size <= data_end and active.index.pieces < self._settings.pieces_max:
+            return False
+        return self.spare is not None or self._health.is_writable
+
+    async def roll(self) -> None:
+        """Finish the active file durably and go on in the next one.
+
+        Without a next file and without room for one nothing changes.
+        """
+        while self.spare is None:
+            if not self._health.is_writable:
+                return
+            await self._changed
+        await self.finish_active()
+        assert self.log is not None
+        self.active, self.spare = self.spare, None
+        self.active.first_sequence = self.log.next_sequence
+        self.wake()
+
+    async def finish_active(self) -> None:
+        """Write and sync the active file's index; the caller then replaces the file."""
+        log, active = self.log, self.active
+        assert log is not None
+        body, live_bytes = active.index.encode(active.identity)
+        record = LogRecord(RecordKind.FINISH, body=body)
+        record.identity, record.offset = active.identity, active.end
+        record.sequence = record.origin_sequence = log.next_sequence
+        record.durable_upto = log.durable_sequence
+        buffers: list[Buffer] = []
+        log.counters.bytes_written += append_encoded(record, buffers)
+        await active.handle.write_synced(active.end, buffers)
+        log.counters.syncs += 1
+        log.next_sequence += 1
+        log.durable_sequence = record.sequence
+        entry = replace(
+            active.entry,
+            state=FileState.FINISHED,
+            first_sequence=active.first_sequence,
+            last_sequence=record.sequence - 1,
+            data_end=active.end,
+            finish_offset=active.end,
+            live_bytes=live_bytes,
+        )
+        head = decode_index_head(body, active.identity)
+        file = FinishedFile(entry, active.handle, active.identity, head, record.header_size)
+        self.finished.append(file)
+        self._unmarked.append(file)
+        self._hold(file)
+
+    def wake(self) -> None:
+        """There is something to maintain."""
+        self._is_due = True
+        if self._due is not None:
+            due, self._due = self._due, None
+            due.set_result(None)
+
+    async def maintain(self) -> None:
+        """Prepare files and commit the MANIFEST whenever that is due, until closed."""
+        try:
+            while not self._is_closing:
+                if not self._is_due:
+                    self._due = self._tasks.future()
+                    await self._due
+                    continue
+                self._is_due = False
+                await self._catch_up()
+        except StorageError as error:
+            self.on_failed(error)
+        finally:
+            self._ended.set_result(None)
+
+    async def stop(self) -> None:
+        """End the maintenance; on return nothing of it runs."""
+        self._is_closing = True
+        self.wake()
+        await self._ended
+
+    async def _catch_up(self) -> None:
+        manifest = self._store.current
+        prepared: OpenFile | None = None
+        try:
+            if self.spare is None:
+                file_id = manifest.next_file_id
+                free = manifest.free_slots[0] if manifest.free_slots else None
+                entry, handle = await self._slots.prepare(file_id, free)
+                prepared = OpenFile(entry, handle, entry.identity)
+            await self.commit(prepared)
+        except DiskFullError:
+            if prepared is None:
+                await self._commit_without_spare()
+            self._set_writable(is_writable=False)
+            self._tasks.spawn("allocation retry", self._retry())
+            return
+        if prepared is not None:
+            self.spare = prepared
+        self._set_writable(is_writable=True)
+
+    async def _commit_without_spare(self) -> None:
+        try:
+            await self.commit(None)
+        except DiskFullError:
+            # The files themselves say all that a boot needs; the retry commits.
+            return
+
+    async def _retry(self) -> None:
+        await self._tasks.sleep(self._settings.allocation_retry_ms)
+        if not self._is_closing and not self._health.has_failed:
+            self.wake()
+
+    def _set_writable(self, *, is_writable: bool) -> None:
+        before = self._health.is_writable
+        self._health.is_writable = is_writable
+        changed, self._changed = self._changed, self._tasks.future()
+        changed.set_result(None)
+        if before != is_writable:
+            self.on_state_change()
+
+    def fail(self) -> None:
+        """The storage failed: whoever waits for a next file gives up."""
+        self._set_writable(is_writable=False)
+        self.wake()
+
+    async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
+        """Make the files as they are now the directory's, durably.
+
+        Args:
+            prepared: Named as the next file.
+            keep_open: False at a clean stop: open files hold nothing and become free.
+
+        Raises:
+            DiskFullError: Nothing changed.
+            SyncFailedError: The device failed.
+        """
+        unmarked, self._unmarked = self._unmarked, []
+        for file in unmarked:
+            await mark_finished(file.handle, file.entry)
+            await file.handle.truncate(file.end)
+        await self._store.commit(self._compose(prepared, keep_open=keep_open), self._states())
+
+    def _compose(self, prepared: OpenFile | None, *, keep_open: bool) -> Manifest:
+        assert self.log is not None
+        before = self._store.current
+        files = [file.entry for file in self.finished] + self._missing
+        opened = [
+            replace(file.entry, first_sequence=file.first_sequence)
+            for file in (self.active, self.spare, prepared)
+            if file is not None
+        ]
+        used = {entry.slot for entry in (*files, *opened)}
+        freed, self._freed = self._freed, []
+        free = [slot for slot in (*before.free_slots, *freed) if slot not in used]
+        if keep_open:
+            files += opened
+        else:
+            known = {entry.slot for entry in files}
+            free += [e.slot for e in opened if e.slot not in known]
+        return replace(
+            before,
+            next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
+            durable_upto=max(before.durable_upto, self.log.durable_sequence),
+            check_epoch=self._health.check_epoch,
+            files=tuple(sorted(files, key=lambda entry: entry.file_id)),
+            free_slots=tuple(free[: self._settings.pool_files_max]),
+        )

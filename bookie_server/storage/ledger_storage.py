@@ -1,0 +1,468 @@
+"""The storage of one bookie: adds, reads, fences, and what survives of them.
+
+Everything is submitted on one thread and answered by callbacks; a callback may come before the
+call returns. Add, fence and recovery read are answered when the `Durability` object says so
+(DESIGN 4.5); what is not durable is not in any index, so no other answer can show it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bookie_server.core.durability import Durability
+from bookie_server.core.ledger_gate import (
+    absent,
+    admit_fence,
+    admit_read,
+    may_say_absent,
+)
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.requests import (
+    AddRequest,
+    BatchReadRequest,
+    OnAdd,
+    OnLac,
+    OnRead,
+    OnReadBatch,
+    ReadRequest,
+)
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import CorruptRecordError, StorageError
+from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
+from bookie_server.storage.adds import AddPath
+from bookie_server.storage.boot import Boot, BootCounters, rebuild_index
+from bookie_server.storage.entry_log_file import FinishedFile
+from bookie_server.storage.file_keeper import FileKeeper
+from bookie_server.storage.log import Log, LogCounters
+from bookie_server.storage.manifest import ManifestStore
+from bookie_server.storage.reads import Reader, finish
+from bookie_server.storage.slots import Slots
+from ledgerlog_spark.model import NO_ENTRY, Code
+
+OnLacChange = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class StorageCounters:
+    """What a storage did since it was opened; for metrics.
+
+    Attributes:
+        adds: Runs stored.
+        entries: Stored with them.
+        add_bytes: Stored with them.
+        adds_repeated: Answered from the copy that was there.
+        add_overlap: Regular adds of an entry that was there with other bytes.
+        fences: Ledgers fenced.
+        damage: Reads that met damage.
+        boot: What the boot found.
+        log: What the log wrote.
+    """
+
+    boot: BootCounters
+    log: LogCounters
+    adds: int = 0
+    entries: int = 0
+    add_bytes: int = 0
+    adds_repeated: int = 0
+    add_overlap: int = 0
+    fences: int = 0
+    damage: int = 0
+
+
+class LedgerStorage:
+    """Ledgers on one directory. Made by `open` only.
+
+    Attributes:
+        failure: The write or sync error that ended it; None while it works.
+        on_state_change: Called when `is_writable` or `failure` changed.
+        counters: For metrics.
+    """
+
+    def __init__(
+        self, *, files: FileSystem, tasks: Tasks, boot: Boot, store: ManifestStore
+    ) -> None:
+        self._files = files
+        self._tasks = tasks
+        self._store = store
+        self._boot = boot
+        self._health = boot.health
+        self._states = boot.states
+        self._settings = boot.settings
+        self._durability = Durability()
+        self._recent: deque[LogRecord] = deque()
+        self._recent_bytes = 0
+        self._watchers: dict[int, list[OnLacChange]] = {}
+        self._is_closed = False
+        self._rebuilding: set[int] = set()
+        self.failure: StorageError | None = None
+        self.on_state_change: Callable[[], None] = lambda: None
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        files: FileSystem,
+        clock: Clock,
+        tasks: Tasks,
+        settings: StorageSettings,
+        metadata: MetadataCheck,
+    ) -> LedgerStorage:
+        """Replay the directory and serve it; on return the unclean marker is durable.
+
+        Raises:
+            StartupError: The directory cannot be used: locked, damaged, of another version.
+            StorageError: The device failed, or has no room for a file.
+        """
+        await files.lock()
+        try:
+            store = ManifestStore(files)
+            slots = Slots(
+                files,
+                file_size_bytes=settings.file_size_bytes,
+                free_bytes_min=settings.free_bytes_min,
+            )
+            boot = Boot(files, store, slots, settings)
+            await boot.run()
+            storage = cls(files=files, tasks=tasks, boot=boot, store=store)
+            await storage._start(slots, metadata, clock)
+        except BaseException:
+            await files.unlock()
+            raise
+        return storage
+
+    async def _start(self, slots: Slots, metadata: MetadataCheck, clock: Clock) -> None:
+        boot, tasks, settings = self._boot, self._tasks, self._settings
+        assert boot.active is not None
+        for state in self._states.values():
+            state.last_accepted_id = state.last_entry_id
+        self._keeper = FileKeeper(
+            store=self._store,
+            slots=slots,
+            tasks=tasks,
+            settings=settings,
+            health=self._health,
+            states=self._states_in_order,
+            active=boot.active,
+            spare=boot.spare,
+            finished=boot.finished,
+            missing=boot.missing,
+            freed=boot.freed,
+        )
+        self._log = Log(
+            files=self._keeper,
+            tasks=tasks,
+            clock=clock,
+            settings=settings,
+            next_sequence=boot.next_sequence,
+            on_durable=self._on_durable,
+            on_failed=self._on_lost,
+        )
+        self._keeper.log = self._log
+        self._keeper.on_failed = self._fail
+        self._keeper.on_state_change = self._tell_state
+        self.counters = StorageCounters(boot.counters, self._log.counters)
+        self._reader = Reader(self._keeper, tasks, self._on_damage)
+        self._adds = AddPath(
+            log=self._log,
+            keeper=self._keeper,
+            reader=self._reader,
+            tasks=tasks,
+            settings=settings,
+            health=self._health,
+            states=self._states,
+            durability=self._durability,
+            metadata=metadata,
+            counters=self.counters,
+        )
+        await self._keeper.commit(None)
+        await self._store.remove_strays(await self._files.names())
+        await self._store.mark_unclean()
+        self._log.start()
+        tasks.spawn("file maintenance", self._keeper.maintain())
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether regular adds are taken."""
+        return self._health.is_writable and not self._health.has_failed
+
+    @property
+    def was_unclean(self) -> bool:
+        """Whether the bookie before this one ended without a clean stop."""
+        return self._boot.was_unclean
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Adds accepted and not yet answered."""
+        return self._adds.in_flight_bytes
+
+    def add(self, request: AddRequest, on_done: OnAdd) -> None:
+        """Store a run, all or nothing.
+
+        Args:
+            request: Its buffers must not change until the answer.
+            on_done: OK once the run is durable, or a repeated run's stored copy is; FENCED,
+                UNAUTHORIZED, READ_ONLY, BUSY and BAD_REQUEST changed nothing; IO_ERROR is unknown.
+        """
+        self._adds.add(request, on_done)
+
+    def read(self, request: ReadRequest, on_done: OnRead) -> None:
+        """Read one stored entry, after fencing its ledger when the request says so."""
+        code = admit_read(request)
+        if code is not None:
+            on_done(code, None)
+            return
+        self._before_reading(
+            request.ledger_id,
+            request.fence_key,
+            request.is_recovery,
+            lambda code: self._answer_read(request, on_done) if code is Code.OK
+            else on_done(code, None),
+        )  # fmt: skip
+
+    def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+        """Read consecutive entries as far as they are held and fit.
+
+        An answer shorter than asked for says nothing about the entry after it.
+        """
+        code = admit_read(request)
+        if code is not None:
+            on_done(code, ())
+            return
+        self._before_reading(
+            request.ledger_id,
+            request.fence_key,
+            False,
+            lambda code: self._answer_batch(request, on_done) if code is Code.OK
+            else on_done(code, ()),
+        )  # fmt: skip
+
+    def read_lac(self, ledger_id: int, on_done: OnLac) -> None:
+        """The largest last add confirmed ever seen, whichever way it came; -1 before any."""
+        state = self._states.get(ledger_id)
+        if state is None or not may_say_absent(state, self._health):
+            on_done(absent(state, self._health), NO_ENTRY)
+        else:
+            on_done(Code.OK, state.lac)
+
+    def write_lac(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
+        """Store an explicit LAC; durable when answered. A smaller one changes nothing."""
+        self._adds.write_lac(ledger_id, lac, master_key, on_done, self._after_lac)
+
+    def watch_lac(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
+        """Call `on_change` with the LAC whenever it grows; returns what ends that."""
+        watchers = self._watchers.setdefault(ledger_id, [])
+        watchers.append(on_change)
+
+        def cancel() -> None:
+            if on_change in watchers:
+                watchers.remove(on_change)
+            if not watchers and self._watchers.get(ledger_id) is watchers:
+                del self._watchers[ledger_id]
+
+        return cancel
+
+    async def entries_held(self, ledger_id: int) -> Sequence[tuple[int, int]]:
+        """First and last ids (inclusive) of the stretches of entries held, in rising order.
+
+        Raises:
+            StorageError: That cannot be told: in limbo, damaged, failed.
+        """
+        state = self._states.get(ledger_id)
+        if not may_say_absent(state, self._health):
+            raise StorageError(
+                f"what is held of ledger {ledger_id} is not known here: a file is damaged or "
+                "failed; ask another replica",
+                path=".",
+            )
+        return await finish(self._reader.held(ledger_id))
+
+    def ledgers(self) -> Iterator[int]:
+        """Ids of all ledgers that anything is known of, in rising order."""
+        return iter(sorted(self._states))
+
+    def is_fenced(self, ledger_id: int) -> bool:
+        """Whether regular adds of the ledger are refused."""
+        state = self._states.get(ledger_id)
+        return state is not None and state.is_fenced
+
+    async def close(self) -> None:
+        """Stop cleanly: everything accepted is answered, everything is finished and synced.
+
+        After a failure nothing more is written; the next start replays.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._adds.refuse_all()
+        await self._log.close()
+        await self._keeper.stop()
+        try:
+            if self.failure is None:
+                # Control records alone need no file: the ledger-state file has what they say.
+                if self._keeper.active.index.pieces:
+                    await self._keeper.finish_active()
+                await self._keeper.commit(None, keep_open=False)
+                await self._store.unmark_unclean()
+        except StorageError as error:
+            self._fail(error)
+        finally:
+            await self._files.unlock()
+
+    # How answers come about.
+
+    def _before_reading(
+        self,
+        ledger_id: int,
+        fence_key: bytes | None,
+        is_recovery: bool,
+        then: Callable[[Code], None],
+    ) -> None:
+        """Fence when asked to, and wait for what the answer could otherwise miss."""
+        state = self._states.get(ledger_id)
+        if fence_key is not None:
+            self._fence(ledger_id, fence_key, state, then)
+        elif is_recovery and state is not None:
+            self._log.when_durable(self._durability.recovery_read_waits_for(state), then)
+        else:
+            then(Code.OK)
+
+    def _fence(
+        self, ledger_id: int, key: bytes, state: LedgerState | None, then: Callable[[Code], None]
+    ) -> None:
+        self._health.has_room = self._health.is_writable or self._keeper.has_room(
+            self._adds.in_flight_bytes + self._adds.control_bytes_max
+        )
+        code = admit_fence(key, state, self._health)
+        if code is None and self._is_closed:
+            code = Code.IO_ERROR
+        if code is not None:
+            then(code)
+            return
+        state = self._adds.state_of(ledger_id)
+        if state.master_key is None:
+            state.master_key = key
+        if not state.is_fenced:
+            state.is_fenced = True
+            self.counters.fences += 1
+            record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
+            state.last_ticket = self._log.submit(record)
+        self._log.when_durable(self._durability.fence_waits_for(state), then)
+
+    def _answer_read(self, request: ReadRequest, on_done: OnRead) -> None:
+        state = self._states.get(request.ledger_id)
+        entry_id = request.entry_id
+        if state is not None and entry_id == NO_ENTRY:
+            # The largest id is as much a denial of larger ones as NO_ENTRY is.
+            entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
+        if state is None or entry_id == NO_ENTRY:
+            on_done(absent(state, self._health), None)
+            return
+
+        def on_entry(entry: bytes | None) -> None:
+            if entry is not None:
+                on_done(Code.OK, entry)
+            else:
+                on_done(absent(state, self._health), None)
+
+        reading = self._reader.read_entry(request.ledger_id, entry_id)
+        self._reader.run(reading, on_entry, lambda _error: on_done(Code.IO_ERROR, None))
+
+    def _answer_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
+        state = self._states.get(request.ledger_id)
+
+        def on_entries(entries: list[bytes]) -> None:
+            if entries:
+                on_done(Code.OK, entries)
+            else:
+                on_done(absent(state, self._health), ())
+
+        reading = self._reader.read_batch(request)
+        self._reader.run(reading, on_entries, lambda _error: on_done(Code.IO_ERROR, ()))
+
+    # What the log reports.
+
+    def _on_durable(self, group: list[LogRecord]) -> None:
+        counters, states, index = self.counters, self._states, self._keeper.active.index
+        for record in group:
+            if record.kind is RecordKind.RUN:
+                index.insert(record)
+                state = states[record.ledger_id]
+                ids = record.entry_ids
+                state.last_entry_id = max(state.last_entry_id, ids[-1])
+                counters.adds += 1
+                counters.entries += len(ids)
+                counters.add_bytes += record.body_size
+                self._adds.in_flight_bytes -= record.body_size
+                self._keep(record)
+                if record.last_add_confirmed > state.last_add_confirmed:
+                    before, state.last_add_confirmed = state.lac, record.last_add_confirmed
+                    self._after_lac(state, before)
+        for record in group:
+            on_done, record.on_done = record.on_done, None
+            if on_done is not None:
+                on_done(Code.OK)
+
+    def _keep(self, record: LogRecord) -> None:
+        """Keep the last bodies in memory: tailing readers need no file."""
+        if isinstance(record.body, memoryview):
+            # A view would keep all of the buffer that it was received in.
+            record.body = bytes(record.body)
+        recent = self._recent
+        recent.append(record)
+        self._recent_bytes += record.body_size
+        while self._recent_bytes > self._settings.recent_bytes_max:
+            oldest = recent.popleft()
+            self._recent_bytes -= oldest.body_size
+            oldest.body = None
+
+    def _after_lac(self, state: LedgerState, before: int) -> None:
+        lac = state.lac
+        if lac > before:
+            for watcher in list(self._watchers.get(state.ledger_id, ())):
+                watcher(lac)
+
+    def _on_lost(self, error: StorageError, records: list[LogRecord]) -> None:
+        self._fail(error)
+        for record in records:
+            if record.kind is RecordKind.RUN:
+                self._adds.in_flight_bytes -= record.body_size
+            if record.on_done is not None:
+                on_done, record.on_done = record.on_done, None
+                on_done(Code.IO_ERROR)
+
+    def _tell_state(self) -> None:
+        self.on_state_change()
+
+    def _fail(self, error: StorageError) -> None:
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._health.has_failed = True
+        self._log.fail(error)
+        self._keeper.fail()
+        self.on_state_change()
+
+    def _on_damage(self, error: CorruptRecordError, file: FinishedFile | None) -> None:
+        """Count damage; a damaged index is rebuilt from its file's records."""
+        _ = error
+        self.counters.damage += 1
+        if file is None or file.rebuilt is not None or file.entry.file_id in self._rebuilding:
+            return
+        self._rebuilding.add(file.entry.file_id)
+        self._health.files_in_doubt.add(file.entry.file_id)
+        self._tasks.spawn("index rebuild", self._rebuild(file))
+
+    async def _rebuild(self, file: FinishedFile) -> None:
+        try:
+            await rebuild_index(file, self._health, self._boot.counters)
+        except StorageError:
+            # Still in doubt: the next read that meets the damage tries again.
+            self._rebuilding.discard(file.entry.file_id)
+        else:
+            self._keeper.hold_rebuilt(file)
+
+    def _states_in_order(self) -> list[LedgerState]:
+        return [self._states[ledger_id] for ledger_id in sorted(self._states)]

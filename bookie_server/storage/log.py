@@ -1,0 +1,251 @@
+"""The one Log: records in one order, synced in groups (DESIGN 4.1).
+
+A group is whatever was queued while the one before was written and synced; when nothing was, the
+next record is synced at once and alone. A group is written only after the sync of the one before,
+so a crash can tear no more than the last one, and the order of syncs is that of the file.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record_codec import ALIGNMENT, encode_header, size_at_most
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import StorageError
+from bookie_server.ports import Buffer, Clock, Future, Tasks
+from bookie_server.storage.entry_log_file import OpenFile
+from ledgerlog_spark.model import Code
+
+PADDING = bytes(ALIGNMENT)
+JOIN_SIZE_MAX = 8_192
+"""Records up to this size are joined before they are written: one copy beats three parts."""
+
+
+class LogFiles(Protocol):
+    """Who owns the files that a log writes."""
+
+    @property
+    def active(self) -> OpenFile:
+        """The file that the next group goes to."""
+
+    def must_roll(self, size: int) -> bool:
+        """Whether a record of `size` bytes has to go to the next file."""
+
+    async def roll(self) -> None:
+        """Finish the active file durably and make the next one active."""
+
+
+@dataclass(slots=True)
+class LogCounters:
+    """What the log did since it was opened.
+
+    Attributes:
+        records: Written, padding records and copies included.
+        groups: Written and synced at once.
+        bytes_written: To files, padding included.
+        syncs: Of the log's files.
+        busy_ms: Spent in writes and syncs; its growth over time is how busy the device is.
+    """
+
+    records: int = 0
+    groups: int = 0
+    bytes_written: int = 0
+    syncs: int = 0
+    busy_ms: int = 0
+
+
+class Log:
+    """Records submitted, made durable in groups, and reported in order.
+
+    Attributes:
+        next_sequence: Of the next record written.
+        durable_sequence: Everything up to it is synced.
+        durable_ticket: Everything submitted up to it is synced.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: LogFiles,
+        tasks: Tasks,
+        clock: Clock,
+        settings: StorageSettings,
+        next_sequence: int,
+        on_durable: Callable[[list[LogRecord]], None],
+        on_failed: Callable[[StorageError, list[LogRecord]], None],
+    ) -> None:
+        self._files = files
+        self._tasks = tasks
+        self._clock = clock
+        self._settings = settings
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._queue: deque[LogRecord] = deque()
+        self._wake: Future[None] | None = None
+        self._ended: Future[None] = tasks.future()
+        self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
+        self._waiter_number = 0
+        self._is_closing = False
+        self._watermark_is_due = False
+        self._vouched_sequence = next_sequence - 1
+        self.failure: StorageError | None = None
+        self.counters = LogCounters()
+        self.last_ticket = 0
+        self.durable_ticket = 0
+        self.next_sequence = next_sequence
+        self.durable_sequence = next_sequence - 1
+
+    def submit(self, record: LogRecord) -> int:
+        """Queue a record and return its ticket; `on_durable` or `on_failed` follows, once."""
+        assert not self._is_closing
+        assert self.failure is None
+        self.last_ticket = ticket = self.last_ticket + 1
+        record.ticket = ticket
+        self._queue.append(record)
+        if self._wake is not None:
+            wake, self._wake = self._wake, None
+            wake.set_result(None)
+        return ticket
+
+    def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
+        """Call back with OK once a ticket's record is synced, or IO_ERROR if it never will be."""
+        if self.failure is not None:
+            callback(Code.IO_ERROR)
+        elif ticket <= self.durable_ticket:
+            callback(Code.OK)
+        else:
+            self._waiter_number += 1
+            heapq.heappush(self._waiters, (ticket, self._waiter_number, callback))
+
+    def start(self) -> None:
+        """Begin to write what is submitted."""
+        self._tasks.spawn("log writer", self._run())
+
+    async def close(self) -> None:
+        """Write and sync what is queued, then stop."""
+        self._is_closing = True
+        if self._wake is not None:
+            wake, self._wake = self._wake, None
+            wake.set_result(None)
+        await self._ended
+
+    def fail(self, error: StorageError) -> None:
+        """Nothing more is written; everything queued or waited for fails."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._report_failure(error, [])
+
+    async def _run(self) -> None:
+        group: list[LogRecord] = []
+        try:
+            while True:
+                while not self._queue:
+                    if self._is_closing or self.failure is not None:
+                        return
+                    self._vouch_when_idle()
+                    self._wake = self._tasks.future()
+                    await self._wake
+                if self._files.must_roll(size_at_most(self._queue[0])):
+                    await self._files.roll()
+                group, start, buffers = self._take_group()
+                began_ms = self._clock.monotonic_ms()
+                await self._files.active.handle.write_synced(start, buffers)
+                self.counters.busy_ms += self._clock.monotonic_ms() - began_ms
+                if self.failure is not None:
+                    self._report_failure(self.failure, group)
+                    return
+                self._complete(group)
+                group = []
+        except StorageError as error:
+            self.failure = self.failure or error
+            self._report_failure(error, group)
+        finally:
+            if not self._ended.done():
+                self._ended.set_result(None)
+
+    def _take_group(self) -> tuple[list[LogRecord], int, list[Buffer]]:
+        active = self._files.active
+        start = offset = active.end
+        group: list[LogRecord] = []
+        buffers: list[Buffer] = []
+        queue, files = self._queue, self._files
+        size_max = self._settings.group_bytes_max
+        sequence, durable_upto = self.next_sequence, self.durable_sequence
+        identity = active.identity
+        while queue and offset - start < size_max:
+            record = queue[0]
+            if group and files.must_roll(offset - start + size_at_most(record)):
+                break
+            queue.popleft()
+            record.identity, record.offset = identity, offset
+            record.sequence, record.durable_upto = sequence, durable_upto
+            record.origin_sequence = record.origin_sequence or sequence
+            sequence += 1
+            offset += append_encoded(record, buffers)
+            group.append(record)
+        self.next_sequence = sequence
+        active.end = offset
+        self.counters.bytes_written += offset - start
+        return group, start, buffers
+
+    def _complete(self, group: list[LogRecord]) -> None:
+        counters = self.counters
+        counters.records += len(group)
+        counters.groups += 1
+        counters.syncs += 1
+        last = group[-1]
+        self.durable_sequence = last.sequence
+        self.durable_ticket = last.ticket
+        if last.kind is RecordKind.WATERMARK:
+            self._vouched_sequence = last.sequence
+        self._on_durable(group)
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= self.durable_ticket:
+            heapq.heappop(waiters)[2](Code.OK)
+
+    def _report_failure(self, error: StorageError, group: list[LogRecord]) -> None:
+        lost = [*group, *self._queue]
+        self._queue.clear()
+        waiters, self._waiters = self._waiters, []
+        self._on_failed(error, lost)
+        for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):
+            callback(Code.IO_ERROR)
+
+    def _vouch_when_idle(self) -> None:
+        """After a while without records, one record says that the last group was synced."""
+        if self._watermark_is_due or self._vouched_sequence >= self.durable_sequence:
+            return
+        self._watermark_is_due = True
+        self._tasks.spawn("watermark", self._vouch_later())
+
+    async def _vouch_later(self) -> None:
+        seen = -1
+        while seen != self.last_ticket:
+            seen = self.last_ticket
+            await self._tasks.sleep(self._settings.idle_watermark_ms)
+        self._watermark_is_due = False
+        if self.failure is None and not self._is_closing:
+            self.submit(LogRecord(RecordKind.WATERMARK))
+
+
+def append_encoded(record: LogRecord, buffers: list[Buffer]) -> int:
+    """Append a placed record's bytes and padding to `buffers`; returns their size."""
+    header = encode_header(record)
+    body = record.body
+    size = len(header) + record.body_size
+    padded = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    if size <= JOIN_SIZE_MAX:
+        buffers.append(b"".join((header, body or b"", PADDING[: padded - size])))
+        return padded
+    buffers.append(header)
+    assert body is not None
+    buffers.append(body)
+    if padded != size:
+        buffers.append(PADDING[: padded - size])
+    return padded

@@ -1,0 +1,117 @@
+"""Reads and replaces the MANIFEST, together with the ledger-state file that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bookie_server.core.ledger_state import (
+    LedgerState,
+    decode_ledger_states,
+    encode_ledger_states,
+)
+from bookie_server.core.manifest_codec import NAME, Manifest, decode_manifest, encode_manifest
+from bookie_server.errors import DamagedDirectoryError, MissingFileError
+from bookie_server.ports import FileSystem
+
+NEW_NAME = "MANIFEST.new"
+STATE_PREFIX = "ledgers-"
+UNCLEAN_NAME = "UNCLEAN"
+
+
+class ManifestStore:
+    """The durable MANIFEST of one directory.
+
+    Attributes:
+        current: As it is on the device.
+    """
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self.current = Manifest()
+
+    async def load(self, names: list[str]) -> list[LedgerState]:
+        """Read MANIFEST and ledger states; nothing in a new directory.
+
+        Raises:
+            DamagedDirectoryError: Either is missing or damaged although there is data.
+            FormatVersionError: A later version wrote it.
+        """
+        if NAME not in names:
+            if any(name.startswith("slot-") for name in names):
+                raise DamagedDirectoryError(
+                    "there are entry-log files but no MANIFEST that says which of them count; "
+                    "restore it, or let the bookie start with an empty directory",
+                    path=NAME,
+                    reason="missing",
+                )
+            return []
+        self.current = decode_manifest(await self._read(NAME))
+        if not self.current.state_file:
+            return []
+        name = self.current.state_file
+        try:
+            return decode_ledger_states(await self._read(name), name)
+        except MissingFileError:
+            raise DamagedDirectoryError(
+                f"the ledger-state file {name} that the MANIFEST names is missing; it holds keys "
+                "and fences, so let the bookie start with an empty directory",
+                path=name,
+                reason="missing",
+            ) from None
+
+    async def commit(self, manifest: Manifest, states: Iterable[LedgerState]) -> None:
+        """Replace the MANIFEST in one step; durable on return.
+
+        Args:
+            manifest: Its generation and state file are set here.
+            states: Of all ledgers, in rising order of id; written to a new file first.
+
+        Raises:
+            DiskFullError: Nothing changed.
+            SyncFailedError: The old or the new one counts; which is not known.
+        """
+        generation = self.current.generation + 1
+        state_file = f"{STATE_PREFIX}{generation:010d}"
+        manifest = replace(manifest, generation=generation, state_file=state_file)
+        await self._write(state_file, encode_ledger_states(generation, states))
+        await self._write(NEW_NAME, encode_manifest(manifest))
+        await self._files.rename(NEW_NAME, NAME)
+        await self._files.sync_directory()
+        old, self.current = self.current.state_file, manifest
+        if old:
+            await self._files.remove(old)
+
+    async def remove_strays(self, names: list[str]) -> None:
+        """Remove what the MANIFEST does not name: left over from a crash, and free."""
+        named = {self.current.state_file, *self.current.free_slots}
+        named |= {entry.slot for entry in self.current.files}
+        for name in names:
+            is_ours = name.startswith(("slot-", STATE_PREFIX)) or name == NEW_NAME
+            if is_ours and name not in named:
+                await self._files.remove(name)
+
+    async def mark_unclean(self) -> None:
+        """Leave the unclean marker; durable on return."""
+        await self._write(UNCLEAN_NAME, b"")
+        await self._files.sync_directory()
+
+    async def unmark_unclean(self) -> None:
+        """Take the unclean marker away, after everything else is durable."""
+        await self._files.remove(UNCLEAN_NAME)
+        await self._files.sync_directory()
+
+    async def _read(self, name: str) -> bytes:
+        file = await self._files.open(name)
+        try:
+            return await file.read(0, await file.size())
+        finally:
+            await file.close()
+
+    async def _write(self, name: str, data: bytes) -> None:
+        file = await self._files.open(name, create=True)
+        try:
+            await file.truncate(0)
+            await file.write_synced(0, (data,))
+        finally:
+            await file.close()

@@ -1,0 +1,334 @@
+"""The FileSystem port on a real directory.
+
+One thread per directory writes and syncs, in the order of the calls; a group costs one hop to it
+and one wake-up of the event loop. Cold reads go to two small pools, so that background work never
+delays a client. Files are 0600, the directory 0700, symbolic links are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import ctypes.util
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from bookie_server.errors import (
+    DirectoryLockedError,
+    DiskFullError,
+    MissingFileError,
+    StorageError,
+    SyncFailedError,
+)
+from bookie_server.ports import Buffer, Lane
+
+T = TypeVar("T")
+
+LOCK_NAME = "LOCK"
+BUFFERS_PER_WRITE_MAX = 1_024
+READ_THREADS = 4
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+_NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
+_NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
+_libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+_fdatasync = getattr(os, "fdatasync", os.fsync)
+
+
+class WriterThread:
+    """Runs calls one after the other and wakes the event loop once for each."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = (
+            SimpleQueue()
+        )
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `function` in the thread."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._calls.put((future, function))
+        return future
+
+    def stop(self) -> None:
+        """Let the thread end after what is queued."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            future, function = item
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - handed over to who waits for it
+                self._wake(settle, future, None, error)
+            else:
+                self._wake(settle, future, result, None)
+
+    def _wake(self, callback: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    """Hand a result over, unless who waited was cancelled."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+class OsFileSystem:
+    """One directory, its threads and its lock.
+
+    Args:
+        directory: Made when missing, by `lock`.
+        on_notice: Told once when the file system lacks something, in one sentence.
+    """
+
+    def __init__(
+        self, directory: Path, on_notice: Callable[[str], None] = lambda _notice: None
+    ) -> None:
+        self.directory = directory
+        self._on_notice = on_notice
+        self._can_allocate = True
+        self._lock: int | None = None
+        self.writer = WriterThread(f"writer {directory.name}")
+        self.pools = {
+            Lane.FOREGROUND: ThreadPoolExecutor(READ_THREADS, f"reader {directory.name}"),
+            Lane.BACKGROUND: ThreadPoolExecutor(1, f"background reader {directory.name}"),
+        }
+        self.loop = asyncio.get_running_loop()
+
+    async def lock(self) -> None:
+        """Make the directory where missing and take it for this process; fine when it is taken.
+
+        Raises:
+            DirectoryLockedError: Another process has it.
+        """
+        await self.writer.call(self._take_lock)
+
+    def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
+        try:
+            if not self.directory.exists():
+                self.directory.mkdir(mode=0o700, parents=True)
+                sync_path(self.directory.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.directory / LOCK_NAME, flags, 0o600)
+        except OSError as error:
+            raise translated(error, str(self.directory), "use") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise DirectoryLockedError(
+                f"{self.directory} is in use by another bookie process; stop that one first, or "
+                "give this one a directory of its own",
+                path=str(self.directory),
+            ) from None
+        self._lock = descriptor
+
+    async def unlock(self) -> None:
+        """Let go of the directory and end its threads, after what they were given."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        self.writer.stop()
+        for pool in self.pools.values():
+            pool.shutdown(wait=False)
+
+    async def open(self, name: str, *, create: bool = False) -> OsFile:
+        """Open for reading and writing.
+
+        Raises:
+            MissingFileError: No such file, and `create` is false.
+        """
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        path = self.directory / name
+        descriptor = await self.call(lambda: os.open(path, flags, 0o600), name, "open")
+        return OsFile(self, name, descriptor)
+
+    async def rename(self, source: str, target: str) -> None:
+        """Replace `target` by `source` in one step."""
+        old, new = self.directory / source, self.directory / target
+        await self.call(lambda: old.replace(new), source, "rename")
+
+    async def remove(self, name: str) -> None:
+        """Forget a name."""
+        await self.call((self.directory / name).unlink, name, "remove")
+
+    async def names(self) -> list[str]:
+        """All names but the lock's, sorted."""
+        listed = await self.call(lambda: os.listdir(self.directory), ".", "list")  # noqa: PTH208
+        return sorted(name for name in listed if name != LOCK_NAME)
+
+    async def sync_directory(self) -> None:
+        """Make creations, renames and removals durable.
+
+        Raises:
+            SyncFailedError: They may be lost.
+        """
+        await self.call(lambda: sync_path(self.directory), ".", "sync")
+
+    async def free_space(self) -> int:
+        """Bytes that an unprivileged process can still take."""
+        status = await self.call(lambda: os.statvfs(self.directory), ".", "ask for free space in")
+        return status.f_bavail * status.f_frsize
+
+    def random_bytes(self, size: int) -> bytes:
+        """From the operating system."""
+        return os.urandom(size)
+
+    async def call(self, function: Callable[[], T], name: str, verb: str) -> T:
+        """Run in the writer thread, its errors translated."""
+        try:
+            return await self.writer.call(function)
+        except OSError as error:
+            raise translated(error, name, verb) from error
+
+    def allocate(self, descriptor: int, size: int) -> None:
+        """The system call itself: libc's posix_fallocate would write every block instead."""
+        if not self._can_allocate or os.fstat(descriptor).st_blocks * 512 >= size:
+            return
+        while _libc.fallocate(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(size)) != 0:
+            code = ctypes.get_errno()
+            if code == errno.EINTR:
+                continue
+            if code not in _NOT_SUPPORTED:
+                raise OSError(code, os.strerror(code))
+            self._can_allocate = False
+            self._on_notice(
+                f"the file system of {self.directory} cannot allocate ahead: files grow as they "
+                "are written, which makes every sync slower"
+            )
+            return
+
+
+class OsFile:
+    """One open file."""
+
+    def __init__(self, files: OsFileSystem, name: str, descriptor: int) -> None:
+        self._files = files
+        self._descriptor = descriptor
+        self.name = name
+
+    async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+        """Up to `size` bytes, by a thread of the lane.
+
+        Raises:
+            StorageError: The device cannot read them.
+        """
+        pool = self._files.pools[lane]
+        try:
+            return await self._files.loop.run_in_executor(pool, self._read, offset, size)
+        except OSError as error:
+            raise translated(error, self.name, "read") from error
+
+    def _read(self, offset: int, size: int) -> bytes:
+        parts = []
+        while size > 0 and (part := os.pread(self._descriptor, size, offset)):
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        """From the page cache, None when any of it would have to be waited for."""
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, (data,), offset, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in _NOT_CACHED:
+                return None
+            raise translated(error, self.name, "read") from error
+        return bytes(data) if count == size else None
+
+    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers; not durable on return."""
+        await self._files.call(lambda: self._write(offset, buffers), self.name, "write")
+
+    async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers and sync the data, in one call to the thread."""
+        await self._files.call(lambda: self._write_synced(offset, buffers), self.name, "write")
+
+    def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
+            part = buffers[start : start + BUFFERS_PER_WRITE_MAX]
+            offset += self._write_part(offset, part)
+
+    def _write_part(self, offset: int, buffers: Sequence[Buffer]) -> int:
+        total = sum(map(len, buffers))
+        written = os.pwritev(self._descriptor, buffers, offset)
+        if written < total:
+            # A short write is the rule only where it cannot be avoided: copy and go on.
+            rest = memoryview(b"".join(buffers))[written:]
+            while rest:
+                count = os.pwrite(self._descriptor, rest, offset + written)
+                written += count
+                rest = rest[count:]
+        return total
+
+    def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._write(offset, buffers)
+        _fdatasync(self._descriptor)
+
+    async def datasync(self) -> None:
+        """Make data and size durable.
+
+        Raises:
+            SyncFailedError: What was written may be lost.
+        """
+        await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
+
+    async def allocate(self, size: int) -> None:
+        """Reserve blocks; where the file system cannot, nothing happens.
+
+        Raises:
+            DiskFullError: There are not so many.
+        """
+        files, descriptor = self._files, self._descriptor
+        await files.call(lambda: files.allocate(descriptor, size), self.name, "allocate")
+
+    async def truncate(self, size: int) -> None:
+        """Give back what lies beyond `size`."""
+        await self._files.call(lambda: os.ftruncate(self._descriptor, size), self.name, "cut")
+
+    async def size(self) -> int:
+        """Length of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._descriptor)
+
+
+def sync_path(path: Path) -> None:
+    """Sync a directory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def translated(error: OSError, name: str, verb: str) -> StorageError:
+    """Our error for the system's."""
+    message = f"cannot {verb} {name}: {error.strerror}"
+    if error.errno == errno.ENOENT:
+        return MissingFileError(message, path=name)
+    if error.errno in _FULL:
+        return DiskFullError(f"{message}; make room on the device", path=name)
+    if verb in ("write", "sync"):
+        return SyncFailedError(message, path=name)
+    return StorageError(message, path=name)

@@ -1,0 +1,281 @@
+"""Finds and reads stored entries.
+
+Written once, as generators that say which bytes they need: bytes in the page cache are read at
+once and the answer goes out before the caller returns; only a cold page costs a coroutine.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from typing import NamedTuple, TypeVar
+
+from bookie_server.core.pieces import Piece
+from bookie_server.core.record import LogRecord
+from bookie_server.core.requests import BatchReadRequest, entry_head
+from bookie_server.errors import CorruptRecordError, StorageError
+from bookie_server.ports import File, Tasks
+from bookie_server.storage.entry_log_file import (
+    FinishedFile,
+    Need,
+    all_pieces,
+    find_piece,
+    read_body,
+    read_header,
+)
+from bookie_server.storage.file_keeper import FileKeeper
+
+R = TypeVar("R")
+
+BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
+"""What a BATCH_READ answer takes beside its entries, as clients count it."""
+ENTRY_LENGTH_SIZE_BYTES = 4
+RECORDS_CACHED_MAX = 1_024
+BLOCKS_CACHED_MAX = 512
+
+
+class Found(NamedTuple):
+    """Where an entry lies.
+
+    Attributes:
+        place: Of the entry in the record.
+        following: How many entries right after it are consecutive and in the same record.
+    """
+
+    handle: File
+    record: LogRecord
+    place: int
+    following: int
+
+
+class Reader:
+    """Reads entries of one directory, active file first, newest copy wins."""
+
+    def __init__(
+        self,
+        keeper: FileKeeper,
+        tasks: Tasks,
+        on_damage: Callable[[CorruptRecordError, FinishedFile | None], None],
+    ) -> None:
+        self._keeper = keeper
+        self._tasks = tasks
+        self._on_damage = on_damage
+        self._records: OrderedDict[tuple[int, int], LogRecord] = OrderedDict()
+        self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
+
+    def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
+        """Where an entry lies, None when no file holds it.
+
+        Raises:
+            CorruptRecordError: An index or a record header is damaged: unknown, not absent.
+        """
+        active = self._keeper.active
+        best: Piece[LogRecord] | Piece[int] | None = active.index.find(ledger_id, entry_id)
+        home: FinishedFile | None = None
+        for file in reversed(self._keeper.holding(ledger_id)):
+            total = file.total_of(ledger_id)
+            if best is not None and total is not None and total.origin_newest < best.origin:
+                continue
+            piece = yield from self._piece_in(file, ledger_id, entry_id)
+            if piece is not None and (best is None or piece.origin > best.origin):
+                best, home = piece, file
+        if best is None:
+            return None
+        place = best.place + entry_id - best.first
+        following = best.last - entry_id
+        target = best.target
+        if isinstance(target, LogRecord):
+            return Found(active.handle, target, place, following)
+        assert home is not None
+        record = yield from self._record_at(home, target)
+        return Found(home.handle, record, place, following)
+
+    def _piece_in(
+        self, file: FinishedFile, ledger_id: int, entry_id: int
+    ) -> Generator[Need, bytes, Piece[int] | None]:
+        try:
+            piece = yield from find_piece(file, ledger_id, entry_id)
+        except CorruptRecordError as error:
+            self._on_damage(error, file)
+            raise
+        self._note_blocks(file)
+        return piece
+
+    def _note_blocks(self, file: FinishedFile) -> None:
+        """Keep the index blocks used last, over all files, and forget the others."""
+        for number in file.blocks:
+            key = (file.entry.file_id, number)
+            if key not in self._blocks:
+                self._blocks[key] = file
+        while len(self._blocks) > BLOCKS_CACHED_MAX:
+            (_, number), owner = self._blocks.popitem(last=False)
+            owner.blocks.pop(number, None)
+
+    def _record_at(self, file: FinishedFile, offset: int) -> Generator[Need, bytes, LogRecord]:
+        key = (file.entry.file_id, offset)
+        record = self._records.get(key)
+        if record is not None:
+            self._records.move_to_end(key)
+            return record
+        try:
+            record = yield from read_header(file.handle, file.identity, offset)
+        except CorruptRecordError as error:
+            self._on_damage(error, None)
+            raise
+        self._records[key] = record
+        if len(self._records) > RECORDS_CACHED_MAX:
+            self._records.popitem(last=False)
+        return record
+
+    def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
+        """One stored entry, None when no file holds it.
+
+        Raises:
+            CorruptRecordError: It is there and damaged, or that cannot be told.
+        """
+        found = yield from self.find(ledger_id, entry_id)
+        if found is None:
+            return None
+        (entry,) = yield from self._entries_of(found, ledger_id, entry_id, 1)
+        return entry
+
+    def read_batch(self, request: BatchReadRequest) -> Generator[Need, bytes, list[bytes]]:
+        """Consecutive entries as far as they fit; empty when the first one is not held.
+
+        Raises:
+            CorruptRecordError: The first entry is damaged; a later one only ends the batch.
+        """
+        entries: list[bytes] = []
+        count_left = request.count_max if request.count_max > 0 else 1 << 62
+        budget = request.size_bytes_max - BATCH_HEAD_SIZE_BYTES
+        entry_id = request.first_entry_id
+        try:
+            while count_left > 0:
+                found = yield from self.find(request.ledger_id, entry_id)
+                if found is None:
+                    break
+                count, budget = fitting(found, count_left, budget, is_first=not entries)
+                if count == 0:
+                    break
+                entries += yield from self._entries_of(found, request.ledger_id, entry_id, count)
+                entry_id += count
+                count_left -= count
+        except CorruptRecordError:
+            if not entries:
+                raise
+        return entries
+
+    def _entries_of(
+        self, found: Found, ledger_id: int, entry_id: int, count: int
+    ) -> Generator[Need, bytes, list[bytes]]:
+        record = found.record
+        start, end = record.span_of(found.place, count)
+        body = record.body
+        if body is not None:
+            data = bytes(memoryview(body)[start:end])
+        else:
+            try:
+                data = yield from read_body(found.handle, record, start, end)
+            except CorruptRecordError as error:
+                self._on_damage(error, None)
+                raise
+        if entry_head(data, 0)[:2] != (ledger_id, entry_id):
+            strange = CorruptRecordError(
+                f"{found.handle.name} at byte {record.offset}: the index points to another entry "
+                f"than {entry_id} of ledger {ledger_id}",
+                path=found.handle.name,
+                offset_bytes=record.offset,
+                reason="another entry",
+            )
+            self._on_damage(strange, None)
+            raise strange
+        if count == 1:
+            return [data]
+        entries, at = [], 0
+        for length in record.lengths[found.place : found.place + count]:
+            entries.append(data[at : at + length])
+            at += length
+        return entries
+
+    def held(self, ledger_id: int) -> Generator[Need, bytes, list[tuple[int, int]]]:
+        """First and last ids (inclusive) of all maximal consecutive stretches held.
+
+        Raises:
+            CorruptRecordError: A part of an index is damaged.
+        """
+        spans = [(p.first, p.last) for p in self._keeper.active.index.pieces_of(ledger_id)]
+        for file in self._keeper.holding(ledger_id):
+            try:
+                pieces = yield from all_pieces(file, ledger_id)
+            except CorruptRecordError as error:
+                self._on_damage(error, file)
+                raise
+            self._note_blocks(file)
+            spans += [(piece.first, piece.last) for piece in pieces]
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted(spans):
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+            else:
+                merged.append((first, last))
+        return merged
+
+    def run(
+        self,
+        reading: Generator[Need, bytes, R],
+        on_result: Callable[[R], None],
+        on_error: Callable[[StorageError], None],
+    ) -> None:
+        """Drive a reading, at once as far as its bytes are in the page cache."""
+        data: bytes | None = None
+        try:
+            while True:
+                need = reading.send(data)  # type: ignore[arg-type]
+                data = need.handle.read_now(need.offset, need.size)
+                if data is None:
+                    break
+        except StopIteration as end:
+            on_result(end.value)
+            return
+        except StorageError as error:
+            on_error(error)
+            return
+        self._tasks.spawn("cold read", self._run_cold(reading, need, on_result, on_error))
+
+    async def _run_cold(
+        self,
+        reading: Generator[Need, bytes, R],
+        need: Need,
+        on_result: Callable[[R], None],
+        on_error: Callable[[StorageError], None],
+    ) -> None:
+        try:
+            result = await finish(reading, need)
+        except StorageError as error:
+            on_error(error)
+        else:
+            on_result(result)
+
+
+async def finish(reading: Generator[Need, bytes, R], need: Need | None = None) -> R:
+    """Drive a reading to its end, waiting for every byte it needs."""
+    try:
+        if need is None:
+            need = next(reading)
+        while True:
+            need = reading.send(await need.handle.read(need.offset, need.size))
+    except StopIteration as end:
+        result: R = end.value
+        return result
+
+
+def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
+    """How many entries from `found` on fit the budget, and what is left of it."""
+    count = 0
+    available = min(found.following + 1, count_max)
+    for length in found.record.lengths[found.place : found.place + available]:
+        budget -= ENTRY_LENGTH_SIZE_BYTES + length
+        if budget < 0 and not (is_first and count == 0):
+            break
+        count += 1
+    return count, budget

@@ -1,0 +1,164 @@
+"""Reads files back record by record, resynchronising behind damage."""
+
+from __future__ import annotations
+
+from bookie_server.core.manifest_codec import FileEntry
+from bookie_server.core.record import KINDS_READ, LogRecord, RecordKind
+from bookie_server.core.record_codec import (
+    ALIGNMENT,
+    CHUNK_SIZE,
+    MAGIC,
+    aligned,
+    check_chunks,
+    decode_header,
+    header_size_at,
+)
+from bookie_server.core.replay_decision import FileScan, Gap
+from bookie_server.core.requests import entry_head
+from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.errors import CorruptRecordError, FormatVersionError
+from bookie_server.ports import File, Lane
+from bookie_server.storage.entry_log_file import HEADER_READ_SIZE
+
+WINDOW_SIZE = 1 << 20
+
+
+class Window:
+    """A file read forwards in large pieces."""
+
+    def __init__(self, handle: File, end: int) -> None:
+        self._handle = handle
+        self._start = 0
+        self._data = b""
+        self.end = end
+
+    async def get(self, offset: int, size: int) -> bytes:
+        """Bytes from `offset`, fewer where the file ends."""
+        size = max(0, min(size, self.end - offset))
+        start = offset - self._start
+        if start < 0 or start + size > len(self._data):
+            read_size = min(max(size, WINDOW_SIZE), self.end - offset)
+            self._data = await self._handle.read(offset, read_size, Lane.BACKGROUND)
+            self._start = offset
+            start = 0
+        return self._data[start : start + size]
+
+
+class Scanner:
+    """Scans one file from its first record."""
+
+    def __init__(self, handle: File, entry: FileEntry, end: int) -> None:
+        self._window = Window(handle, end)
+        self._identity = entry.identity
+        self._end = end
+
+    async def scan(self, first_sequence: int) -> FileScan:
+        """All records up to a finish record or the end.
+
+        Args:
+            first_sequence: That the first record has to have.
+
+        Raises:
+            FormatVersionError: A record of a kind that this version does not know.
+            StorageError: The device cannot read the file.
+        """
+        scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
+        offset = RECORDS_START
+        while True:
+            record = await self._header_at(offset)
+            if record is None or record.sequence < scan.next_sequence:
+                found = await self._next_valid(offset)
+                sector = await self._window.get(offset, ALIGNMENT)
+                is_blank = found is None and is_unused(sector, self._identity.file_id)
+                scan.gaps.append(Gap(offset, scan.next_sequence, None, is_blank))
+                if found is None:
+                    return scan
+                offset = found.offset
+                scan.next_sequence = found.sequence
+                record = found
+            elif record.sequence > scan.next_sequence:
+                scan.gaps.append(Gap(offset, scan.next_sequence))
+            if record.kind not in KINDS_READ:
+                raise FormatVersionError(
+                    f"{self._identity.name} has a record of kind {record.kind.name} at byte "
+                    f"{offset}, which a later version wrote; use that version",
+                    path=self._identity.name,
+                    version=record.kind.name,
+                )
+            scan.next_sequence = record.sequence + 1
+            if await self._body_is_good(record):
+                scan.records.append(record)
+                if record.kind is RecordKind.FINISH:
+                    return scan
+            else:
+                scan.gaps.append(Gap(offset, record.sequence, record))
+            offset += aligned(record.size)
+
+    async def _header_at(self, offset: int) -> LogRecord | None:
+        data = await self._window.get(offset, HEADER_READ_SIZE)
+        try:
+            size = header_size_at(data, self._identity, offset)
+            if size > len(data):
+                data = await self._window.get(offset, size)
+            return decode_header(data, self._identity, offset)
+        except CorruptRecordError:
+            return None
+
+    async def _body_is_good(self, record: LogRecord) -> bool:
+        """Verify the body chunk by chunk, and note the LAC that its entries carry."""
+        body = record.offset + record.header_size
+        heads = b""
+        spans = head_spans(record)
+        for number in range(len(record.chunk_checksums)):
+            start = number * CHUNK_SIZE
+            size = min(CHUNK_SIZE, record.body_size - start)
+            data = await self._window.get(body + start, size)
+            try:
+                if len(data) != size:
+                    return False
+                check_chunks(record, number, data)
+            except CorruptRecordError:
+                return False
+            for first, end in spans:
+                low, high = max(first, start), min(end, start + size)
+                if low < high:
+                    heads += data[low - start : high - start]
+        if record.kind is RecordKind.RUN:
+            record.last_add_confirmed = max(
+                entry_head(heads, place)[2] for place in range(0, len(heads), 24)
+            )
+        return True
+
+    async def _next_valid(self, offset: int) -> LogRecord | None:
+        """The first record behind damage at `offset` that is valid as a whole header."""
+        at = offset + ALIGNMENT
+        while at < self._end:
+            data = await self._window.get(at, WINDOW_SIZE)
+            found = data.find(MAGIC)
+            while found >= 0:
+                if (at + found) % ALIGNMENT == 0:
+                    record = await self._header_at(at + found)
+                    if record is not None:
+                        return record
+                found = data.find(MAGIC, found + 1)
+            # Records start at multiples of 512, so none straddles the windows.
+            at += max(len(data) // ALIGNMENT, 1) * ALIGNMENT
+        return None
+
+
+def is_unused(sector: bytes, file_id: int) -> bool:
+    """Whether a sector holds nothing of this file: zeros, or the start of an older record."""
+    if not any(sector):
+        return True
+    return sector[:4] == MAGIC and sector[16:24] != file_id.to_bytes(8, "big")
+
+
+def head_spans(record: LogRecord) -> list[tuple[int, int]]:
+    """Where ledger id, entry id and LAC of the first and of the last entry lie in the body."""
+    if record.kind is not RecordKind.RUN:
+        return []
+    spans = [(0, 24)]
+    if len(record.lengths) > 1:
+        last = record.body_size - record.lengths[-1]
+        spans.append((last, last + 24))
+    return spans

@@ -1,0 +1,95 @@
+"""Slot files: made ahead of use, recycled only when the durable MANIFEST lists them free."""
+
+from __future__ import annotations
+
+from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.slot_header import (
+    HEADER_AREA_SIZE,
+    SlotHeader,
+    SlotState,
+    decode_slot_header,
+    encode_slot_header,
+)
+from bookie_server.errors import DiskFullError, SyncFailedError
+from bookie_server.ports import File, FileSystem
+
+
+class Slots:
+    """Gives slots new identities."""
+
+    def __init__(self, files: FileSystem, *, file_size_bytes: int, free_bytes_min: int) -> None:
+        self._files = files
+        self._file_size = file_size_bytes
+        self._free_bytes_min = free_bytes_min
+
+    async def prepare(self, file_id: int, free_slot: str | None) -> tuple[FileEntry, File]:
+        """An empty file with a new identity, allocated and durable, name included.
+
+        Args:
+            file_id: Never used before.
+            free_slot: Listed free by the durable MANIFEST; None makes a new slot.
+
+        Raises:
+            DiskFullError: There is no room for it. A slot made for it is removed again.
+            SyncFailedError: The device failed.
+        """
+        if free_slot is None and await self._files.free_space() < (
+            self._file_size + self._free_bytes_min
+        ):
+            raise DiskFullError(
+                f"a new file of {self._file_size} bytes would leave less than "
+                f"{self._free_bytes_min} free; make room or add bookies",
+                path=f"slot-{file_id:08d}",
+            )
+        name = free_slot or f"slot-{file_id:08d}"
+        handle = await self._files.open(name, create=True)
+        try:
+            await handle.allocate(self._file_size)
+            salt = self._files.random_bytes(16)
+            before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
+            header = SlotHeader(
+                state=SlotState.OPEN,
+                generation=1 if before is None else before.generation + 1,
+                file_id=file_id,
+                salt=salt,
+                file_size=self._file_size,
+            )
+            await handle.write_synced(header.sector_offset, (encode_slot_header(header),))
+            await self._files.sync_directory()
+        except DiskFullError:
+            await handle.close()
+            if free_slot is None:
+                await self._files.remove(name)
+            raise
+        except SyncFailedError:
+            await handle.close()
+            raise
+        entry = FileEntry(
+            file_id=file_id,
+            slot=name,
+            salt=salt.hex(),
+            state=FileState.OPEN,
+            size_bytes=self._file_size,
+        )
+        return entry, handle
+
+
+async def mark_finished(handle: File, entry: FileEntry) -> None:
+    """Write and sync the header of a finished file; its finish record is durable already."""
+    before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
+    header = SlotHeader(
+        state=SlotState.FINISHED,
+        generation=1 if before is None else before.generation + 1,
+        file_id=entry.file_id,
+        salt=bytes.fromhex(entry.salt),
+        file_size=entry.size_bytes,
+        finish_offset=entry.finish_offset,
+        last_sequence=entry.last_sequence,
+    )
+    await handle.write_synced(header.sector_offset, (encode_slot_header(header),))
+
+
+async def is_intact(handle: File, entry: FileEntry) -> bool:
+    """Whether the slot's header says that it is the file which the MANIFEST names."""
+    header = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
+    return header is not None and header.identity(entry.slot) == entry.identity

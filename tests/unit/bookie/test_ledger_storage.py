@@ -1,0 +1,240 @@
+"""What a bookie's storage answers, on a simulated disk without faults."""
+
+from __future__ import annotations
+
+from bookie_server.core.requests import AddRequest, ReadRequest
+from bookie_server.ports import Standing
+from ledgerlog_spark.model import Code
+from tests.sim.bookie import KEY, Machine, add_request, entry
+
+OTHER_KEY = bytes(20)
+
+
+def started(**options) -> Machine:
+    machine = Machine(**options)
+    machine.start()
+    return machine
+
+
+def test_added_entries_are_read_back_byte_for_byte():
+    machine = started()
+    assert machine.add(7, range(3), [b"a", b"bb", b"ccc"]) is Code.OK
+    assert machine.read(7, 1) == (Code.OK, entry(7, 1, b"bb"))
+    assert machine.read(7, -1) == (Code.OK, entry(7, 2, b"ccc"))
+    assert machine.read(7, 3) == (Code.NO_ENTRY, None)
+    assert machine.read(8, 0) == (Code.NO_LEDGER, None)
+
+
+def test_entries_with_gaps_are_found_and_the_gaps_are_absent():
+    machine = started()
+    assert machine.add(7, (0, 1, 3, 4, 8), b"x") is Code.OK
+    assert machine.add(7, range(10, 30, 5), b"y") is Code.OK
+    present = {0, 1, 3, 4, 8, 10, 15, 20, 25}
+    for entry_id in range(30):
+        code, _ = machine.read(7, entry_id)
+        assert code is (Code.OK if entry_id in present else Code.NO_ENTRY), entry_id
+    assert machine.held(7) == [(0, 1), (3, 4), (8, 8), (10, 10), (15, 15), (20, 20), (25, 25)]
+
+
+def test_everything_is_there_after_a_clean_stop_and_after_a_crash():
+    machine = started()
+    payloads = {}
+    for number in range(200):
+        payload = bytes([number % 251]) * (number * 7 % 2000)
+        assert machine.add(number % 3, (number,), payload) is Code.OK
+        payloads[number] = entry(number % 3, number, payload)
+        if number == 60:
+            machine.stop()
+            machine.start()
+            assert not machine.serving.was_unclean
+        if number == 120:
+            machine.crash()
+            machine.start()
+            assert machine.serving.was_unclean
+        if number == 160:
+            machine.lose_power()
+            machine.start()
+    for number, stored in payloads.items():
+        assert machine.read(number % 3, number) == (Code.OK, stored)
+    assert len(machine.disk.seen_names) > 4
+
+
+def test_fenced_ledger_refuses_regular_adds_and_takes_recovery_adds():
+    machine = started()
+    machine.add(7, (0,))
+    assert machine.fence(7) == (Code.OK, entry(7, 0, b"payload"))
+    assert machine.add(7, (1,)) is Code.FENCED
+    assert machine.add(7, (0,)) is Code.FENCED
+    assert machine.add(7, (1,), is_recovery=True) is Code.OK
+    machine.lose_power()
+    machine.start()
+    assert machine.add(7, (2,)) is Code.FENCED
+    assert machine.read(7, 1)[0] is Code.OK
+
+
+def test_fence_of_a_ledger_never_seen_sticks_with_its_key():
+    machine = started()
+    assert machine.fence(9)[0].is_absent
+    assert machine.add(9, (0,)) is Code.FENCED
+    assert machine.add(9, (0,), key=OTHER_KEY) is Code.UNAUTHORIZED
+    machine.lose_power()
+    machine.start()
+    assert machine.add(9, (0,)) is Code.FENCED
+    assert machine.fence(9, OTHER_KEY)[0] is Code.UNAUTHORIZED
+
+
+def test_wrong_key_is_refused_and_changes_nothing():
+    machine = started()
+    machine.add(7, (0,))
+    assert machine.add(7, (1,), key=OTHER_KEY) is Code.UNAUTHORIZED
+    assert machine.fence(7, OTHER_KEY) == (Code.UNAUTHORIZED, None)
+    assert machine.add(7, (1,)) is Code.OK
+
+
+def test_fence_answers_after_every_add_accepted_before_it_and_shows_them():
+    machine = started()
+    order = []
+    storage = machine.serving
+    for number in range(5):
+        storage.add(add_request(7, (number,)), lambda code, n=number: order.append((n, code)))
+    request = ReadRequest(7, -1, fence_key=KEY, is_recovery=True)
+    storage.read(request, lambda code, data: order.append((code, data)))
+    late = []
+    storage.add(add_request(7, (5,)), late.append)
+    assert late == [Code.FENCED]
+    machine.scheduler.run_until(lambda: len(order) == 6)
+    assert order[:5] == [(n, Code.OK) for n in range(5)]
+    assert order[5] == (Code.OK, entry(7, 4, b"payload"))
+
+
+def test_recovery_read_waits_for_adds_accepted_before_it():
+    machine = started()
+    storage, answers = machine.serving, []
+    storage.add(add_request(7, (0,)), answers.append)
+    storage.read(ReadRequest(7, 0, is_recovery=True), lambda code, _: answers.append(code))
+    plain = []
+    storage.read(ReadRequest(7, 0), lambda code, _: plain.append(code))
+    assert plain == [Code.NO_ENTRY]
+    machine.scheduler.run_until(lambda: len(answers) == 2)
+    assert answers == [Code.OK, Code.OK]
+
+
+def test_repeated_add_writes_nothing_and_is_answered():
+    machine = started()
+    machine.add(7, range(4), b"same")
+    written = machine.serving.counters.log.records
+    assert machine.add(7, range(4), b"same") is Code.OK
+    assert machine.add(7, (2,), b"same") is Code.OK
+    assert machine.serving.counters.log.records == written
+    assert machine.serving.counters.adds_repeated == 2
+    assert machine.serving.counters.add_overlap == 0
+
+
+def test_repeated_add_while_the_first_is_queued_waits_for_it():
+    machine = started()
+    answers = []
+    machine.serving.add(add_request(7, (0,)), lambda code: answers.append(("first", code)))
+    machine.serving.add(add_request(7, (0,)), lambda code: answers.append(("again", code)))
+    machine.scheduler.run_until(lambda: len(answers) == 2)
+    assert answers == [("first", Code.OK), ("again", Code.OK)]
+    assert machine.serving.counters.adds == 1
+
+
+def test_add_with_other_bytes_wins_and_is_counted():
+    machine = started()
+    machine.add(7, range(6), b"old")
+    assert machine.add(7, (2, 3), b"new") is Code.OK
+    assert machine.serving.counters.add_overlap == 1
+    for restart in (None, machine.stop, machine.crash, machine.lose_power):
+        if restart is not None:
+            restart()
+            machine.start()
+        for entry_id in range(6):
+            payload = b"new" if entry_id in (2, 3) else b"old"
+            assert machine.read(7, entry_id) == (Code.OK, entry(7, entry_id, payload))
+
+
+def test_recovery_add_with_other_bytes_wins_and_is_not_counted():
+    machine = started()
+    machine.add(7, range(3), b"old")
+    machine.fence(7)
+    assert machine.add(7, (2,), b"old", lac=0, is_recovery=True) is Code.OK
+    assert machine.read(7, 2) == (Code.OK, entry(7, 2, b"old", lac=0))
+    assert machine.serving.counters.add_overlap == 0
+
+
+def test_last_add_confirmed_is_the_largest_ever_seen():
+    machine = started()
+    seen = []
+    cancel = machine.serving.watch_lac(7, seen.append)
+    machine.add(7, (0,), lac=-1)
+    machine.add(7, (5,), lac=4)
+    machine.add(7, (6,), lac=2)
+    assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 4)
+    assert machine.ask(lambda done: machine.serving.write_lac(7, 6, KEY, done)) == (Code.OK,)
+    assert machine.ask(lambda done: machine.serving.write_lac(7, 3, KEY, done)) == (Code.OK,)
+    assert seen == [4, 6]
+    cancel()
+    for restart in (machine.lose_power, machine.stop):
+        restart()
+        machine.start()
+        assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 6)
+    assert machine.ask(lambda done: machine.serving.read_lac(8, done)) == (Code.NO_LEDGER, -1)
+
+
+def test_batch_read_stops_at_budget_count_and_first_gap():
+    machine = started()
+    machine.add(7, range(10), b"p" * 68)  # 100 bytes stored each
+    machine.add(7, range(11, 14), b"p" * 68)
+    stored = [entry(7, n, b"p" * 68) for n in range(14)]
+    assert machine.read_batch(7, 0) == (Code.OK, stored[:10])
+    assert machine.read_batch(7, 2, count=3) == (Code.OK, stored[2:5])
+    assert machine.read_batch(7, 0, size=36 + 3 * 104) == (Code.OK, stored[:3])
+    assert machine.read_batch(7, 0, size=36 + 3 * 104 - 1) == (Code.OK, stored[:2])
+    assert machine.read_batch(7, 0, size=1) == (Code.OK, stored[:1])
+    assert machine.read_batch(7, 10) == (Code.NO_ENTRY, ())
+    assert machine.read_batch(9, 0) == (Code.NO_LEDGER, ())
+
+
+def test_malformed_requests_are_refused_and_change_nothing():
+    machine = started()
+    good = add_request(7, (3, 4), b"x")
+    body = bytes(good.body)
+    bad = [
+        AddRequest(7, (), (), b"", KEY),
+        AddRequest(7, (4, 3), good.lengths, body, KEY),
+        AddRequest(7, (3, 5), good.lengths, body, KEY),
+        AddRequest(8, (3, 4), good.lengths, body, KEY),
+        AddRequest(7, (3, 4), (33, 32), body, KEY),
+        AddRequest(7, (3, 4), (34, 32), body, KEY),
+        AddRequest(7, (3, 4), good.lengths, body, KEY[:19]),
+        AddRequest(-1, (3, 4), good.lengths, body, KEY),
+        add_request(7, (-7,), b"x"),
+        AddRequest(7, range(4097), (32,) * 4097, bytes(32 * 4097), KEY),
+    ]
+    for request in bad:
+        answer = machine.ask(lambda done, r=request: machine.serving.add(r, done))
+        assert answer == (Code.BAD_REQUEST,), request.entry_ids
+    assert list(machine.serving.ledgers()) == []
+    assert machine.read(7, -2)[0] is Code.BAD_REQUEST
+    assert machine.read(7, 0, fence_key=b"short")[0] is Code.BAD_REQUEST
+
+
+def test_adds_beyond_the_memory_budget_are_refused_busy_and_later_taken():
+    machine = started()
+    answers = []
+    for number in range(40):
+        request = add_request(7, (number,), bytes(60_000))
+        machine.serving.add(request, lambda code, n=number: answers.append((n, code)))
+    refused = [n for n, code in answers if code is Code.BUSY]
+    assert refused == list(range(17, 40))
+    machine.scheduler.run_until(lambda: len(answers) == 40)
+    assert [n for n, code in answers if code is Code.OK] == list(range(17))
+    assert machine.serving.in_flight_bytes == 0
+    assert machine.add(7, (17,), bytes(60_000)) is Code.OK
+
+
+def test_storage_with_a_metadata_check_asks_only_after_state_may_have_been_lost():
+    machine = started(standing=Standing.NOT_WRITABLE)
+    assert machine.add(7, (0,)) is Code.OK
+    assert machine.metadata.asked == []
