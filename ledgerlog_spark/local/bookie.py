@@ -40,14 +40,15 @@ def start_bookie(
     It has a session of its own, so that Ctrl-C in a terminal reaches the caller only.
 
     Args:
-        directory: Its data; made when missing. `bookie.log` in it takes what the bookie says.
+        directory: Its data; made when missing. What the bookie says goes to a file of the same
+            name with `.log` beside it: a directory with anything else in it is not a bookie's.
         port: 0 takes a free one.
 
     Raises:
         BookieUnavailableError: It ended or did not serve in time; carries what it said last.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    log_path = directory / "bookie.log"
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    log_path = directory.with_suffix(".log")
     command = [
         sys.executable,
         "-m",

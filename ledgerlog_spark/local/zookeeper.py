@@ -182,7 +182,6 @@ class ZooKeeperProcess:
         self.directory = Path(directory).absolute()
         self.port = port or 0
         self.log_path = self.directory / "zookeeper.log"
-        self._port_is_given = port is not None
         self._heap_mib = heap_mib
         self._tick_time_ms = tick_time_ms
         self._start_timeout_seconds = start_timeout_seconds
