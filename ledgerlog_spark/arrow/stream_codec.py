@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ledgerlog_spark.errors import ConfigurationError, WireFormatError
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES
+from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX as STORED_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 ENTRY_ROWS_MAX = 65_536
-ENTRY_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX - 10_240
-"""5 MiB of payload: what a frame holds beside its header, the entry's header and its digest."""
+_DIGEST_SIZE_BYTES_MAX = 20
+ENTRY_SIZE_BYTES_MAX = STORED_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - _DIGEST_SIZE_BYTES_MAX
+"""Largest payload: what a stored entry holds beside its header and the largest digest."""
 
 TARGET_ENTRY_BYTES_DEFAULT = 1 << 20
 INDEX_SIZE_BYTES_MAX = 1 << 20

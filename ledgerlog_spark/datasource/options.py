@@ -60,7 +60,7 @@ class WriteOptions:
     ensemble_size: int | None
     write_quorum: int | None
     ack_quorum: int | None
-    digest_type: str
+    digest_type: str | None
     txn_app_id: str | None
     txn_version: int | None
     merge_schema: bool

@@ -1,0 +1,122 @@
+"""The batch reader that Spark sees: plans on the driver, reads in tasks (design 7)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.datasource.filters import Predicate
+    from ledgerlog_spark.datasource.options import ReadOptions
+    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.scan_task import ScanTask
+
+_logger = logging.getLogger(__name__)
+
+
+class LogPartition(InputPartition):
+    """One task of a scan; carries all that the task needs.
+
+    Attributes:
+        task: What to read.
+        password: Of the ledgers.
+    """
+
+    def __init__(self, task: ScanTask, password: bytes) -> None:
+        self.task = task
+        self.password = password
+
+
+class BatchReader(DataSourceReader):
+    """Reads one or several logs.
+
+    Spark pickles it before `partitions` runs: what that finds travels in the partitions.
+    """
+
+    def __init__(self, uri: str, options: ReadOptions, schema_json: str) -> None:
+        """A reader of the schema that Spark wants, given as JSON."""
+        self._uri = uri
+        self._options = options
+        self._schema_json = schema_json
+        self._predicates: tuple[Predicate, ...] = ()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The plan of the scan, one partition for each task.
+
+        Raises:
+            LogNotFoundError: No such log.
+            VersionNotAvailableError: `versionAsOf` names a version that is gone or never was.
+            ConfigurationError: Offsets that the log does not have.
+            DataLossError: Offsets of rows that are gone.
+        """
+        from ledgerlog_spark.datasource.cluster import password_in
+        from ledgerlog_spark.datasource.planning import tasks_of
+
+        password = password_in(self._options.password_file)
+        tasks = tasks_of(self._options, self._uri, self._predicates)
+        return [LogPartition(task, password) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one task, as Arrow batches.
+
+        Raises:
+            DataLossError: Listed rows that no bookie has, unless `failOnDataLoss` is false.
+            SchemaMismatchError: Stored rows cannot become the schema that Spark wants.
+        """
+        if not isinstance(partition, LogPartition):
+            return iter(())  # Spark makes one empty partition out of none
+        return self._read(partition)
+
+    def _read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.scan_task import read_batches
+
+        def read_entries(scanned: ScanRange) -> Iterable[Any]:
+            from ledgerlog_spark.datasource.committed_entries import read_committed
+
+            log_id = partition.task.log_ids[scanned.log]
+            return read_committed(self._uri, log_id, scanned, partition.password)
+
+        target = arrow_schema_of(self._schema_json)
+        if self._options.fail_on_data_loss:
+            return read_batches(partition.task, target, read_entries)
+        return _without_lost(partition.task, target, read_entries)
+
+
+class FilteringReader(BatchReader):
+    """A reader that leaves out ranges by their statistics.
+
+    Spark asks only for readers that override `pushFilters` to be allowed by a setting; this class
+    is used where it is on.
+    """
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        """All filters again: statistics only rule out whole ranges, Spark looks at the rows."""
+        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.pushdown import predicates_of
+
+        self._predicates = predicates_of(filters, arrow_schema_of(self._schema_json))
+        return filters
+
+
+def _without_lost(task: ScanTask, target: pa.Schema, read_entries: Any) -> Iterator[pa.RecordBatch]:
+    """The rows that are still there; what is lost of a range is said in the worker's log."""
+    from dataclasses import replace
+
+    from ledgerlog_spark.datasource.scan_task import read_batches
+    from ledgerlog_spark.errors import DataLossError
+
+    for scanned in task.ranges:
+        try:
+            yield from read_batches(replace(task, ranges=(scanned,)), target, read_entries)
+        except DataLossError as error:
+            _logger.warning(
+                "%s", json.dumps({"event": "rows skipped by failOnDataLoss=false", **error.fields})
+            )

@@ -1,0 +1,60 @@
+"""One client for each cluster and process, kept for later tasks of the same Python worker."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.log.blocking import BlockingLogs
+
+_clients: dict[str, BlockingClient] = {}
+_lock = threading.Lock()
+
+
+def client_of(uri: str) -> BlockingClient:
+    """The process's client of the cluster at `uri`, connected on first use.
+
+    Raises:
+        ConfigurationError: The URI is wrong.
+        MetadataUnavailableError: ZooKeeper cannot be reached.
+    """
+    from ledgerlog_spark.connect import connect
+
+    with _lock:
+        client = _clients.get(uri)
+        if client is None:
+            client = _clients[uri] = connect(uri)
+            # Spark collects garbage after every task; what is imported by now never is any.
+            gc.freeze()
+        return client
+
+
+def logs_at(uri: str) -> BlockingLogs:
+    """The logs of the cluster at `uri`; errors as of `client_of`."""
+    from ledgerlog_spark.log.blocking import BlockingLogs
+
+    return BlockingLogs(client_of(uri))
+
+
+def password_in(file: str | None) -> bytes:
+    """The password that a file holds, without its last line end; empty without a file.
+
+    Raises:
+        ConfigurationError: The file cannot be read.
+    """
+    if file is None:
+        return b""
+    try:
+        return Path(file).read_bytes().rstrip(b"\r\n")
+    except OSError as error:
+        raise ConfigurationError(
+            f'option "passwordFile" names {file!r}, which cannot be read on the driver: '
+            f"{error.strerror}",
+            option="passwordFile",
+        ) from None

@@ -1,0 +1,160 @@
+"""What one task of a scan does: entries to batches of exactly the scan's schema (design 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ledgerlog_spark.arrow.conform import Conformer
+from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries
+from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
+from ledgerlog_spark.errors import WireFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ledgerlog_spark.datasource.plan import ScanRange
+
+    ReadEntries = Callable[["ScanRange"], Iterable[Any]]
+    """Entries (`entry_id`, `payload`) of a range, in order, first to last."""
+
+SMALL_BATCH_ROWS = 16_384
+JOINED_BATCH_ROWS = 32_768
+"""A batch has a fixed price of about 150 us in Spark: smaller ones are joined up to this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """All that a task needs, as it travels from the driver.
+
+    Attributes:
+        ranges: What to read, in order.
+        log_ids: Ids of the logs, by name.
+        schemas: Schema messages of the ranges' rows, by log and schema id.
+        include_metadata: Whether the scan's schema has the metadata columns.
+    """
+
+    ranges: tuple[ScanRange, ...]
+    log_ids: Mapping[str, str]
+    schemas: Mapping[tuple[str, int], bytes] = field(repr=False)
+    include_metadata: bool = False
+
+
+def read_batches(
+    task: ScanTask, target: pa.Schema, read_entries: ReadEntries
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, in order, in batches of the schema `target`.
+
+    Raises:
+        WireFormatError: An entry is not what the log says it is.
+        SchemaMismatchError: Stored rows cannot become the target's.
+        LedgerLogError: As `read_entries`.
+    """
+    conformer = Conformer(target)
+    batches = (
+        conformer.conform(batch)
+        for scanned in task.ranges
+        for batch in _range_batches(task, scanned, target, read_entries)
+    )
+    return joined(batches)
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, small batches joined with their neighbours; empty batches are dropped."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if not waiting and batch.num_rows >= SMALL_BATCH_ROWS:
+            yield batch
+            continue
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= JOINED_BATCH_ROWS:
+            yield _join(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _range_batches(
+    task: ScanTask, scanned: ScanRange, target: pa.Schema, read_entries: ReadEntries
+) -> Iterator[pa.RecordBatch]:
+    payloads = (entry.payload for entry in _contiguous(scanned, read_entries(scanned)))
+    stored = task.schemas[scanned.log, scanned.schema_id]
+    decoded = decode_entries(stored, payloads, columns=target.names)
+    next_row: int | None = None
+    for place, entry in enumerate(decoded):
+        entry_id = scanned.first_entry_id + place
+        if entry.first_row < 0 or next_row not in {None, entry.first_row}:
+            raise _wrong_first_row(scanned, entry_id, entry.first_row, next_row)
+        next_row = entry.first_row + entry.batch.num_rows
+        first = scanned.range_offset + entry.first_row
+        kept = _rows_within(entry, first, scanned)
+        if not kept.num_rows:
+            continue
+        if task.include_metadata:
+            kept = _with_metadata(kept, max(first, scanned.start_offset), entry_id, scanned)
+        yield kept
+
+
+def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
+    """The entries, each checked to be the next one."""
+    expected = scanned.first_entry_id
+    for entry in entries:
+        if entry.entry_id != expected:
+            raise WireFormatError(
+                f"ledger {scanned.ledger_id}: entry {expected} was to come, {entry.entry_id} came"
+            )
+        yield entry
+        expected += 1
+    if expected != scanned.last_entry_id + 1:
+        raise WireFormatError(
+            f"ledger {scanned.ledger_id}: entries end before {expected}, listed are those up to "
+            f"{scanned.last_entry_id}"
+        )
+
+
+def _rows_within(entry: DecodedEntry, first: int, scanned: ScanRange) -> pa.RecordBatch:
+    """The entry's rows that are part of the scan; `first` is the offset of its first row."""
+    rows = entry.batch.num_rows
+    begin = min(rows, max(0, scanned.start_offset - first))
+    end = max(begin, min(rows, scanned.end_offset - first))
+    return entry.batch if end - begin == rows else entry.batch.slice(begin, end - begin)
+
+
+def _with_metadata(
+    batch: pa.RecordBatch, first_offset: int, entry_id: int, scanned: ScanRange
+) -> pa.RecordBatch:
+    rows = batch.num_rows
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows)
+    moment = scanned.commit_time_ms
+    micros = None if moment is None else moment * 1000
+    values = {
+        "_log": pa.repeat(pa.scalar(scanned.log), rows),
+        "_ledger": pa.repeat(pa.scalar(scanned.ledger_id, pa.int64()), rows),
+        "_entry": pa.repeat(pa.scalar(entry_id, pa.int64()), rows),
+        "_offset": pc.cumulative_sum(ones, start=first_offset - 1),
+        "_append_time": pa.repeat(pa.scalar(micros, pa.timestamp("us", tz="UTC")), rows),
+    }
+    names = [name for name in batch.schema.names if name not in METADATA_COLUMNS]
+    arrays = [*(batch.column(name) for name in names), *values.values()]
+    return pa.RecordBatch.from_arrays(arrays, names=[*names, *values])
+
+
+def _wrong_first_row(
+    scanned: ScanRange, entry_id: int, found: int, expected: int | None
+) -> WireFormatError:
+    wanted = "none was written by this source" if expected is None else f"{expected} follows"
+    return WireFormatError(
+        f"entry {entry_id} of ledger {scanned.ledger_id} says that its first row is {found}: "
+        f"{wanted}. The ledger is not what log {scanned.log!r} lists."
+    )

@@ -1,0 +1,144 @@
+"""The schema that a scan shows: the log's columns or some, and metadata columns (design 7)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.arrow.schema_evolution import merge
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of, struct_of
+from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
+from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+METADATA_COLUMNS = {
+    "_log": "string",
+    "_ledger": "long",
+    "_entry": "long",
+    "_offset": "long",
+    "_append_time": "timestamp",
+}
+RAW_COLUMNS = {"ledger_id": "long", "entry_id": "long", "payload": "binary"}
+
+OPTIONS_KEY = "ledgerlog.options"
+"""Metadata of a table's first column that holds the table's options: Spark 4.3 hands a table's
+options to the source when the table is created and never again."""
+
+_SPARK_SCHEMA = b"ledgerlog.spark_schema"
+
+
+def stored_schema(schema_json: str) -> bytes:
+    """A log's schema record: the Arrow schema message of a Spark schema.
+
+    What Arrow has no word for (a collation, the fields of an interval) goes along in metadata.
+    """
+    schema = arrow_schema_of(schema_json)
+    if json.loads(schema_json_of(schema)) != json.loads(schema_json):
+        schema = schema.with_metadata({_SPARK_SCHEMA: schema_json.encode()})
+    return encode_schema(schema)
+
+
+def spark_schema(stored: bytes) -> str:
+    """The Spark schema, as JSON, of a log's schema record.
+
+    Raises:
+        WireFormatError: The record is no schema message.
+        SchemaMismatchError: Spark has no types for it.
+    """
+    schema = decode_schema(stored)
+    told = (schema.metadata or {}).get(_SPARK_SCHEMA)
+    if told is not None:
+        return str(told.decode())
+    return schema_json_of(schema)
+
+
+def scan_schema(
+    logs: Sequence[tuple[str, bytes | None]],
+    *,
+    columns: Sequence[str] | None,
+    include_metadata: bool,
+) -> str:
+    """The schema of a scan, as JSON.
+
+    Args:
+        logs: Name and current schema record of each log; None for a log without rows so far.
+        columns: The option of that name.
+        include_metadata: The option of that name.
+
+    Raises:
+        SchemaMismatchError: No log has a schema, or two have columns of different types.
+        ConfigurationError: `columns` names one that is not there, or a column is named like a
+            metadata column.
+    """
+    schemas = [(name, spark_schema(stored)) for name, stored in logs if stored is not None]
+    if not schemas:
+        names = ", ".join(name for name, _ in logs)
+        raise SchemaMismatchError(
+            f"log {names} has no rows yet, so it has no columns to show. Write to it first, or "
+            f'say what it will have with .schema("...").',
+            log=names,
+        )
+    merged = schemas[0][1]
+    for name, schema in schemas[1:]:
+        merged = merge(merged, schema, log=name, add_columns=True)
+    fields = _pick(struct_of(merged)["fields"], columns)
+    if include_metadata:
+        _reject_names(fields)
+        fields += [_field(name, kind) for name, kind in METADATA_COLUMNS.items()]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
+def raw_schema() -> str:
+    """The schema of a ledger read entry by entry, as JSON."""
+    fields = [_field(name, kind) for name, kind in RAW_COLUMNS.items()]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
+def with_options(schema_json: str, options: dict[str, str]) -> str:
+    """The schema with options in the metadata of its first column."""
+    struct = struct_of(schema_json)
+    if struct["fields"] and options:
+        first = dict(struct["fields"][0])
+        first["metadata"] = {**first.get("metadata", {}), OPTIONS_KEY: json.dumps(options)}
+        struct["fields"] = [first, *struct["fields"][1:]]
+    return json.dumps(struct, separators=(",", ":"))
+
+
+def options_in(schema_json: str) -> dict[str, str]:
+    """The options that `with_options` put into a schema, none if it did not."""
+    for field in struct_of(schema_json)["fields"]:
+        told = field.get("metadata", {}).get(OPTIONS_KEY)
+        if told is not None:
+            options: dict[str, str] = json.loads(told)
+            return options
+    return {}
+
+
+def _pick(fields: list[dict[str, Any]], columns: Sequence[str] | None) -> list[dict[str, Any]]:
+    if columns is None:
+        return list(fields)
+    by_name = {field["name"]: field for field in fields}
+    for column in columns:
+        if column not in by_name:
+            raise ConfigurationError(
+                f'option "columns" names {column!r}, which is none of {", ".join(by_name)}',
+                option="columns",
+                got=column,
+            )
+    return [by_name[column] for column in dict.fromkeys(columns)]
+
+
+def _reject_names(fields: Sequence[dict[str, Any]]) -> None:
+    for field in fields:
+        if field["name"].lower() in METADATA_COLUMNS:
+            raise ConfigurationError(
+                f'the log has a column {field["name"]!r}, so "includeMetadata" cannot add one of '
+                f'that name. Leave that column out by "columns".',
+                option="includeMetadata",
+            )
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}

@@ -1,0 +1,116 @@
+"""`format("ledger")`: what Spark asks for schemas, readers and writers (design 7).
+
+Imported by every look-up of a Python source, so it imports pyspark and nothing else that is heavy.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from ledgerlog_spark.datasource.options import SourceOptions
+
+_FILTER_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
+_NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "ledgerid"})
+
+
+class LedgerDataSource(DataSource):
+    """Reads and writes logs; reads raw ledgers.
+
+    Attributes:
+        configured_service_uri: What `configure(spark)` set for its session, None otherwise.
+    """
+
+    configured_service_uri: ClassVar[str | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "ledger"
+
+    def schema(self) -> StructType:
+        """The columns of the log's newest or chosen version.
+
+        Raises:
+            ConfigurationError: A bad option, before any I/O.
+            LogNotFoundError: No such log.
+            SchemaMismatchError: The log has no columns yet.
+        """
+        from ledgerlog_spark.datasource.planning import schema_of
+        from ledgerlog_spark.datasource.schemas import with_options
+
+        given = dict(self.options)
+        options = self._options(given)
+        schema_json = schema_of(options.for_read(), self._service_uri(options))
+        return _struct(with_options(schema_json, given))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader of a snapshot that is fixed when it is planned.
+
+        Raises:
+            ConfigurationError: A bad option, before any I/O.
+        """
+        from ledgerlog_spark.datasource import batch_reader, raw_reader
+
+        options = self._options(self._with_table_options(schema))
+        read = options.for_read()
+        uri = self._service_uri(options)
+        if read.ledger_id is not None:
+            return raw_reader.RawReader(uri, read, schema.json())
+        # A reader that takes filters fails every query while filters are switched off, which they
+        # are by default: only the process that plans queries with filters gets one.
+        if _FILTER_PLANNER in sys.modules:
+            return batch_reader.FilteringReader(uri, read, schema.json())
+        return batch_reader.BatchReader(uri, read, schema.json())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch writer of one commit.
+
+        Raises:
+            ConfigurationError: A bad option, before any I/O.
+            SchemaMismatchError: Rows of this schema cannot be stored in the log.
+            LogNotFoundError: No such log, and `createIfMissing` is false.
+        """
+        from ledgerlog_spark.datasource.batch_writer import BatchWriter
+
+        options = self._options(self._with_table_options(schema))
+        write = options.for_write()
+        return BatchWriter(self._service_uri(options), write, schema.json(), overwrite=overwrite)
+
+    def _with_table_options(self, schema: StructType) -> dict[str, str]:
+        """The options given; those of the table too, when nothing says what to read or write."""
+        from ledgerlog_spark.datasource.schemas import options_in
+
+        given = dict(self.options)
+        if _NAMES_WHAT_TO_READ & {key.lower() for key in given}:
+            return given
+        return {**options_in(schema.json()), **given}
+
+    def _options(self, given: dict[str, str]) -> SourceOptions:
+        from ledgerlog_spark.datasource.options import SourceOptions
+
+        return SourceOptions.parse(given)
+
+    def _service_uri(self, options: SourceOptions) -> str:
+        import os
+
+        from ledgerlog_spark.datasource.service_uri import resolve_service_uri
+
+        return resolve_service_uri(
+            option=options.metadata_service_uri,
+            configured=self.configured_service_uri,
+            environment=os.environ,
+        )
+
+
+def _struct(schema_json: str) -> StructType:
+    import json
+
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(schema_json))

@@ -1,0 +1,129 @@
+"""The driver's part of a write: the log, its schema, the job, the commit (design 6.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.arrow.schema_evolution import merge, storable
+from ledgerlog_spark.datasource.cluster import logs_at, password_in
+from ledgerlog_spark.datasource.schemas import spark_schema, stored_schema
+from ledgerlog_spark.errors import ConcurrentCommitError, ConfigurationError, LogNotFoundError
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_records import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledgerlog_spark.datasource.options import WriteOptions
+    from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_records import StagedRange
+
+BEGIN_ATTEMPTS_MAX = 10
+
+
+def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> Job:
+    """The job of one write; the log is made when it is missing.
+
+    Raises:
+        LogNotFoundError: No such log, and `createIfMissing` is false.
+        SchemaMismatchError: Rows of this schema cannot be stored in the log.
+        ConfigurationError: Options that do not fit the log as it is.
+    """
+    storable(schema_json)
+    password = password_in(options.password_file)
+    mode = WriteMode.OVERWRITE if overwrite else WriteMode.APPEND
+    log = _opened(uri, options)
+    for _ in range(BEGIN_ATTEMPTS_MAX):
+        state = log.state()
+        _check_properties(options, state.head.properties)
+        job = log.begin(
+            schema=_schema_after(state.schema, schema_json, options),
+            mode=mode,
+            app=options.txn_app_id,
+            batch_id=options.txn_version or 0,
+            overwrite_if_changed=options.overwrite_if_changed,
+            password=password,
+        )
+        # The commit checks what comes after `begin`; what came just before it is seen here.
+        if job.base_schema_id == state.head.schema_id:
+            return job
+    raise ConcurrentCommitError(
+        f"the schema of log {options.log!r} is changed all the time by others", log=options.log
+    )
+
+
+def commit_job(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+    """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`."""
+    return logs_at(uri).open_job(job).commit(job, ranges)
+
+
+def _opened(uri: str, options: WriteOptions) -> BlockingLog:
+    logs = logs_at(uri)
+    if options.create_if_missing:
+        return logs.open_or_create(options.log, properties=_properties(options))
+    try:
+        return logs.open(options.log)
+    except LogNotFoundError as error:
+        raise LogNotFoundError(
+            f'there is no log {options.log!r}, and the option "createIfMissing" is false',
+            log=options.log,
+        ) from error
+
+
+def _schema_after(current: bytes | None, schema_json: str, options: WriteOptions) -> bytes:
+    """The log's schema after this write, byte for byte the current one when nothing is added."""
+    if current is None:
+        return stored_schema(storable(schema_json))
+    before = spark_schema(current)
+    after = merge(before, schema_json, log=options.log, add_columns=options.merge_schema)
+    return current if after == before else stored_schema(after)
+
+
+_PROPERTIES = {
+    "ensemble_size": "ensembleSize",
+    "write_quorum": "writeQuorum",
+    "ack_quorum": "ackQuorum",
+    "digest_type": "digestType",
+    "retention_ms": "retentionMs",
+    "retention_bytes": "retentionBytes",
+    "version_retention_ms": "versionRetentionMs",
+    "deleted_retention_ms": "deletedRetentionMs",
+    "staging_ttl_ms": "stagingTtlMs",
+    "txn_retention_ms": "txnRetentionMs",
+}
+
+
+def _properties(options: WriteOptions) -> dict[str, str]:
+    """The properties that the options ask for, by name; quorums that follow from E are filled in.
+
+    Of a smaller ensemble than the default all three are made smaller: `ensembleSize` 1 alone means
+    one copy.
+    """
+    asked = {
+        name: str(value)
+        for attribute, name in _PROPERTIES.items()
+        if (value := getattr(options, attribute)) is not None
+    }
+    if options.ensemble_size is not None:
+        defaults = LogProperties()
+        write_quorum = min(defaults.write_quorum, options.ensemble_size)
+        asked.setdefault("writeQuorum", str(write_quorum))
+        ack_quorum = min(defaults.ack_quorum, int(asked["writeQuorum"]))
+        asked.setdefault("ackQuorum", str(ack_quorum))
+    return asked
+
+
+def _check_properties(options: WriteOptions, stored: Mapping[str, str]) -> None:
+    """Options that a log was not made with are an error, not something to pass over."""
+    asked = LogProperties.from_mapping({**stored, **_properties(options)}).to_mapping()
+    known = LogProperties.from_mapping(stored).to_mapping()
+    for name in sorted(set(asked) | set(known)):
+        if asked.get(name) != known.get(name):
+            raise ConfigurationError(
+                f'option "{name}" is {asked.get(name, "the default")}, and log {options.log!r} was '
+                f"made with {known.get(name, 'the default')}. Leave the option out; a log's "
+                f"properties are fixed when it is made.",
+                option=name,
+            )

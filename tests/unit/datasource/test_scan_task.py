@@ -1,0 +1,138 @@
+"""Entries to batches (ledgerlog_spark.datasource.scan_task)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
+from ledgerlog_spark.arrow.stream_codec import encode_schema
+from ledgerlog_spark.datasource.plan import ScanRange
+from ledgerlog_spark.datasource.scan_task import ScanTask, joined, read_batches
+from ledgerlog_spark.errors import WireFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROWS = 5_000
+LOG_IDS = {"flights": "id"}
+SCHEMAS = {("flights", 0): encode_schema(pa.schema([("n", pa.int64()), ("text", pa.string())]))}
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+@dataclass(frozen=True)
+class Entry:
+    entry_id: int
+    payload: bytes
+
+
+def ledger(rows: int = ROWS) -> list[Entry]:
+    """Entries 1 to last of a range of `rows` rows, without its index entry."""
+    splitter = EntrySplitter(SCHEMA, target_entry_bytes=4096, compression="none")
+    batch = pa.record_batch(
+        [pa.array(range(rows), pa.int64()), pa.array([f"row {n}" for n in range(rows)])],
+        schema=SCHEMA,
+    )
+    entries = [*splitter.add(batch), *splitter.finish()]
+    return [Entry(1 + place, entry.payload) for place, entry in enumerate(entries[:-1])]
+
+
+ENTRIES = ledger()
+WHOLE = ScanRange("flights", 7, 1, len(ENTRIES), ROWS, 0, 0, 1000, 1000, 1000 + ROWS, 1_700)
+
+
+def reading(entries: list[Entry]) -> Callable[[ScanRange], Iterator[Entry]]:
+    def read(scanned: ScanRange) -> Iterator[Entry]:
+        for entry in entries:
+            if scanned.first_entry_id <= entry.entry_id <= scanned.last_entry_id:
+                yield entry
+
+    return read
+
+
+def rows_of(
+    *ranges: ScanRange, target: pa.Schema = SCHEMA, include_metadata: bool = False
+) -> pa.Table:
+    task = ScanTask(ranges, LOG_IDS, SCHEMAS, include_metadata)
+    return pa.Table.from_batches(read_batches(task, target, reading(ENTRIES)), target)
+
+
+def test_a_whole_range_gives_all_rows_in_order() -> None:
+    assert len(ENTRIES) > 5
+    assert rows_of(WHOLE)["n"].to_pylist() == list(range(ROWS))
+
+
+def test_pieces_of_a_range_give_its_rows_together() -> None:
+    middle = len(ENTRIES) // 2
+    first, second = (
+        replace(WHOLE, last_entry_id=middle),
+        replace(WHOLE, first_entry_id=middle + 1),
+    )
+    rows = rows_of(first)["n"].to_pylist() + rows_of(second)["n"].to_pylist()
+    assert rows == list(range(ROWS))
+
+
+def test_rows_outside_the_offsets_are_cut_within_an_entry() -> None:
+    cut = replace(WHOLE, start_offset=1003, end_offset=1000 + ROWS - 5)
+    assert rows_of(cut)["n"].to_pylist() == list(range(3, ROWS - 5))
+
+
+def test_metadata_columns_say_where_each_row_is() -> None:
+    names = [("_log", pa.string()), ("_ledger", pa.int64()), ("_entry", pa.int64()),
+             ("_offset", pa.int64()), ("_append_time", pa.timestamp("us", "UTC"))]  # fmt: skip
+    target = pa.schema([*SCHEMA, *names])
+    cut = replace(WHOLE, start_offset=1003)
+    table = rows_of(cut, target=target, include_metadata=True)
+    assert table["_offset"].to_pylist() == list(range(1003, 1000 + ROWS))
+    assert table["_offset"].to_pylist() == [1000 + n for n in table["n"].to_pylist()]
+    assert set(table["_entry"].to_pylist()) == set(range(1, len(ENTRIES) + 1))
+    last = table.slice(table.num_rows - 1).to_pylist()[0]
+    assert last["_append_time"] == datetime(1970, 1, 1, 0, 0, 1, 700_000, tzinfo=UTC)
+    assert (last["_log"], last["_ledger"], last["_entry"]) == ("flights", 7, len(ENTRIES))
+
+
+def test_metadata_columns_alone_count_the_rows() -> None:
+    target = pa.schema([("_offset", pa.int64())])
+    table = rows_of(WHOLE, target=target, include_metadata=True)
+    assert table["_offset"].to_pylist() == list(range(1000, 1000 + ROWS))
+
+
+def test_columns_that_the_ledger_lacks_are_null() -> None:
+    target = pa.schema([("later", pa.float64()), ("n", pa.int64())])
+    table = rows_of(WHOLE, target=target)
+    assert table["later"].null_count == ROWS
+    assert table["n"].to_pylist() == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [ENTRIES[1:], [*ENTRIES[:3], *ENTRIES[4:]], ENTRIES[:-1], [ENTRIES[1], ENTRIES[0]]],
+    ids=["first", "middle", "last", "order"],
+)
+def test_entries_that_are_not_the_listed_ones_are_an_error(entries: list[Entry]) -> None:
+    task = ScanTask((WHOLE,), LOG_IDS, SCHEMAS)
+
+    def read(_: ScanRange) -> Iterator[Entry]:
+        return iter(entries)
+
+    with pytest.raises(WireFormatError, match="ledger 7: "):
+        list(read_batches(task, SCHEMA, read))
+
+
+def test_an_entry_with_another_first_row_is_an_error() -> None:
+    swapped = [*ENTRIES[:2], Entry(3, ENTRIES[4].payload), *ENTRIES[3:]]
+    task = ScanTask((WHOLE,), LOG_IDS, SCHEMAS)
+    with pytest.raises(WireFormatError, match="entry 3 of ledger 7"):
+        list(read_batches(task, SCHEMA, reading(swapped)))
+
+
+def test_small_batches_are_joined_and_large_ones_are_left_alone() -> None:
+    def batch(rows: int) -> pa.RecordBatch:
+        return pa.record_batch({"n": pa.array(range(rows))})
+
+    sizes = [b.num_rows for b in joined(map(batch, [0, 50_000, 10, 20_000, 20_000, 5, 5, 0]))]
+    assert sizes == [50_000, 40_010, 10]
