@@ -111,10 +111,7 @@ class Announcement:
 
     async def _keep(self) -> None:
         changed = asyncio.Event()
-        cancels = [
-            self._tree.watch(self._place, changed.set),
-            self._tree.watch_session(changed.set),
-        ]
+        cancel = self._tree.watch(self._place, changed.set)
         # Looks once at the start: the node may have gone before the watch was set.
         changed.set()
         try:
@@ -128,8 +125,7 @@ class Announcement:
                     changed.set()
                     await asyncio.sleep(KEEP_DELAY_SECONDS)
         finally:
-            for cancel in cancels:
-                cancel()
+            cancel()
 
     async def _try(self) -> int | None:
         """One attempt or more; None when announced, else the other session in the way."""

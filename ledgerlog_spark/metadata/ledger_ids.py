@@ -44,6 +44,7 @@ class LedgerIds:
         self._root = root
         self._short = f"{root}/idgen"
         self._long = f"{root}/idgen-long"
+        self._is_short: bool | None = None
         self._high: int | None = None
         self._removals: set[asyncio.Task[None]] = set()
 
@@ -56,10 +57,14 @@ class LedgerIds:
         """
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(f"1 to {COUNT_MAX} ids at a time, not {count}", count=count)
-        if self._high is None and await self._tree.stat(self._long) is None:
+        if self._is_short is None:
+            self._is_short = await self._tree.stat(self._long) is None
+        if self._is_short:
             numbers = await self._numbers(self._short, count)
             if numbers is not None:
                 return numbers
+            # Used up for everybody, and for good: the counter would go round and repeat itself.
+            self._is_short = False
         return await self._take_long(count)
 
     async def close(self) -> None:

@@ -58,7 +58,9 @@ REQUEST_TIMEOUT_MS = 15_000
 RECONNECT_DELAY_SECONDS = 0.05
 RECONNECT_DELAY_SECONDS_MAX = 1.0
 
+# kazoo tells of each failed attempt to connect; what matters of it reaches callers as an error.
 _log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
 
 
 class ZookeeperSession:
