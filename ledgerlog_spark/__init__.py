@@ -22,17 +22,27 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.reader_handle import Entry
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.connect import connect
+    from ledgerlog_spark.datasource.configure import configure
     from ledgerlog_spark.local.cluster import local_cluster
 
 _WHERE = {
     "ClientSettings": "ledgerlog_spark.client.settings",
     "Entry": "ledgerlog_spark.client.reader_handle",
+    "configure": "ledgerlog_spark.datasource.configure",
     "connect": "ledgerlog_spark.connect",
     "local_cluster": "ledgerlog_spark.local.cluster",
 }
 _MODULES = ("aio", "errors")
 
-__all__ = ["ClientSettings", "Entry", "aio", "connect", "errors", "local_cluster"]
+__all__ = [
+    "ClientSettings",
+    "Entry",
+    "aio",
+    "configure",
+    "connect",
+    "errors",
+    "local_cluster",
+]
 
 
 def __getattr__(name: str) -> Any:
