@@ -111,12 +111,12 @@ class CommitMachine(LogMachine):
 
     __slots__ = (
         "_attempts",
+        "_built",
         "_change",
         "_head",
         "_loaded",
         "_now_ms",
         "_open",
-        "_pages",
         "_producer",
         "_request",
         "_schema_pages",
@@ -149,7 +149,7 @@ class CommitMachine(LogMachine):
         self._wanted: tuple[PageRequest, ...] = ()
         self._schema_pages: Loaded = {}
         self._loaded: Loaded = {}
-        self._pages: tuple[bytes, ...] = ()
+        self._built: LogHead | None = None
         self._open: WriteHead | None = None
         """The transaction whose outcome is unknown."""
         self._sent: WriteHead | None = None
@@ -281,18 +281,17 @@ class CommitMachine(LogMachine):
     def _build(self) -> list[LogEffect]:
         assert self._change is not None
         token = self._token
-        head, self._pages = self._change.build(token, self._loaded)
-        if self._pages:
+        head, pages = self._change.build(token, self._loaded)
+        if pages:
             self.phase = CommitPhase.PAGES
-            pages = self._pages
+            self._built = head
             return self._ask(lambda number: WritePages(number, token, pages))
         return self._commit(head, None)
 
     def _on_pages_written(self, reply: PagesWritten) -> list[LogEffect]:
         if reply.outcome is MetadataOutcome.OK:
-            assert self._change is not None
-            head, _ = self._change.build(self._token, self._loaded)
-            return self._commit(head, reply.version)
+            assert self._built is not None
+            return self._commit(self._built, reply.version)
         if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
             return self._again()
         raise self._read_error(reply.outcome)

@@ -1,0 +1,150 @@
+"""Values that tests of logs are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol.log_changes import created
+from ledgerlog_spark.protocol.log_codec import decode_page
+from ledgerlog_spark.protocol.log_records import (
+    LogContent,
+    LogHead,
+    LogKind,
+    ProducerRecord,
+    StagedRange,
+)
+from ledgerlog_spark.protocol.log_statistics import ColumnStatistics, encode_statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.protocol.log_machine import LogMachine
+    from ledgerlog_spark.protocol.log_pages import PageRequest
+
+
+def token(number: int) -> str:
+    return f"{number:032x}"
+
+
+def staged(ledger_id: int, rows: int = 100, statistics: bytes = b"") -> StagedRange:
+    return StagedRange(
+        ledger_id=ledger_id,
+        first_entry_id=1,
+        last_entry_id=6,
+        index_entry_id=6,
+        rows=rows,
+        size_bytes=rows * 41 + ledger_id % 977,
+        statistics=statistics,
+    )
+
+
+def full_statistics(number: int) -> bytes:
+    columns = [
+        ColumnStatistics(c, 0, f"{number:016}-{c:010}-low", f"{number:016}-{c:010}-top")
+        for c in range(32)
+    ]
+    return encode_statistics(columns, size_bytes_max=1024)
+
+
+def new_head(
+    properties: Mapping[str, str] | None = None, schema: bytes = b""
+) -> tuple[LogHead, tuple[bytes, ...]]:
+    template = LogHead(
+        log_id=token(1),
+        name="flights",
+        kind=LogKind.TRANSACTIONAL,
+        content=LogContent.ROWS,
+        version=0,
+        start_offset=0,
+        end_offset=0,
+        schema_id=-1,
+        commit_time_ms=1_000,
+        token=token(1),
+        properties=dict(properties or {}),
+    )
+    return created(template=template, schema=schema, now_ms=1_000, token=token(1))
+
+
+class OneLog:
+    """A log's records in plain variables: every request succeeds at once, none is ever lost.
+
+    Counts what is written, so that tests can say what a commit costs.
+    """
+
+    def __init__(self, head: LogHead | None = None, pages: tuple[bytes, ...] = ()) -> None:
+        from ledgerlog_spark.protocol import log_messages as m
+        from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+        self._m, self._ok = m, MetadataOutcome
+        made, made_pages = new_head() if head is None else (head, pages)
+        self.head = Versioned(made, Version(1, 0))
+        self.pages = {(made.token, n): page for n, page in enumerate(made_pages)}
+        self.producers: dict[str, Versioned[ProducerRecord]] = {}
+        self.registered: dict[str, tuple[int, ...]] = {}
+        self.now_ms = 2_000
+        self.pages_written: list[int] = []
+        self.pages_read = 0
+        self.heads_written = 0
+
+    def run(self, machine: LogMachine) -> Any:
+        (effect,) = machine.start()
+        while True:
+            if isinstance(effect, self._m.Finished):
+                return effect.result
+            if isinstance(effect, self._m.Failed):
+                raise effect.error
+            (effect,) = machine.handle(self.reply(effect))
+
+    def reply(self, ask: Any) -> Any:  # noqa: PLR0911
+        m, outcome = self._m, self._ok
+        match ask:
+            case m.Sync():
+                return m.Synced(ask.request, outcome.OK)
+            case m.ReadHead():
+                return m.HeadRead(ask.request, outcome.OK, self.head, self.now_ms)
+            case m.ReadProducer():
+                found = self.producers.get(ask.app)
+                state = outcome.OK if found else outcome.GONE
+                return m.ProducerRead(ask.request, state, found, self.now_ms)
+            case m.ReadRegistered():
+                ids = self.registered.get(ask.app, ())
+                return m.RegisteredRead(ask.request, outcome.OK, ids)
+            case m.ReadPages():
+                self.pages_read += len(ask.pages)
+                pages = tuple(map(self.page, ask.pages))
+                return m.PagesRead(ask.request, outcome.OK, pages)
+            case m.WritePages():
+                self.pages_written += map(len, ask.pages)
+                self.pages |= {(ask.token, n): page for n, page in enumerate(ask.pages)}
+                return m.PagesWritten(ask.request, outcome.OK, Version(1, 0))
+            case m.WriteHead():
+                assert ask.head_version == self.head.version
+                self.heads_written += 1
+                self.head = Versioned(ask.head, _next(self.head.version))
+                if ask.app is not None:
+                    assert ask.producer_version == self.producers[ask.app].version
+                    version = _next(ask.producer_version)
+                    self.producers[ask.app] = Versioned(ask.producer, version)
+                return m.Written(ask.request, outcome.OK, self.head.version)
+            case m.WriteProducer():
+                found = self.producers.get(ask.app)
+                assert (found.version if found else None) == ask.version
+                version = _next(ask.version) if ask.version else Version(1, 0)
+                self.producers[ask.app] = Versioned(ask.producer, version)
+                return m.Written(ask.request, outcome.OK, version)
+        raise AssertionError(ask)
+
+    def page(self, page: PageRequest) -> tuple[Any, ...]:
+        return decode_page(page.kind, self.pages[page.ref.token, page.ref.number])
+
+    def producer(self, app: str, run: str) -> None:
+        self.producers[app] = Versioned(ProducerRecord(epoch=1, runs=(run,)), Version(1, 0))
+
+    def register(self, app: str, *ledger_ids: int) -> None:
+        self.registered[app] = (*self.registered.get(app, ()), *ledger_ids)
+
+
+def _next(version: Version) -> Version:
+    return replace(version, number=version.number + 1)
