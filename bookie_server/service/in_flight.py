@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REQUEST_OVERHEAD_BYTES: Final = 512
 """What an accepted request costs in memory beside its bytes."""
 
-READ_RESERVE_BYTES_FIRST: Final = 65_536
+READ_RESERVE_BYTES_FIRST: Final = 1 << 20
 
 
 class InFlight:

@@ -20,6 +20,7 @@ from bookie_server.core import requests as storage_requests
 from bookie_server.service.auth import answer_to_auth
 from bookie_server.service.in_flight import REQUEST_OVERHEAD_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
+from bookie_server.service.v2_requests import is_control, refusal_of
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import (
@@ -30,7 +31,7 @@ from ledgerlog_spark.wire.answers import (
     encode_refusal,
 )
 from ledgerlog_spark.wire.frames import FrameSplitter
-from ledgerlog_spark.wire.opcodes import Flag, Opcode
+from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import (
     AddRequest,
     AddRunRequest,
@@ -53,10 +54,6 @@ JOINED_BYTES_MAX: Final = 65_536
 GATHERED_BYTES_MIN: Final = 8_192
 """Buffers of this size on average are cheaper to gather in the kernel than to copy here."""
 
-_OPCODE_OFFSET: Final = 1
-_FLAGS_OFFSET: Final = 3
-_FENCE_OR_RECOVERY: Final = int(Flag.FENCE | Flag.HIGH_PRIORITY)
-
 _log = get_logger("v2")
 
 
@@ -65,7 +62,6 @@ class V2Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
-        "_answers_size_bytes",
         "_backlog",
         "_frames",
         "_is_closing",
@@ -88,7 +84,6 @@ class V2Connection(asyncio.BufferedProtocol):
         self._frames = FrameSplitter(server.frame_size_bytes_max, server.receive_pool)
         self._backlog: deque[memoryview] = deque()
         self._answers: list[Buffer] = []
-        self._answers_size_bytes = 0
         self._is_closing = False
         self._is_flush_scheduled = False
         self._is_paused = False
@@ -154,19 +149,13 @@ class V2Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The peer does not take its answers: accept nothing until it does."""
         self._is_writing_paused = True
-        if self._transport is not None:
-            unsent = self._transport.get_write_buffer_size()
-            self._server.in_flight.take(unsent)
-            self._unsent_bytes += unsent
         if not self._is_paused:
             self._pause()
 
     def resume_writing(self) -> None:
         """The peer took its answers."""
         self._is_writing_paused = False
-        self._server.in_flight.give_back(self._unsent_bytes)
-        self._unsent_bytes = 0
-        self._schedule_resume()
+        self._count_sent()
 
     # -- called by the server ----------------------------------------------------------------
 
@@ -203,7 +192,8 @@ class V2Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if is_abrupt:
-            self._transport.abort()
+            transport, self._transport = self._transport, None
+            transport.abort()
         else:
             self._flush()
             self._transport.close()
@@ -212,9 +202,10 @@ class V2Connection(asyncio.BufferedProtocol):
 
     def _may_handle(self, body: memoryview) -> bool:
         server = self._server
-        if self._is_writing_paused or self.in_flight_bytes >= server.connection_bytes_max:
+        held_bytes = self.in_flight_bytes + self._unsent_bytes
+        if self._is_writing_paused or held_bytes >= server.connection_bytes_max:
             return False
-        return server.in_flight.size_bytes < server.in_flight.size_bytes_max or _is_control(body)
+        return server.in_flight.size_bytes < server.in_flight.size_bytes_max or is_control(body)
 
     def _pause(self) -> None:
         self._is_paused = True
@@ -341,7 +332,8 @@ class V2Connection(asyncio.BufferedProtocol):
         counters = self._server.counters
         counters.read_requests += 1
         counters.fence_requests += master_key is not None
-        reserve = self._reserve_for_read()
+        reserve = self._read_reserve.size_bytes
+        self._take(reserve)
         self._server.storage.read(
             storage_requests.ReadRequest(
                 ledger_id, entry_id, master_key, bool(flags & Flag.HIGH_PRIORITY)
@@ -373,11 +365,12 @@ class V2Connection(asyncio.BufferedProtocol):
         counters = self._server.counters
         counters.read_requests += 1
         counters.fence_requests += request.master_key is not None
-        reserve = self._reserve_for_read()
         count_max = request.count_max if request.count_max > 0 else self._server.batch_count_max
         size_bytes_max = self._server.batch_size_bytes_max
         if request.size_bytes_max > 0:
             size_bytes_max = min(size_bytes_max, request.size_bytes_max)
+        reserve = size_bytes_max + REQUEST_OVERHEAD_BYTES
+        self._take(reserve)
         self._server.storage.read_batch(
             storage_requests.BatchReadRequest(
                 request.ledger_id,
@@ -401,7 +394,6 @@ class V2Connection(asyncio.BufferedProtocol):
             version=request.version,
         )
         size_bytes = sum(map(len, buffers))
-        self._read_reserve.learn(size_bytes)
         counters = self._server.counters
         counters.read_entries += len(entries)
         counters.read_bytes += size_bytes
@@ -424,7 +416,7 @@ class V2Connection(asyncio.BufferedProtocol):
         if isinstance(request, AuthMessage):
             self._auth(request)
             return
-        refusal = _refusal_of(request, code)
+        refusal = refusal_of(request, code)
         self._answer(refusal.code, encode_refusal(refusal), 0)
 
     def _close_on_bad_bytes(self, error: WireFormatError) -> None:
@@ -441,12 +433,6 @@ class V2Connection(asyncio.BufferedProtocol):
         self.in_flight_bytes += size_bytes
         self._server.in_flight.take(size_bytes)
 
-    def _reserve_for_read(self) -> int:
-        """Count a read in at the size that this connection's latest answers had."""
-        reserve = self._read_reserve.size_bytes
-        self._take(reserve)
-        return reserve
-
     def _answer(self, code: Code, answer: Buffer, given_back_bytes: int) -> None:
         """Send an answer and count its request out."""
         self._server.counters.answers[code] += 1
@@ -461,52 +447,38 @@ class V2Connection(asyncio.BufferedProtocol):
     def _append(self, piece: Buffer) -> None:
         if self._transport is None:
             return
+        size_bytes = len(piece)
         self._answers.append(piece)
-        self._answers_size_bytes += len(piece)
-        if self._is_writing_paused:
-            self._unsent_bytes += len(piece)
-            self._server.in_flight.take(len(piece))
-        if not self._is_flush_scheduled:
+        self._unsent_bytes += size_bytes
+        self._server.in_flight.take(size_bytes)
+        if self._unsent_bytes > self._server.unsent_bytes_max:
+            self._drop_greedy_peer()
+        elif not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._server.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_scheduled = False
-        answers, size_bytes = self._answers, self._answers_size_bytes
-        self._answers, self._answers_size_bytes = [], 0
+        answers, self._answers = self._answers, []
         if self._transport is None or not answers:
             return
-        if size_bytes <= JOINED_BYTES_MAX:
+        if self._unsent_bytes <= JOINED_BYTES_MAX:
             self._transport.write(b"".join(answers))
         else:
             self._transport.writelines(answers)
+        # What a full transport has not taken yet stays counted until it says that it has.
+        if not self._is_writing_paused:
+            self._count_sent()
 
+    def _count_sent(self) -> None:
+        waiting_bytes = sum(map(len, self._answers))
+        self._server.in_flight.give_back(self._unsent_bytes - waiting_bytes)
+        self._unsent_bytes = waiting_bytes
+        if self._is_paused:
+            self._schedule_resume()
 
-def _is_control(body: memoryview) -> bool:
-    """Whether a frame is recovery's or fencing's, by the lowest byte of its packet header."""
-    if len(body) <= _FLAGS_OFFSET:
-        return True
-    flags, opcode = body[_FLAGS_OFFSET], body[_OPCODE_OFFSET]
-    if opcode in (Opcode.ADD, Opcode.ADD_RUN):
-        return bool(flags & Flag.RECOVERY_ADD)
-    return bool(flags & _FENCE_OR_RECOVERY)
-
-
-def _refusal_of(
-    request: AddRequest | AddRunRequest | ReadRequest | BatchReadRequest | RefusedRequest,
-    code: Code,
-) -> RefusedRequest:
-    version, ledger_id = request.version, request.ledger_id
-    if isinstance(request, RefusedRequest):
-        return request
-    if isinstance(request, AddRequest):
-        return RefusedRequest(version, Opcode.ADD, ledger_id, request.entry_id, None, code)
-    if isinstance(request, ReadRequest):
-        return RefusedRequest(version, Opcode.READ, ledger_id, request.entry_id, None, code)
-    if isinstance(request, AddRunRequest):
-        return RefusedRequest(
-            version, Opcode.ADD_RUN, ledger_id, request.entry_ids[0], request.request_id, code
-        )
-    return RefusedRequest(
-        version, Opcode.BATCH_READ, ledger_id, request.first_entry_id, request.request_id, code
-    )
+    def _drop_greedy_peer(self) -> None:
+        """Reads that turned out larger than they were counted in with, and nobody takes them."""
+        _log.warning("connection_closed", peer=self.peer, reason="answers pile up")
+        self._server.counters.connections_closed_by_us += 1
+        self.close(is_abrupt=True)

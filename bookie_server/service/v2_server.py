@@ -54,6 +54,7 @@ class V2Server:
         self.batch_count_max = BATCH_COUNT_MAX
         self.connection_bytes_max = settings.in_flight_bytes_per_connection_max
         self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
+        self.unsent_bytes_max = 2 * self.connection_bytes_max
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self.is_stopping = False
         self._settings = settings

@@ -1,0 +1,253 @@
+"""A bookie process from its start to its end: what it keeps, and what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.metadata.stores import open_metadata
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.requests import encode_read
+from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, free_port, stored_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+    from tests.fixtures.bookie_process import BookieProcess
+
+    MakeBookie = Callable[..., BookieProcess]
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+STOPPED, BAD_CONFIGURATION, REFUSED, NO_METADATA = 0, 2, 3, 4
+
+
+def _registered(service_uri: str) -> Callable[[], object]:
+    async def look() -> tuple[list[str], list[str]]:
+        stores = await open_metadata(service_uri)
+        try:
+            registration = stores.registration
+            return list(await registration.writable()), list(await registration.read_only())
+        finally:
+            await stores.close()
+
+    return look
+
+
+def test_ready_line_names_id_ports_and_process(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    assert bookie.process is not None
+    assert bookie.ready == {
+        "bookie_id": f"127.0.0.1:{bookie.port}",
+        "port": bookie.port,
+        "grpc_port": bookie.grpc_port,
+        "pid": bookie.process.pid,
+    }
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_a_bookie_cleanly_and_its_entries_stay(
+    make_bookie: MakeBookie, number: int
+) -> None:
+    bookie = make_bookie().start()
+    with bookie.peer() as peer:
+        for entry_id in range(20):
+            assert peer.ask(add_frame(1, entry_id, b"x" * 10_000)).code is Code.OK
+    assert bookie.stop(number) == STOPPED
+    bookie.start()
+    with bookie.peer() as peer:
+        for entry_id in range(20):
+            answer = peer.ask(encode_read(1, entry_id))
+            assert answer.entry == stored_entry(1, entry_id, b"x" * 10_000)
+
+
+def test_requests_accepted_before_a_stop_are_answered(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"first")).code is Code.OK
+        peer.send(*(add_frame(1, entry_id, bytes(50_000)) for entry_id in range(1, 40)))
+        first = peer.answer()
+        assert bookie.stop() == STOPPED
+        answered = [first.entry_id]
+        while (body := peer.body()) is not None:
+            assert body[4:8] == bytes(4)
+            answered.append(int.from_bytes(body[16:24], "big"))
+    bookie.start()
+    with bookie.peer() as peer:
+        for entry_id in answered:
+            assert peer.ask(encode_read(1, entry_id)).code is Code.OK
+
+
+def test_killed_bookie_keeps_what_it_acknowledged_and_its_fences(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    acknowledged: list[int] = []
+    with bookie.peer() as peer:
+        assert peer.ask(encode_read(2, -1, fence_key=KEY)).code.is_absent
+        for first in range(0, 4_000, 100):
+            peer.send(add_run_frame(1, range(first, first + 100), b"k" * 500, request_id=first))
+        for _ in range(25):
+            answer = peer.answer()
+            assert answer.code is Code.OK
+            acknowledged += range(answer.first_entry_id, answer.first_entry_id + 100)
+        bookie.kill()
+    assert acknowledged
+    bookie.start()
+    with bookie.peer() as peer:
+        for entry_id in acknowledged:
+            answer = peer.ask(encode_read(1, entry_id))
+            assert answer.entry == stored_entry(1, entry_id, b"k" * 500)
+        assert peer.ask(add_frame(2, 0, b"late")).code is Code.FENCED
+
+
+async def test_bookie_is_announced_while_it_serves(
+    make_bookie: MakeBookie, service_uri: str
+) -> None:
+    look = _registered(service_uri)
+    bookie = make_bookie(bookie_id="bookie-7").start()
+    assert await look() == (["bookie-7"], [])
+    stores = await open_metadata(service_uri)
+    try:
+        info = await stores.registration.info("bookie-7")
+        assert (info.host, info.port, info.grpc_port) == (
+            "127.0.0.1",
+            bookie.port,
+            bookie.grpc_port,
+        )
+        assert info.takes_runs
+    finally:
+        await stores.close()
+    bookie.stop()
+    assert await look() == ([], [])
+
+
+async def test_bookie_killed_and_started_again_is_announced_again(
+    make_bookie: MakeBookie, service_uri: str
+) -> None:
+    bookie = make_bookie().start()
+    bookie.kill()
+    bookie.start()
+    assert await _registered(service_uri)() == ([f"127.0.0.1:{bookie.port}"], [])
+
+
+async def test_full_disk_makes_a_bookie_read_only_and_recovery_still_works(
+    make_bookie: MakeBookie, service_uri: str
+) -> None:
+    bookie = make_bookie().start()
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"while there was room")).code is Code.OK
+    bookie.stop()
+    bookie.settings["free_bytes_min"] = 1 << 60
+    bookie.start()
+    assert await _registered(service_uri)() == ([], [f"127.0.0.1:{bookie.port}"])
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, 1, b"no")).code is Code.READ_ONLY
+        assert peer.ask(encode_read(1, 0)).code is Code.OK
+        assert peer.ask(encode_read(1, -1, fence_key=KEY)).code is Code.OK
+        assert peer.ask(add_frame(1, 1, b"recovered", flags=6)).code is Code.OK
+
+
+def test_second_instance_on_a_directory_is_refused(make_bookie: MakeBookie) -> None:
+    first = make_bookie("b1").start()
+    code, message = make_bookie("b1").refusal()
+    assert code == REFUSED
+    assert f"{first.directory} is in use by another bookie process" in message
+    with first.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"x")).code is Code.OK
+
+
+def test_directory_of_another_bookie_is_refused_with_the_exact_path(
+    make_bookie: MakeBookie,
+) -> None:
+    first = make_bookie("b1").start()
+    first.stop()
+    code, message = make_bookie("b1").refusal()
+    assert code == REFUSED
+    assert "a directory that belongs to another bookie" in message
+    assert str(first.directory / "VERSION") in message
+    first.start()
+
+
+def test_directory_of_another_cluster_is_refused(make_bookie: MakeBookie, service_uri: str) -> None:
+    first = make_bookie("b1").start()
+    first.stop()
+    stranger = make_bookie("b1", service_uri=service_uri + "-other", port=first.port)
+    code, message = stranger.refusal()
+    assert code == REFUSED
+    assert "belongs to another cluster" in message
+
+
+def test_port_in_use_is_refused_by_number(make_bookie: MakeBookie) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, message = make_bookie(port=port).refusal()
+    assert code == REFUSED
+    assert f"port {port} on 127.0.0.1 is in use" in message
+    assert "another port" in message
+
+
+def test_grpc_port_in_use_is_refused_by_number(make_bookie: MakeBookie) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, message = make_bookie(grpc_port=port).refusal()
+    assert code == REFUSED
+    assert f"gRPC port {port} on 127.0.0.1 is in use" in message
+
+
+def test_second_bookie_with_the_same_id_is_refused_and_the_first_serves(
+    make_bookie: MakeBookie,
+) -> None:
+    first = make_bookie("b1", bookie_id="bookie-1").start()
+    code, message = make_bookie("b2", bookie_id="bookie-1").refusal()
+    assert code == REFUSED
+    assert "bookie-1" in message
+    with first.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"x")).code is Code.OK
+
+
+def test_zookeeper_that_is_down_is_named_after_a_bounded_wait(make_bookie: MakeBookie) -> None:
+    port = free_port()
+    bookie = make_bookie(service_uri=f"zk://127.0.0.1:{port}/ledgers", metadata_wait_ms=700)
+    code, message = bookie.refusal()
+    assert code == NO_METADATA
+    assert f"127.0.0.1:{port}" in message
+
+
+def test_wrong_service_uri_is_a_bad_setting(make_bookie: MakeBookie) -> None:
+    code, message = make_bookie(service_uri="http://127.0.0.1/ledgers").refusal()
+    assert code == BAD_CONFIGURATION
+    assert "http" in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"bind_address": "0.0.0.0"}, ["0.0.0.0", "--insecure"]),
+        ({"file_size_bytes": "big"}, ["file_size_bytes", "'big'"]),
+    ],
+)
+def test_bad_setting_is_refused_by_name_and_value(
+    make_bookie: MakeBookie, settings: dict[str, object], words: list[str]
+) -> None:
+    code, message = make_bookie(**settings).refusal()
+    assert code == BAD_CONFIGURATION
+    assert all(word in message for word in words)
+
+
+def test_bookie_serves_while_zookeeper_is_away_and_is_back_after_it(
+    make_bookie: MakeBookie, own_zookeeper: ZooKeeperProcess
+) -> None:
+    bookie = make_bookie(service_uri=own_zookeeper.service_uri).start()
+    own_zookeeper.stop()
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"without")).code is Code.OK
+        assert peer.ask(encode_read(1, 0)).code is Code.OK
+    own_zookeeper.start()
+    assert bookie.stop() == STOPPED
