@@ -124,7 +124,8 @@ class WriteHandle:
         """The id of the entry, which is on the disks of Qa bookies when this returns.
 
         Args:
-            payload: A little less than 5 MiB at most. A read-only view must not change until this returns.
+            payload: A little less than 5 MiB at most. A read-only view must not change until this
+                returns.
 
         Raises:
             LocalProtocolError: Not bytes or too large; definite.
