@@ -24,6 +24,7 @@ CLIENT_LAYERS = {
     "connect": {
         "errors", "model", "wire", "protocol", "metadata", "transport", "client", "log",
     },
+    "aio": {"client", "connect"},
     "datasource": {
         "errors", "model", "wire", "protocol", "metadata", "client", "log", "arrow", "connect",
     },
