@@ -1,161 +1,147 @@
-"""One bookie's storage on a simulated disk, and entries to put into it."""
+"""A bookie of the simulator: the real storage on a simulated disk, with crashes and restarts."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
-from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.requests import AddRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
-from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.storage.ledger_storage import LedgerStorage
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import Code, LedgerState
 from tests.sim.disk import SimDisk, SimFileSystem
-from tests.sim.runtime import Host, Scheduler
+from tests.sim.runtime import Host
 
-KEY = bytes(range(20))
-SMALL = StorageSettings(
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+SETTINGS = StorageSettings(
     file_size_bytes=1 << 16,
-    pieces_max=50,
     in_flight_bytes_max=1 << 20,
-    group_bytes_max=1 << 14,
-    recent_bytes_max=1 << 13,
-    free_bytes_min=1 << 14,
+    recent_bytes_max=1 << 12,
+    free_bytes_min=0,
+    metadata_check_ms=200,
 )
-"""Sizes at which rolls, evictions and cold reads happen within a few dozen adds."""
 
 
-def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int | None = None) -> bytes:
-    """A stored entry without a digest: the bookie never looks at it."""
-    lac = entry_id - 1 if lac is None else lac
-    return struct.pack(">qqqq", ledger_id, entry_id, lac, len(payload)) + payload
+class MetadataFromStore:
+    """The lazy metadata check, straight from the simulated store."""
 
-
-def add_request(
-    ledger_id: int,
-    entry_ids: Sequence[int],
-    payloads: Sequence[bytes] | bytes = b"payload",
-    *,
-    key: bytes = KEY,
-    is_recovery: bool = False,
-    lac: int | None = None,
-) -> AddRequest:
-    if isinstance(payloads, bytes):
-        payloads = [payloads] * len(entry_ids)
-    entries = [entry(ledger_id, i, p, lac) for i, p in zip(entry_ids, payloads, strict=True)]
-    ids = entry_ids if isinstance(entry_ids, range) else tuple(entry_ids)
-    return AddRequest(ledger_id, ids, tuple(map(len, entries)), b"".join(entries), key, is_recovery)
-
-
-class FixedMetadata:
-    """A metadata store that always says the same."""
-
-    def __init__(self, standing: Standing = Standing.OPEN_WITH_ME) -> None:
-        self.standing = standing
-        self.asked: list[int] = []
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._name = name
 
     async def check(self, ledger_id: int) -> Standing:
-        self.asked.append(ledger_id)
-        return self.standing
+        record = self._world.store.records.get(ledger_id)
+        if record is None:
+            return Standing.NOT_WRITABLE
+        metadata = record.value
+        is_mine = self._name in metadata.last_fragment.ensemble
+        is_open = metadata.state is LedgerState.OPEN
+        return Standing.OPEN_WITH_ME if is_open and is_mine else Standing.NOT_WRITABLE
 
 
-class Machine:
-    """A disk with a bookie's storage on it that can be killed and started again."""
+class SimBookie:
+    """One bookie through all its lives.
 
-    def __init__(
-        self,
-        seed: int = 0,
-        *,
-        settings: StorageSettings = SMALL,
-        standing: Standing = Standing.OPEN_WITH_ME,
-        scheduler: Scheduler | None = None,
-    ) -> None:
-        self.scheduler = scheduler or Scheduler()
-        self.disk = SimDisk(Random(seed))
-        self.settings = settings
-        self.metadata = FixedMetadata(standing)
-        self.host = Host(self.scheduler, "bookie")
+    Attributes:
+        is_up: Its process runs; it serves once its storage is open.
+        boots: How often it was started.
+        was_open: Its first boot, which makes the directory, is over.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        number = int(name.lstrip("b"))
+        self.disk = SimDisk(Random(world.draws.seed * 64 + number))
         self.storage: LedgerStorage | None = None
-        self.starts = 0
+        self.host: Host | None = None
+        self.is_up = True
+        self.boots = 0
+        self.was_open = False
+        self._waiting: list[Callable[[], None]] = []
 
-    def make_files(self) -> SimFileSystem:
-        return SimFileSystem(self.disk, self.host)
+    def start(self) -> None:
+        """Boot; requests that come meanwhile wait, like on a listening socket."""
+        self.is_up = True
+        self.boots += 1
+        self.host = Host(self.world.scheduler, f"{self.name}.{self.boots}")
+        self.host.spawn("boot", self._boot(self.host))
 
-    def start(self) -> LedgerStorage:
-        """Open the storage and run until it serves."""
-        self.storage = self.scheduler.run(self.opening(), self.host)
-        return self.storage
-
-    async def opening(self) -> LedgerStorage:
-        self.starts += 1
-        return await LedgerStorage.open(
-            files=self.make_files(),
-            clock=self.host,
-            tasks=self.host,
-            settings=self.settings,
-            metadata=self.metadata,
+    async def _boot(self, host: Host) -> None:
+        storage = await LedgerStorage.open(
+            files=SimFileSystem(self.disk, host),
+            clock=host,
+            tasks=host,
+            settings=SETTINGS,
+            metadata=MetadataFromStore(self.world, self.name),
         )
+        if self.host is not host:
+            return
+        self.storage = storage
+        self.was_open = True
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            request()
 
-    def lose_power(self) -> None:
-        self.host.kill()
-        self.disk.lose_power()
-        self._replace_host()
-
-    def crash(self) -> None:
-        """The process dies; what it wrote stays in the page cache."""
-        self.host.kill()
-        self.disk.crash_process()
-        self._replace_host()
-
-    def stop(self) -> None:
-        """Stop cleanly."""
-        assert self.storage is not None
-        self.scheduler.run(self.storage.close(), self.host)
-        self.host.kill()
-        self._replace_host()
-
-    def _replace_host(self) -> None:
+    def stop(self, *, power: bool) -> None:
+        """Kill the process; with `power` also lose what no sync covered."""
+        self.is_up = False
+        self._waiting = []
+        if self.host is not None:
+            self.host.kill()
+            self.host = None
         self.storage = None
-        self.host = Host(self.scheduler, f"bookie start {self.starts}")
+        if power:
+            self.disk.lose_power()
+        else:
+            self.disk.crash_process()
 
-    # Calls that wait for their answer.
+    def serve(self, request: Callable[[LedgerStorage], None]) -> bool:
+        """Hand a request to the storage, now or when it is open; False when nothing listens."""
+        if not self.is_up:
+            return False
+        if self.host is None:
+            self.start()
+        if self.storage is None:
+            self._waiting.append(lambda: self._run(request))
+        else:
+            self._run(request)
+        return True
 
-    def ask(self, call: Callable[[Callable[..., None]], None]) -> tuple[Any, ...]:
-        answers: list[tuple[Any, ...]] = []
-        call(lambda *answer: answers.append(answer))
-        self.scheduler.run_until(lambda: bool(answers))
-        assert len(answers) == 1
-        return answers[0]
-
-    @property
-    def serving(self) -> LedgerStorage:
+    def _run(self, request: Callable[[LedgerStorage], None]) -> None:
         assert self.storage is not None
-        return self.storage
+        request(self.storage)
 
-    def add(self, *arguments: Any, **options: Any) -> Code:
-        request = add_request(*arguments, **options)
-        return self.ask(lambda on_done: self.serving.add(request, on_done))[0]
+    def add(self, request: AddRequest, answer: Callable[[Code], None]) -> bool:
+        def on_done(code: Code) -> None:
+            if self.is_up:
+                self.world.checker.add_answered(self.name, request, code)
+                answer(code)
 
-    def read(self, ledger_id: int, entry_id: int, **options: Any) -> tuple[Code, bytes | None]:
-        request = ReadRequest(ledger_id, entry_id, **options)
-        code, data = self.ask(lambda on_done: self.serving.read(request, on_done))
-        return code, data
+        return self.serve(lambda storage: storage.add(request, on_done))
 
-    def fence(self, ledger_id: int, key: bytes = KEY) -> tuple[Code, bytes | None]:
-        return self.read(ledger_id, -1, fence_key=key, is_recovery=True)
+    def read(self, request: ReadRequest, answer: Callable[[Code, bytes | None], None]) -> bool:
+        def on_done(code: Code, stored: bytes | None) -> None:
+            if self.is_up:
+                self.world.checker.read_answered(self.name, request, code, stored)
+                answer(code, stored)
 
-    def read_batch(
-        self, ledger_id: int, first: int, count: int = 0, size: int = 1 << 20
-    ) -> tuple[Code, Sequence[bytes]]:
-        request = BatchReadRequest(ledger_id, first, count, size)
-        code, entries = self.ask(lambda on_done: self.serving.read_batch(request, on_done))
-        return code, entries
+        return self.serve(lambda storage: storage.read(request, on_done))
 
-    def held(self, ledger_id: int) -> Sequence[tuple[int, int]] | StorageError:
-        try:
-            return self.scheduler.run(self.serving.entries_held(ledger_id), self.host)
-        except StorageError as error:
-            return error
+    def peek(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """What this bookie would serve now, past the network; starts it when it is down."""
+        found: list[tuple[Code, bytes | None]] = []
+        if not self.is_up:
+            self.start()
+        request = ReadRequest(ledger_id, entry_id)
+        self.serve(
+            lambda storage: storage.read(request, lambda code, stored: found.append((code, stored)))
+        )
+        self.world.scheduler.run_until(lambda: bool(found))
+        code, stored = found[0]
+        assert code is Code.OK or code.is_absent, f"{self.name} cannot say: {code}"
+        return stored

@@ -1,0 +1,377 @@
+"""The invariants L.. of docs/PROTOCOL.md, checked while a schedule runs and at its end.
+
+The checker is told what bookies answered, what clients saw and what the store took; it believes no
+machine's own account of it. Everything here is about one ledger with one writer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bookie_server.core.requests import AddRequest, ReadRequest, entry_head
+from ledgerlog_spark.model import (
+    NO_ENTRY,
+    Code,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+    Versioned,
+)
+from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoveryPhase
+from ledgerlog_spark.protocol.writer import LedgerWriter
+
+if TYPE_CHECKING:
+    from tests.sim.client import SimClient
+
+OVERHEAD_BYTES = 36
+
+
+class Violation(AssertionError):  # noqa: N818 - it is one
+    """An invariant does not hold; `name` is its number."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+def require(holds: bool, name: str, message: str) -> None:
+    if not holds:
+        raise Violation(name, message)
+
+
+def write_set(quorum: Quorum, entry_id: int) -> list[int]:
+    """By the definition, not by the code under test."""
+    return [(entry_id + step) % quorum.ensemble_size for step in range(quorum.write_quorum)]
+
+
+class RecoverySeen:
+    """What one attempt of one recovery was really told."""
+
+    def __init__(self) -> None:
+        self.absents: dict[int, set[int]] = {}
+        self.presents: set[int] = set()
+        self.acked: dict[int, set[str]] = {}
+        self.asked: dict[int, tuple[str, int, int]] = {}
+        self.added: dict[int, tuple[str, int, int]] = {}
+
+
+class Checker:
+    """All invariants of one ledger.
+
+    Attributes:
+        confirmed: Entry id to payload, of everything the writer confirmed to its application.
+        marks: Situations that were met, and how often.
+    """
+
+    def __init__(self) -> None:
+        self.payloads: dict[int, bytes] = {}
+        self.confirmed: dict[int, bytes] = {}
+        self.last_confirmed = NO_ENTRY
+        self.records: list[tuple[str, Versioned[LedgerMetadata]]] = []
+        self.stored: dict[int, dict[str, bytes]] = {}
+        self.fenced: dict[str, bool] = {}
+        self.ends: dict[str, tuple[int, int]] = {}
+        self.writer_saw_fence = False
+        self.marks: dict[str, int] = {}
+        self._recoveries: dict[str, RecoverySeen] = {}
+
+    def mark(self, name: str) -> None:
+        self.marks[name] = self.marks.get(name, 0) + 1
+
+    @property
+    def record(self) -> LedgerMetadata:
+        """The record as the store has it."""
+        return self.records[-1][1].value
+
+    # --- bookies ---------------------------------------------------------------------------------
+
+    def add_answered(self, bookie: str, request: AddRequest, code: Code) -> None:
+        if code is not Code.OK:
+            return
+        if not request.is_recovery:
+            require(
+                not self.fenced.get(bookie, False),
+                "L14",
+                f"{bookie} answered a fence and then took entry {request.entry_ids[0]}",
+            )
+        offset = 0
+        for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
+            payload = bytes(request.body[offset + OVERHEAD_BYTES : offset + length])
+            offset += length
+            require(
+                payload == self.payloads.get(entry_id),
+                "L6",
+                f"{bookie} stored {payload!r} as entry {entry_id}",
+            )
+            self.stored.setdefault(entry_id, {})[bookie] = payload
+
+    def read_answered(
+        self, bookie: str, request: ReadRequest, code: Code, stored: bytes | None
+    ) -> None:
+        if request.fence_key is not None and (code is Code.OK or code.is_absent):
+            self.fenced[bookie] = True
+        if stored is not None:
+            _, entry_id, lac = entry_head(stored, 0)
+            require(
+                stored[OVERHEAD_BYTES:] == self.payloads.get(entry_id),
+                "L6",
+                f"{bookie} serves {stored[OVERHEAD_BYTES:]!r} as entry {entry_id}",
+            )
+            self.lac_served(bookie, request.ledger_id, lac)
+
+    def lac_served(self, bookie: str, _ledger_id: int, lac: int) -> None:
+        limit = self.last_confirmed
+        if self.record.is_closed:
+            limit = self.record.last_entry_id
+        require(lac <= limit, "L9", f"{bookie} serves LAC {lac}, above {limit}")
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    def around_handle(self, client: SimClient, event: Any) -> list[Any]:
+        """Let the machine handle an event, and look at what it did with it."""
+        machine = client.machine
+        if isinstance(machine, LedgerRecovery):
+            return self._around_recovery(client, machine, event)
+        if isinstance(machine, LedgerWriter):
+            if type(event) is m.AddReplied and event.code is Code.FENCED:
+                self.writer_saw_fence = True
+            before = machine.last_add_confirmed
+            effects = machine.handle(event)
+            require(machine.last_add_confirmed >= before, "L8", "the writer's LAC fell")
+            return effects
+        effects: list[Any] = machine.handle(event)
+        return effects
+
+    def _around_recovery(self, client: SimClient, machine: LedgerRecovery, event: Any) -> list[Any]:
+        seen = self._recoveries.setdefault(client.name, RecoverySeen())
+        if type(event) is m.ReadReplied and event.request in seen.asked:
+            _, index, entry_id = seen.asked[event.request]
+            if event.code.is_absent:
+                seen.absents.setdefault(entry_id, set()).add(index)
+            if event.code is Code.OK and machine.phase is RecoveryPhase.READING:
+                seen.presents.add(entry_id)
+        if type(event) is m.AddReplied and event.code is Code.OK and event.request in seen.added:
+            bookie_id, first, last = seen.added[event.request]
+            for entry_id in range(first, last + 1):
+                seen.acked.setdefault(entry_id, set()).add(bookie_id)
+        phase = machine.phase
+        effects = machine.handle(event)
+        if phase is RecoveryPhase.FENCING and machine.phase is RecoveryPhase.READING:
+            self._require_coverage(client.name)
+        if machine.phase is RecoveryPhase.LOADING and phase is not RecoveryPhase.LOADING:
+            self._recoveries[client.name] = seen = RecoverySeen()
+            if phase is RecoveryPhase.WAITING:
+                self.mark("recovery tried again")
+        for effect in effects:
+            if type(effect) is m.SendRead and effect.entry_id >= 0:
+                seen.asked[effect.request] = (effect.bookie_id, effect.index, effect.entry_id)
+            elif type(effect) is m.SendAdd:
+                run = effect.run
+                seen.added[effect.request] = (
+                    effect.bookie_id,
+                    run.first_entry_id,
+                    run.last_entry_id,
+                )
+        return effects
+
+    def _require_coverage(self, name: str) -> None:
+        """L16: no ack quorum is left among bookies that never answered a fence."""
+        metadata = self.record
+        ensemble = metadata.last_fragment.ensemble
+        if metadata.is_closed:
+            return
+        quorum = metadata.quorum
+        for residue in range(quorum.ensemble_size):
+            free = [
+                i for i in write_set(quorum, residue) if not self.fenced.get(ensemble[i], False)
+            ]
+            require(
+                len(free) < quorum.ack_quorum,
+                "L16",
+                f"{name} reads although {[ensemble[i] for i in free]} are not fenced",
+            )
+
+    def add_sent(self, client: SimClient, effect: m.SendAdd) -> None:
+        run = effect.run
+        require(
+            run.last_add_confirmed < run.first_entry_id,
+            "L8",
+            f"{client.name} sends entry {run.first_entry_id} under LAC {run.last_add_confirmed}",
+        )
+        if effect.is_recovery:
+            return
+        require(
+            run.last_add_confirmed <= self.last_confirmed,
+            "L8",
+            f"the writer sends LAC {run.last_add_confirmed}, it confirmed {self.last_confirmed}",
+        )
+        named = any(
+            effect.bookie_id in fragment.ensemble
+            for _, record in self.records
+            for fragment in record.value.fragments
+        )
+        require(
+            named, "L26", f"entry {run.first_entry_id} is sent to {effect.bookie_id}, never named"
+        )
+
+    def indicated(self, client: SimClient, effect: Any) -> None:
+        kind = type(effect)
+        if kind is m.RunConfirmed:
+            self._confirmed(effect)
+        elif kind is m.EnsembleChanged:
+            self.mark("ensemble changed")
+        elif kind is m.LedgerClosed:
+            self._closed(client, effect.versioned.value)
+        elif kind is m.EntriesRead:
+            self._read(client, effect)
+        elif kind is m.LedgerFailed:
+            self.mark(f"failed {effect.failure.name}")
+        elif kind is m.LacRead:
+            self.lac_served(client.name, client.ledger_id, effect.last_add_confirmed)
+
+    def _confirmed(self, effect: m.RunConfirmed) -> None:
+        record = self.record
+        first, last = effect.first_entry_id, effect.last_entry_id
+        require(
+            first == self.last_confirmed + 1,
+            "L7",
+            f"{first}..{last} is confirmed after {self.last_confirmed}",
+        )
+        require(not self.writer_saw_fence, "L28", f"{first}..{last} is confirmed after FENCED")
+        require(
+            not record.is_closed or last <= record.last_entry_id,
+            "L2",
+            f"{last} is confirmed, the ledger is closed at {record.last_entry_id}",
+        )
+        for entry_id in range(first, last + 1):
+            ensemble = record.fragment_of(entry_id).ensemble
+            holders = self.stored.get(entry_id, {})
+            have = [i for i in write_set(record.quorum, entry_id) if ensemble[i] in holders]
+            require(
+                len(have) >= record.quorum.ack_quorum,
+                "L4",
+                f"{entry_id} is confirmed, on {sorted(holders)}; the record names {ensemble}",
+            )
+            self.confirmed[entry_id] = self.payloads[entry_id]
+        self.last_confirmed = last
+        if record.state is not LedgerState.OPEN:
+            self.mark("confirmed while not open")
+
+    def _closed(self, client: SimClient, metadata: LedgerMetadata) -> None:
+        self.ends[client.name] = end = (metadata.last_entry_id, metadata.length)
+        record = self.record
+        require(
+            record.is_closed and end == (record.last_entry_id, record.length),
+            "L23",
+            f"{client.name} reports the end {end}, the record says {record.last_entry_id}",
+        )
+        if isinstance(client.machine, LedgerWriter):
+            require(
+                metadata.last_entry_id == self.last_confirmed,
+                "L1",
+                f"the writer closed at {metadata.last_entry_id}, confirmed {self.last_confirmed}",
+            )
+
+    def _read(self, client: SimClient, effect: m.EntriesRead) -> None:
+        for entry in effect.entries:
+            require(
+                bytes(entry.payload) == self.payloads.get(entry.entry_id),
+                "L3",
+                f"{client.name} reads {entry.payload!r} as entry {entry.entry_id}",
+            )
+        self.mark("entries read")
+
+    # --- the store -------------------------------------------------------------------------------
+
+    def created(self, record: Versioned[LedgerMetadata]) -> None:
+        self.records.append(("creator", record))
+
+    def written(
+        self,
+        client: str,
+        _ledger_id: int,
+        before: Versioned[LedgerMetadata],
+        after: Versioned[LedgerMetadata],
+    ) -> None:
+        self.records.append((client, after))
+        old, new = before.value, after.value
+        require(
+            old.state <= new.state and old.state is not LedgerState.CLOSED,
+            "L12",
+            f"{client} turned {old.state.name} into {new.state.name}",
+        )
+        self._require_valid_fragments(client, new)
+        if new.state is not LedgerState.CLOSED:
+            if new.fragments != old.fragments:
+                require(
+                    new.state is LedgerState.OPEN and old.state is LedgerState.OPEN,
+                    "L20",
+                    f"{client} wrote fragments while the ledger is in recovery",
+                )
+                require(
+                    new.last_fragment.first_entry_id == self.last_confirmed + 1,
+                    "L10",
+                    f"a fragment from {new.last_fragment.first_entry_id} on, confirmed "
+                    f"{self.last_confirmed}",
+                )
+            return
+        require(
+            new.last_entry_id >= self.last_confirmed,
+            "L1",
+            f"{client} closed at {new.last_entry_id}, the writer confirmed {self.last_confirmed}",
+        )
+        length = sum(len(self.payloads[e]) for e in range(new.last_entry_id + 1))
+        require(new.length == length, "L1", f"closed with length {new.length}, not {length}")
+        for entry_id in range(new.last_entry_id + 1):
+            ensemble = new.fragment_of(entry_id).ensemble
+            holders = self.stored.get(entry_id, {})
+            have = [i for i in write_set(new.quorum, entry_id) if ensemble[i] in holders]
+            require(
+                len(have) >= new.quorum.ack_quorum,
+                "L5",
+                f"{client} closed over {entry_id}, on {sorted(holders)}, not in {ensemble}",
+            )
+        if client in self._recoveries:
+            self._require_recovered(client, old, new)
+
+    def _require_valid_fragments(self, client: str, metadata: LedgerMetadata) -> None:
+        firsts = [fragment.first_entry_id for fragment in metadata.fragments]
+        rising = all(left < right for left, right in zip(firsts, firsts[1:], strict=False))
+        require(
+            firsts[0] == 0 and rising, "L10", f"{client} wrote fragments that begin at {firsts}"
+        )
+        for fragment in metadata.fragments:
+            require(
+                len(set(fragment.ensemble)) == metadata.quorum.ensemble_size,
+                "L10",
+                f"{client} wrote the ensemble {fragment.ensemble}",
+            )
+
+    def _require_recovered(self, client: str, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        """L18 and L22: from what this recovery was told, not from what it made of it."""
+        seen = self._recoveries[client]
+        quorum, end = new.quorum, new.last_entry_id + 1
+        members = set(write_set(quorum, end))
+        absents = seen.absents.get(end, set()) & members
+        needed = quorum.write_quorum - quorum.ack_quorum + 1
+        require(
+            len(absents) >= needed,
+            "L18",
+            f"{client} closed before {end}, which {len(absents)} of {needed} called absent",
+        )
+        first = min(seen.presents, default=end)
+        for entry_id in range(first, end):
+            ensemble = new.fragment_of(entry_id).ensemble
+            named = {ensemble[i] for i in write_set(quorum, entry_id)}
+            acked = seen.acked.get(entry_id, set()) & named
+            require(
+                entry_id <= old.last_fragment.first_entry_id - 1
+                or len(acked) >= quorum.ack_quorum
+                or entry_id not in seen.presents,
+                "L22",
+                f"{client} closed over {entry_id}, acknowledged to it by {sorted(acked)}",
+            )
+        self.mark("closed by recovery")
+        if len(absents) == needed:
+            self.mark("absent by exactly a negative quorum")

@@ -1,0 +1,305 @@
+"""A client process of the simulator: runs one machine and performs its effects."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import Code, DigestType
+from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.wire.entry_codec import EntryCodec
+from ledgerlog_spark.wire.master_key import master_key
+from tests.sim.network import Message
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+CODEC = EntryCodec(DigestType.CRC32C, b"")
+KEY = master_key(b"")
+
+
+def as_entry(stored: bytes, ledger_id: int, entry_id: int) -> m.StoredEntry | None:
+    """A verified entry, None when the bytes are not it."""
+    try:
+        entry = CODEC.decode(stored, ledger_id, entry_id)
+    except WireFormatError:
+        return None
+    return m.StoredEntry(entry.entry_id, entry.last_add_confirmed, entry.length, entry.payload)
+
+
+class SimClient:
+    """Runs one machine; exactly one reply for each request, the deadline included.
+
+    Attributes:
+        is_alive: A dead client sends nothing and hears nothing.
+        ended: The last indication, None while it works.
+    """
+
+    def __init__(self, world: World, name: str, machine: Any, ledger_id: int) -> None:
+        self.world = world
+        self.name = name
+        self.machine = machine
+        self.ledger_id = ledger_id
+        self.is_alive = True
+        self.ended: m.Indication | None = None
+        self.on_indication: Callable[[Any], None] = lambda _: None
+        self._open: dict[int, Any] = {}
+        self._events: deque[Any] = deque()
+        self._is_handling = False
+        self._perform = {
+            m.SendAdd: self._send_add,
+            m.SendRead: self._send_read,
+            m.SendReadBatch: self._send_read_batch,
+            m.SendReadLac: self._send_read_lac,
+            m.LoadMetadata: self._load,
+            m.CasMetadata: self._cas,
+            m.ListBookies: self._list,
+            m.StartTimer: self._timer,
+        }
+
+    def feed(self, event: Any) -> None:
+        """Give the machine an event; effects are performed after `handle` returned."""
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events and self.is_alive:
+                self._handle(self._events.popleft())
+        finally:
+            self._is_handling = False
+
+    def _handle(self, event: Any) -> None:
+        checker = self.world.checker
+        effects = checker.around_handle(self, event)
+        for effect in effects:
+            perform = self._perform.get(type(effect))
+            if perform is not None:
+                self._open[effect.request] = effect
+                perform(effect)
+                continue
+            self.world.note(self.name, effect)
+            checker.indicated(self, effect)
+            if isinstance(
+                effect, m.LedgerClosed | m.LedgerFailed | m.RangeRead | m.ReadFailed | m.LacRead
+            ):
+                self.ended = effect
+            self.on_indication(effect)
+
+    def crash(self) -> None:
+        self.is_alive = False
+
+    def _answer(self, event: Any) -> None:
+        """The first answer to a request; later ones are dropped."""
+        if self.is_alive and self._open.pop(event.request, None) is not None:
+            self.feed(event)
+
+    def _deadline(self, event: Any) -> None:
+        self.world.scheduler.call_later(
+            self.world.options.rpc_timeout_ms * 1_000, lambda: self._answer(event)
+        )
+
+    def _bookie_rpc(
+        self,
+        kind: str,
+        effect: Any,
+        *,
+        serve: Callable[[Callable[..., None]], bool],
+        reply: Callable[..., Any],
+        lost: Any,
+        refused: Any,
+        entry_id: int | None,
+        fence: bool = False,
+        is_recovery: bool = False,
+    ) -> None:
+        network, bookie_id = self.world.network, effect.bookie_id
+
+        def respond(event: Any) -> None:
+            network.send(
+                Message(
+                    f"{kind}_reply",
+                    bookie_id,
+                    self.name,
+                    lambda: self._answer(event),
+                    entry_id,
+                    fence,
+                    is_recovery,
+                )
+            )
+
+        def arrive() -> None:
+            if not serve(lambda *answer: respond(reply(*answer))):
+                respond(refused)
+
+        network.send(Message(kind, self.name, bookie_id, arrive, entry_id, fence, is_recovery))
+        self._deadline(lost)
+
+    def _send_add(self, effect: m.SendAdd) -> None:
+        run = effect.run
+        if run.attachment is None:
+            run.attachment = [
+                header + bytes(payload)
+                for header, payload in CODEC.encode_run(
+                    ledger_id=run.ledger_id,
+                    first_entry_id=run.first_entry_id,
+                    last_add_confirmed=run.last_add_confirmed,
+                    length=run.length_before,
+                    payloads=run.payloads,
+                )
+            ]
+        stored: list[bytes] = run.attachment  # type: ignore[assignment]
+        ids: range | tuple[int, ...] = range(run.first_entry_id, run.last_entry_id + 1)
+        if effect.entry_ids is not None:
+            ids = effect.entry_ids
+            stored = [stored[entry_id - run.first_entry_id] for entry_id in ids]
+        request = AddRequest(
+            run.ledger_id,
+            ids,
+            tuple(map(len, stored)),
+            b"".join(stored),
+            KEY,
+            effect.is_recovery,
+        )
+        self.world.checker.add_sent(self, effect)
+        bookie = self.world.bookies[effect.bookie_id]
+        self._bookie_rpc(
+            "add",
+            effect,
+            serve=lambda answer: bookie.add(request, answer),
+            reply=lambda code: m.AddReplied(effect.request, code),
+            lost=m.AddReplied(effect.request, Code.TIMEOUT),
+            refused=m.AddReplied(effect.request, Code.UNAVAILABLE),
+            entry_id=run.first_entry_id,
+            is_recovery=effect.is_recovery,
+        )
+
+    def _send_read(self, effect: m.SendRead) -> None:
+        request = ReadRequest(
+            self.ledger_id,
+            effect.entry_id,
+            KEY if effect.fence else None,
+            effect.is_recovery,
+        )
+        bookie = self.world.bookies[effect.bookie_id]
+
+        def reply(code: Code, stored: bytes | None) -> m.ReadReplied:
+            entry = None
+            if stored is not None:
+                entry = as_entry(stored, self.ledger_id, effect.entry_id)
+                code = code if entry is not None else Code.DIGEST_MISMATCH
+            return m.ReadReplied(effect.request, code, entry)
+
+        self._bookie_rpc(
+            "read",
+            effect,
+            serve=lambda answer: bookie.read(request, answer),
+            reply=reply,
+            lost=m.ReadReplied(effect.request, Code.TIMEOUT, None),
+            refused=m.ReadReplied(effect.request, Code.UNAVAILABLE, None),
+            entry_id=effect.entry_id,
+            fence=effect.fence,
+        )
+
+    def _send_read_batch(self, effect: m.SendReadBatch) -> None:
+        request = BatchReadRequest(
+            self.ledger_id, effect.first_entry_id, effect.count_max, effect.size_bytes_max
+        )
+        bookie = self.world.bookies[effect.bookie_id]
+
+        def reply(code: Code, stored: list[bytes]) -> m.BatchReplied:
+            entries: list[m.StoredEntry] = []
+            for one in stored:
+                entry = as_entry(one, self.ledger_id, effect.first_entry_id + len(entries))
+                if entry is None:
+                    break
+                entries.append(entry)
+            if stored and not entries:
+                code = Code.DIGEST_MISMATCH
+            return m.BatchReplied(effect.request, code, tuple(entries))
+
+        self._bookie_rpc(
+            "read_batch",
+            effect,
+            serve=lambda answer: bookie.serve(lambda s: s.read_batch(request, answer)),
+            reply=reply,
+            lost=m.BatchReplied(effect.request, Code.TIMEOUT, ()),
+            refused=m.BatchReplied(effect.request, Code.UNAVAILABLE, ()),
+            entry_id=effect.first_entry_id,
+        )
+
+    def _send_read_lac(self, effect: m.SendReadLac) -> None:
+        bookie = self.world.bookies[effect.bookie_id]
+
+        def reply(code: Code, lac: int) -> m.LacReplied:
+            self.world.checker.lac_served(effect.bookie_id, self.ledger_id, lac)
+            return m.LacReplied(effect.request, code, lac)
+
+        self._bookie_rpc(
+            "read_lac",
+            effect,
+            serve=lambda answer: bookie.serve(lambda s: s.read_lac(self.ledger_id, answer)),
+            reply=reply,
+            lost=m.LacReplied(effect.request, Code.TIMEOUT),
+            refused=m.LacReplied(effect.request, Code.UNAVAILABLE),
+            entry_id=None,
+        )
+
+    def _load(self, effect: m.LoadMetadata) -> None:
+        world, ledger_id = self.world, self.ledger_id
+        number = effect.request
+        if world.faults.happens(world.options.store_away_rate, "away", "load", self.name, number):
+            gone = m.MetadataLoaded(number, m.MetadataOutcome.UNAVAILABLE)
+            world.scheduler.call_later(2_000, lambda: self._answer(gone))
+            return
+
+        def arrive() -> None:
+            loaded = world.store.load(
+                ledger_id, is_synced=effect.sync_first, name=f"{self.name} {number}"
+            )
+            event = m.MetadataLoaded(number, m.MetadataOutcome.OK, loaded)
+            world.network.send(Message("load_reply", "zk", self.name, lambda: self._answer(event)))
+
+        world.network.send(Message("load", self.name, "zk", arrive))
+        self._deadline(m.MetadataLoaded(number, m.MetadataOutcome.UNAVAILABLE))
+
+    def _cas(self, effect: m.CasMetadata) -> None:
+        world, number = self.world, effect.request
+        options, faults = world.options, world.faults
+        if faults.happens(options.store_away_rate, "away", "cas", self.name, number):
+            away = m.MetadataWritten(number, m.MetadataOutcome.UNAVAILABLE)
+            world.scheduler.call_later(2_000, lambda: self._answer(away))
+            return
+
+        def apply() -> m.MetadataWritten:
+            outcome, written = world.store.write(
+                self.name, self.ledger_id, effect.metadata, effect.version
+            )
+            return m.MetadataWritten(number, outcome, written)
+
+        def arrive() -> None:
+            event = apply()
+            if faults.happens(options.cas_lost_rate, "cas reply lost", self.name, number):
+                return
+            world.network.send(Message("cas_reply", "zk", self.name, lambda: self._answer(event)))
+
+        self._deadline(m.MetadataWritten(number, m.MetadataOutcome.UNKNOWN))
+        if faults.happens(options.cas_late_rate, "cas late", self.name, number):
+            # The write of a dead session: applied when its sender has long gone on.
+            late = 3_000 * options.rpc_timeout_ms * faults.draws.uniform("late", self.name, number)
+            world.scheduler.call_later(int(late), apply)
+            return
+        world.network.send(Message("cas", self.name, "zk", arrive))
+
+    def _list(self, effect: m.ListBookies) -> None:
+        world = self.world
+        up = [name for name, bookie in world.bookies.items() if bookie.is_up]
+        shuffled = world.candidates(self.name, effect.request, up)
+        event = m.BookiesListed(effect.request, shuffled)
+        world.scheduler.call_later(1_000, lambda: self._answer(event))
+
+    def _timer(self, effect: m.StartTimer) -> None:
+        event = m.TimerFired(effect.request)
+        self.world.scheduler.call_later(effect.delay_ms * 1_000, lambda: self._answer(event))

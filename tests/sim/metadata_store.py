@@ -1,0 +1,54 @@
+"""The metadata store of the simulator: one record a ledger, versions, and answers that get lost.
+
+A write may be applied although its answer is lost, not be applied, or be applied long after its
+sender gave up (the write of a dead session). Reads without `sync` may be stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+from tests.sim.faults import Faults
+
+OnWrite = Callable[[str, int, Versioned[LedgerMetadata], Versioned[LedgerMetadata]], None]
+
+
+class SimMetadataStore:
+    """Records by ledger id.
+
+    Attributes:
+        on_write: Called with (client, ledger id, before, after) when a write is applied.
+    """
+
+    def __init__(self, faults: Faults) -> None:
+        self.records: dict[int, Versioned[LedgerMetadata]] = {}
+        self.before: dict[int, Versioned[LedgerMetadata]] = {}
+        self.on_write: OnWrite | None = None
+        self._faults = faults
+
+    def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+        created = Versioned(metadata, Version(1, 0))
+        self.records[ledger_id] = self.before[ledger_id] = created
+        return created
+
+    def load(self, ledger_id: int, *, is_synced: bool, name: str) -> Versioned[LedgerMetadata]:
+        stale = not is_synced and self._faults.happens(0.3, "stale", name)
+        return (self.before if stale else self.records)[ledger_id]
+
+    def write(
+        self, client: str, ledger_id: int, metadata: LedgerMetadata, version: Version
+    ) -> tuple[MetadataOutcome, Versioned[LedgerMetadata] | None]:
+        current = self.records[ledger_id]
+        if not self.is_at(current, version):
+            return MetadataOutcome.CONFLICT, None
+        written = Versioned(metadata, Version(1, current.version.number + 1))
+        self.before[ledger_id], self.records[ledger_id] = current, written
+        if self.on_write is not None:
+            self.on_write(client, ledger_id, current, written)
+        return MetadataOutcome.OK, written
+
+    @staticmethod
+    def is_at(current: Versioned[LedgerMetadata], version: Version) -> bool:
+        return current.version == version
