@@ -153,9 +153,10 @@ class SmallServer:
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self._changed.clear()
-            await self._changed.wait()
+        async with asyncio.timeout(20):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
 
 
 class SmallConnection(asyncio.BufferedProtocol):

@@ -418,3 +418,41 @@ async def test_callback_that_asks_again_at_once_is_served(caller) -> None:
 
     send(0)
     await asyncio.wait_for(done, 20)
+
+
+async def test_callback_that_makes_the_connection_close_ends_what_else_had_arrived(
+    caller, server
+) -> None:
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    await caller.add(run_of(7, range(3)))
+    asked: list[int] = []
+
+    def script(connection: SmallConnection, request: Request) -> bool:
+        if len(server.connections) > 1 or not isinstance(request, ReadRequest):
+            return False
+        asked.append(request.entry_id)
+        if asked == [0, 1, 2]:
+            connection.send(
+                answers.encode_read_answer_head(Code.NO_ENTRY, 7, 1, 0),
+                answers.encode_read_answer_head(Code.NO_ENTRY, 7, 2, 0),
+            )
+        return True
+
+    server.script = script
+    caller.timeout_ms = 30
+    assert await caller.read(7, 0) == (Code.TIMEOUT, None)
+    caller.timeout_ms = 20_000
+    again: list[Any] = []
+    first = asyncio.get_running_loop().create_future()
+
+    def on_first(code: Code, entry: bytes | None) -> None:
+        again.append(caller.start_read(7, 0))
+        first.set_result(code)
+
+    caller.transport.read(BOOKIE, ReadEntry(7, 1), 20_000, on_first)
+    second = caller.start_read(7, 2)
+    assert await first is Code.NO_ENTRY
+    assert await second.result() == (Code.UNAVAILABLE, None)
+    assert await again[0].result() == (Code.OK, stored(7, 0))
+    assert complaints == []
