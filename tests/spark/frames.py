@@ -1,0 +1,22 @@
+"""Short words for the Spark tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def load(spark: SparkSession, log: str, **options: str) -> DataFrame:
+    return spark.read.format("ledger").options(**options).load(log)
+
+
+def rows_of(frame: DataFrame) -> list[Any]:
+    """All rows as tuples, in an order of their own."""
+    return sorted(map(tuple, frame.collect()), key=repr)
+
+
+def same_rows(got: DataFrame, expected: DataFrame) -> None:
+    assert got.columns == expected.columns
+    assert rows_of(got) == rows_of(expected)
