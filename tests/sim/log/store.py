@@ -1,0 +1,280 @@
+"""A store of one log that is late, forgetful and stale, and checks the log at every change.
+
+A write may be lost on its way, lose its reply, or be *delayed*: its sender is told "unknown", its
+session is dead, and the write is carried out much later all the same. A read may be served from
+any state that the session has not seen a newer one of; `Sync` ends that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_codec import decode_head, decode_page, encode_head
+from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
+
+
+@dataclass(frozen=True)
+class Register:
+    """Create and register a ledger under a producer record at a version; answered by Written."""
+
+    request: int
+    app: str
+    version: Version
+    ledger_id: int
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything the store holds; replaced, never changed."""
+
+    head: Versioned[LogHead]
+    producers: dict[str, Versioned[ProducerRecord]] = field(default_factory=dict)
+    registered: dict[str, dict[int, int]] = field(default_factory=dict)
+    pages: dict[str, tuple[int, dict[int, bytes]]] = field(default_factory=dict)
+    marks: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Session:
+    """What one client has seen: it never reads anything older."""
+
+    seen: int = 0
+
+
+READS = (m.ReadHead, m.ReadProducer, m.ReadRegistered, m.ReadPages, m.ReadStaged)
+READS_ALL = (*READS, m.ReadRegistrations)
+
+
+class SimStore:
+    """Carries requests out in virtual time.
+
+    Args:
+        later: Calls a function after so many ms.
+        on_change: Called with (old, new) after each change of the state.
+        drop: Seals and deletes a ledger; False when it could not be sealed.
+    """
+
+    def __init__(
+        self,
+        head: LogHead,
+        random: Random,
+        later: Callable[[int, Callable[[], None]], None],
+        now_ms: Callable[[], int],
+        on_change: Callable[[Any, State, State], None],
+        drop: Callable[[int], bool],
+    ) -> None:
+        self.states = [State(Versioned(head, Version(1, 0)))]
+        self.random = random
+        self.later = later
+        self.now_ms = now_ms
+        self.on_change = on_change
+        self.drop = drop
+        self.faulty = True
+        self.events = 0
+        self.faults = 0
+
+    @property
+    def state(self) -> State:
+        return self.states[-1]
+
+    def submit(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+        self.events += 1
+        delay = self.random.randint(1, 15)
+        if isinstance(ask, m.Sync):
+            self.later(delay, lambda: self._sync(session, ask, reply))
+        elif isinstance(ask, READS_ALL):
+            self.later(delay, lambda: self._read(session, ask, reply))
+        else:
+            self._write(session, ask, reply, delay)
+
+    def _sync(self, session: Session, ask: m.Sync, reply: Callable[[Any], None]) -> None:
+        if self._fails(0.02):
+            reply(m.Synced(ask.request, Outcome.UNAVAILABLE))
+            return
+        session.seen = len(self.states) - 1
+        reply(m.Synced(ask.request, Outcome.OK))
+
+    def _read(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+        if self._fails(0.02):
+            reply(self.answer(ask, Outcome.UNAVAILABLE))
+            return
+        newest = len(self.states) - 1
+        stale = self._fails(0.3)
+        session.seen = self.random.randint(session.seen, newest) if stale else newest
+        reply(self._look(ask, self.states[session.seen]))
+
+    def _write(self, session: Session, ask: Any, reply: Callable[[Any], None], delay: int) -> None:
+        unknown = self.answer(ask, Outcome.UNKNOWN)
+        fate = self.random.random() if self.faulty else 1.0
+        if fate < 0.15:
+            self.faults += 1
+        if fate < 0.04:
+            self.later(delay, lambda: reply(unknown))
+        elif fate < 0.09:
+            self.later(delay, lambda: None)
+        elif fate < 0.15:
+            self.later(delay, lambda: reply(unknown))
+            late = self.random.choice((20, 100, 400))
+            self.later(delay + self.random.randint(1, late), lambda: self._apply(ask) and None)
+        else:
+            self.later(delay, lambda: self._written(session, ask, reply))
+
+    def _written(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+        answer = self._apply(ask)
+        session.seen = len(self.states) - 1
+        self.later(self.random.randint(1, 5), lambda: reply(answer))
+
+    def _fails(self, chance: float) -> bool:
+        failed = self.faulty and self.random.random() < chance
+        self.faults += failed
+        return failed
+
+    @staticmethod
+    def answer(ask: Any, outcome: Outcome, version: Version | None = None) -> Any:
+        kinds: dict[type[Any], type[Any]] = {
+            m.ReadHead: m.HeadRead,
+            m.ReadProducer: m.ProducerRead,
+            m.ReadRegistered: m.RegisteredRead,
+            m.ReadPages: m.PagesRead,
+            m.ReadStaged: m.StagedRead,
+            m.ReadRegistrations: m.RegistrationsRead,
+            m.WritePages: m.PagesWritten,
+        }
+        kind = kinds.get(type(ask), m.Written)
+        if kind in {m.Written, m.PagesWritten}:
+            return kind(ask.request, outcome, version)
+        return kind(ask.request, outcome)
+
+    def _look(self, ask: Any, state: State) -> Any:  # noqa: PLR0911
+        number = ask.request
+        match ask:
+            case m.ReadHead():
+                return m.HeadRead(number, Outcome.OK, state.head, self.now_ms())
+            case m.ReadProducer():
+                found = state.producers.get(ask.app)
+                outcome = Outcome.OK if found else Outcome.GONE
+                return m.ProducerRead(number, outcome, found, self.now_ms())
+            case m.ReadRegistered():
+                ids = tuple(sorted(state.registered.get(ask.app, {})))
+                return m.RegisteredRead(number, Outcome.OK, ids)
+            case m.ReadStaged():
+                found_ledgers = sorted(state.registered.get(ask.app, {}).items())
+                ledgers = tuple(m.StagedLedger(i, at) for i, at in found_ledgers)
+                return m.StagedRead(number, Outcome.OK, ledgers, self.now_ms())
+            case m.ReadRegistrations():
+                found_at = []
+                for app in sorted(state.producers):
+                    ids = tuple(i for i in ask.ledger_ids if i in state.registered.get(app, {}))
+                    if ids:
+                        found_at.append((app, state.producers[app], ids))
+                return m.RegistrationsRead(number, Outcome.OK, tuple(found_at))
+        read = []
+        for page in ask.pages:
+            data = state.pages.get(page.ref.token, (0, {}))[1].get(page.ref.number)
+            if data is None:
+                return m.PagesRead(number, Outcome.GONE)
+            read.append(decode_page(page.kind, data))
+        return m.PagesRead(number, Outcome.OK, tuple(read))
+
+    def _apply(self, ask: Any) -> Any:
+        old = self.state
+        new, version = self._carry_out(ask, old)
+        if new is None:
+            return self.answer(ask, Outcome.CONFLICT)
+        self.states.append(new)
+        self.on_change(ask, old, new)
+        return self.answer(ask, Outcome.OK, version)
+
+    def _carry_out(  # noqa: PLR0911
+        self, ask: Any, at: State
+    ) -> tuple[State | None, Version | None]:
+        match ask:
+            case m.WriteHead():
+                return self._write_head(ask, at)
+            case m.WriteProducer():
+                return self._write_producer(ask, at)
+            case m.WritePages():
+                if ask.token in at.pages:
+                    return None, None
+                pages = at.pages | {ask.token: (0, dict(enumerate(ask.pages)))}
+                return replace(at, pages=pages), Version(1, 0)
+            case m.TouchPages():
+                if ask.token not in at.pages:
+                    return None, None
+                number, held = at.pages[ask.token]
+                return replace(at, pages=at.pages | {ask.token: (number + 1, held)}), None
+            case m.DeletePages():
+                number, held = at.pages.get(ask.token, (0, {}))
+                kept = {n: page for n, page in held.items() if n in ask.kept}
+                others = {t: p for t, p in at.pages.items() if t != ask.token}
+                return replace(
+                    at, pages=others | ({ask.token: (number, kept)} if kept else {})
+                ), None
+            case m.DropLedger():
+                if not self.drop(ask.ledger_id):
+                    return None, None
+                return self._without_mark(at, ask.ledger_id), None
+            case m.ForgetMark():
+                return self._without_mark(at, ask.ledger_id), None
+            case Register():
+                producer = at.producers.get(ask.app)
+                if producer is None or producer.version != ask.version:
+                    return None, None
+                ledgers = at.registered.get(ask.app, {}) | {ask.ledger_id: self.now_ms()}
+                return replace(at, registered=at.registered | {ask.app: ledgers}), None
+        raise AssertionError(ask)
+
+    @staticmethod
+    def _without_mark(at: State, ledger_id: int) -> State:
+        return replace(at, marks={i: t for i, t in at.marks.items() if i != ledger_id})
+
+    def _write_head(self, ask: m.WriteHead, at: State) -> tuple[State | None, Version | None]:
+        if at.head.version != ask.head_version:
+            return None, None
+        producers = at.producers
+        if ask.app is not None:
+            found = producers.get(ask.app)
+            if found is None or found.version != ask.producer_version:
+                return None, None
+            assert ask.producer is not None
+            producers = producers | {ask.app: Versioned(ask.producer, _next(found.version))}
+        if ask.pages_version is not None:
+            number, _ = at.pages.get(ask.token, (-1, {}))
+            if number != ask.pages_version.number:
+                return None, None
+        head = Versioned(decode_head(encode_head(ask.head)), _next(at.head.version))
+        marks = at.marks | dict.fromkeys(ask.unlisted, self.now_ms())
+        return replace(at, head=head, producers=producers, marks=marks), head.version
+
+    def _write_producer(
+        self, ask: m.WriteProducer, at: State
+    ) -> tuple[State | None, Version | None]:
+        found = at.producers.get(ask.app)
+        if (found.version if found else None) != ask.version:
+            return None, None
+        ledgers = at.registered.get(ask.app, {})
+        if any(ledger_id not in ledgers for ledger_id in ask.deregistered):
+            return None, None
+        version = _next(found.version) if found else Version(1, 0)
+        left = {i: t for i, t in ledgers.items() if i not in ask.deregistered}
+        marks = dict.fromkeys(ask.deregistered, self.now_ms()) | at.marks
+        state = replace(
+            at,
+            producers=at.producers | {ask.app: Versioned(ask.producer, version)},
+            registered=at.registered | {ask.app: left},
+            marks=marks,
+        )
+        return state, version
+
+
+def _next(version: Version) -> Version:
+    return replace(version, number=version.number + 1)
