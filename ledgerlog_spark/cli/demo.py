@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import threading
 import time
@@ -90,6 +92,7 @@ def demo(
         ):
             outcome = _run(spark, cluster, table, step)
             bookies = [member.id for member in cluster.members.bookies]
+        step("done", 0)
     _show(outcome, bookies)
     if not outcome.is_proof:
         console.print(
@@ -144,15 +147,30 @@ def _session(scratch: Path, step: _Steps) -> Iterator[SparkSession]:
         .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.sql.warehouse.dir", str(scratch))
         .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.log.level", "ERROR")
     )
     ledgerlog_spark.configure(builder)
-    session = builder.getOrCreate()
-    ledgerlog_spark.configure(session)
+    with _stderr_to(scratch / "spark.log"):
+        session = builder.getOrCreate()
+        ledgerlog_spark.configure(session)
     try:
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """What starts meanwhile keeps the file as its stderr: Spark's talk would tear the bar apart."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -> Outcome:

@@ -85,7 +85,8 @@ def _ledger_lines(
         marks.append(MARK if before != after else " ", style="bold")
     if marks.plain.strip():
         firsts = ", ".join(f"{f.first_entry_id:,}" for f in ledger.fragments[1:])
-        lines.append(marks.append(f"  ensemble change at entry {firsts}", style="dim"))
+        lines.append(marks)
+        lines.append(Text(" " * names + f"ensemble change at entry {firsts}", style="dim"))
     return lines
 
 
