@@ -36,7 +36,7 @@ class BookieCluster:
 
 
 @pytest.fixture
-def cluster(make_bookie: Callable[..., BookieProcess], service_uri: str) -> Iterator[BookieCluster]:
+def cluster(make_bookie: Callable[..., BookieProcess], service_uri: str) -> BookieCluster:
     running = BookieCluster(make_bookie, service_uri)
     running.start(3)
     return running
