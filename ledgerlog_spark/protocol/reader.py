@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
@@ -40,6 +41,10 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.messages import Effect, Event, StoredEntry
+
+
+_PAYLOAD_OF = attrgetter("payload")
+_LAC_OF = attrgetter("last_add_confirmed")
 
 
 class ReaderPhase(Enum):
@@ -106,7 +111,7 @@ class LedgerReader:
         self._numbers = RequestNumbers()
         self._taken = first_entry_id - 1
         self._next_to_ask = first_entry_id
-        self._ready: dict[int, StoredEntry] = {}
+        self._ready: dict[int, tuple[StoredEntry, ...]] = {}
         self._untaken: list[tuple[int, int]] = []
         self._size_bytes_ahead = 0
         self._largest_size_bytes = 1
@@ -225,7 +230,7 @@ class LedgerReader:
             return []
         tally.take(index, event.code)
         if event.entry is not None:
-            self._keep(event.entry)
+            self._keep((event.entry,))
         else:
             self._note_failure(tally.bookie_at(index), event.code)
         effects = self._ask_next(tally) if tally.verdict is Verdict.UNDECIDED else []
@@ -234,10 +239,13 @@ class LedgerReader:
     def _on_batch_replied(self, event: BatchReplied) -> list[Effect]:
         batch, index = self._batches.pop(event.request)
         batch.outstanding -= 1
-        for entry in event.entries:
-            if entry.entry_id == batch.next_entry_id and not batch.is_done:
-                batch.next_entry_id += 1
-                self._keep(entry)
+        if event.entries and not batch.is_done:
+            # A bookie that only helped may repeat what came meanwhile.
+            fresh = event.entries[batch.next_entry_id - event.entries[0].entry_id :]
+            if fresh:
+                assert fresh[-1].entry_id <= batch.last_entry_id, "more than was asked for"
+                batch.next_entry_id = fresh[-1].entry_id + 1
+                self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
             self._takes_batches = False
         effects: list[Effect] = []
@@ -265,13 +273,17 @@ class LedgerReader:
                 effects += self._ask_one(entry_id)
         return effects
 
-    def _keep(self, entry: StoredEntry) -> None:
-        self.last_add_confirmed = max(self.last_add_confirmed, entry.last_add_confirmed)
-        self._largest_size_bytes = max(self._largest_size_bytes, len(entry.payload))
-        self._tallies.pop(entry.entry_id, None)
-        if entry.entry_id >= self.next_entry_id and entry.entry_id not in self._ready:
-            self._ready[entry.entry_id] = entry
-            self._size_bytes_ahead += len(entry.payload)
+    def _keep(self, entries: tuple[StoredEntry, ...]) -> None:
+        """Keep consecutive entries; each id has one owner at a time, a batch or a tally."""
+        first = entries[0].entry_id
+        assert first >= self.next_entry_id, "an entry came twice"
+        assert first not in self._ready, "an entry came twice"
+        sizes = tuple(map(len, map(_PAYLOAD_OF, entries)))
+        self.last_add_confirmed = max(self.last_add_confirmed, *map(_LAC_OF, entries))
+        self._largest_size_bytes = max(self._largest_size_bytes, *sizes)
+        self._tallies.pop(first, None)
+        self._ready[first] = entries
+        self._size_bytes_ahead += sum(sizes)
 
     def _note_failure(self, bookie_id: str, code: Code) -> None:
         if not code.is_absent:
@@ -283,15 +295,13 @@ class LedgerReader:
         """Deliver what is ready in order, then see about the first entry that is not."""
         effects: list[Effect] = []
         entries: list[StoredEntry] = []
-        size_bytes = 0
-        while self.next_entry_id in self._ready:
-            entry = self._ready.pop(self.next_entry_id)
-            size_bytes += len(entry.payload)
-            entries.append(entry)
-            self.next_entry_id += 1
+        while (ready := self._ready.pop(self.next_entry_id, None)) is not None:
+            entries += ready
+            self.next_entry_id += len(ready)
         if entries:
             self._reloads = 0
             self._is_confirmed_by_reload = False
+            size_bytes = sum(map(len, map(_PAYLOAD_OF, entries)))
             self._untaken.append((entries[-1].entry_id, size_bytes))
             effects.append(EntriesRead(tuple(entries)))
         if self.next_entry_id > self.last_entry_id:
