@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
@@ -55,11 +55,26 @@ class StorageBatchRead:
     fence_key: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StorageRequests:
+    """The classes that a storage object takes its requests as, called with keywords.
+
+    A bookie's storage takes its own, which the client package does not know: whoever joins the two
+    names them. The defaults are for a storage that looks at attributes only.
+    """
+
+    add: Callable[..., Any] = StorageAdd
+    read: Callable[..., Any] = StorageRead
+    batch_read: Callable[..., Any] = StorageBatchRead
+
+
+BY_ATTRIBUTES: Final = StorageRequests()
+
+
 class EntryStorage(Protocol):
     """What a bookie's storage looks like from here.
 
-    Requests have the attributes of `StorageAdd`, `StorageRead` and `StorageBatchRead`. Callbacks
-    come exactly once, on the event loop's thread, possibly before the method returned.
+    Callbacks come exactly once, on the event loop's thread, possibly before the method returned.
     """
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
@@ -78,9 +93,12 @@ class InProcessTransport:
     A bookie that is not in the mapping when a request comes is `Code.UNAVAILABLE`.
     """
 
-    def __init__(self, bookies: Mapping[str, EntryStorage]) -> None:
+    def __init__(
+        self, bookies: Mapping[str, EntryStorage], requests: StorageRequests = BY_ATTRIBUTES
+    ) -> None:
         """A transport to `bookies`, looked up at each request; needs a running event loop."""
         self._bookies = bookies
+        self._requests = requests
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, _expire)
         self._open: set[Pending] = set()
@@ -99,7 +117,7 @@ class InProcessTransport:
             return
         ids = request.entry_ids
         storage.add(
-            StorageAdd(
+            self._requests.add(
                 ledger_id=request.ledger_id,
                 entry_ids=ids if isinstance(ids, range) else tuple(ids),
                 lengths=tuple(prepared.lengths),
@@ -121,8 +139,11 @@ class InProcessTransport:
         if storage is None:
             return
         storage.read(
-            StorageRead(
-                request.ledger_id, request.entry_id, request.fence_key, request.is_recovery
+            self._requests.read(
+                ledger_id=request.ledger_id,
+                entry_id=request.entry_id,
+                fence_key=request.fence_key,
+                is_recovery=request.is_recovery,
             ),
             lambda code, entry: self._reply(
                 pending, pending.finish, code, None if entry is None else bytes(entry)
@@ -142,11 +163,11 @@ class InProcessTransport:
         if storage is None:
             return
         storage.read_batch(
-            StorageBatchRead(
-                request.ledger_id,
-                request.first_entry_id,
-                request.count_max,
-                request.size_bytes_max,
+            self._requests.batch_read(
+                ledger_id=request.ledger_id,
+                first_entry_id=request.first_entry_id,
+                count_max=request.count_max,
+                size_bytes_max=request.size_bytes_max,
             ),
             lambda code, entries: self._reply(pending, pending.finish, code, tuple(entries)),
         )

@@ -9,12 +9,21 @@ from typing import Any
 import pytest
 
 from bookie_server.config import BookieSettings
+from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.settings import StorageSettings
+from bookie_server.ports import Standing
+from bookie_server.service.grpc_server import GrpcServer
+from bookie_server.service.grpc_service import BookieServicer
 from bookie_server.service.in_flight import InFlight
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_server import V2Server, listen
+from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.os_filesystem import OsFileSystem
+from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.transport.in_process import InProcessTransport
+from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+from ledgerlog_spark.transport.in_process import InProcessTransport, StorageRequests
 from ledgerlog_spark.transport.port import AddRun
 from ledgerlog_spark.transport.v2_transport import V2Transport
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
@@ -36,18 +45,20 @@ class World:
         await self.caller.transport.aclose()
 
 
-def resolver(port: int, properties: dict[str, str]) -> Any:
+def resolver(port: int, properties: dict[str, str], grpc_port: int | None = None) -> Any:
     async def resolve(bookie_id: str) -> BookieInfo:
         if bookie_id != BOOKIE:
             raise BookieUnavailableError(f"no bookie {bookie_id}", bookie_id=bookie_id)
-        return BookieInfo(bookie_id, "127.0.0.1", port, None, properties)
+        return BookieInfo(bookie_id, "127.0.0.1", port, grpc_port, properties)
 
     return resolve
 
 
 @asynccontextmanager
 async def in_process(storage: Any, tmp_path):
-    yield InProcessTransport({BOOKIE: storage})
+    yield InProcessTransport(
+        {BOOKIE: storage}, StorageRequests(AddRequest, ReadRequest, BatchReadRequest)
+    )
 
 
 @asynccontextmanager
@@ -69,8 +80,22 @@ async def v2_without_runs(storage: Any, tmp_path):
         yield V2Transport(resolver(server.port, {}))
 
 
+@asynccontextmanager
+async def grpc_of_ours(storage: Any, tmp_path):
+    settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
+    in_flight = InFlight(settings.in_flight_bytes_max)
+    servicer = BookieServicer(BOOKIE, storage, in_flight, ServiceCounters(), lambda: 0)
+    server = GrpcServer(settings, servicer)
+    port = await server.start()
+    try:
+        yield GrpcTransport(resolver(1, {}, grpc_port=port))
+    finally:
+        await server.stop(drain_timeout_ms=100)
+
+
 TRANSPORTS = {
     "in_process": in_process,
+    "grpc": grpc_of_ours,
     "v2": v2_of_ours,
     "v2_without_runs": v2_without_runs,
 }
@@ -81,7 +106,31 @@ async def memory_storage(tmp_path):
     yield MemoryStorage()
 
 
-STORAGES = {"memory": memory_storage}
+class EveryLedgerIsOpen:
+    async def check(self, ledger_id: int) -> Standing:  # noqa: ARG002
+        return Standing.OPEN_WITH_ME
+
+
+@asynccontextmanager
+async def bookie_storage(tmp_path):
+    """What a real bookie runs, on real files."""
+    tasks = OsTasks()
+    files = OsFileSystem(tmp_path / "entries")
+    storage = await LedgerStorage.open(
+        files=files,
+        clock=OsClock(),
+        tasks=tasks,
+        settings=StorageSettings(file_size_bytes=16 << 20, free_bytes_min=0),
+        metadata=EveryLedgerIsOpen(),
+    )
+    try:
+        yield storage
+    finally:
+        await storage.close()
+        await tasks.aclose()
+
+
+STORAGES = {"memory": memory_storage, "bookie": bookie_storage}
 
 
 @pytest.fixture(params=STORAGES)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from bookie_server.core import requests as core
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.frames import FrameSplitter
@@ -215,18 +216,18 @@ class SmallConnection(asyncio.BufferedProtocol):
         if isinstance(request, AddRequest):
             entry_id, entry = request.entry_id, request.entry
             return (
-                Asked(ledger_id=ledger_id, entry_ids=(entry_id,), lengths=(len(entry),),
-                      body=entry, master_key=key, is_recovery=is_recovery),
+                core.AddRequest(ledger_id, (entry_id,), (len(entry),), entry, key, is_recovery),
                 lambda code: self.send(answers.encode_add_answer(code, ledger_id, entry_id)),
-            )  # fmt: skip
+            )
         first, request_id = request.entry_ids[0], request.request_id
         return (
-            Asked(ledger_id=ledger_id, entry_ids=request.entry_ids, lengths=request.lengths,
-                  body=request.body, master_key=key, is_recovery=is_recovery),
+            core.AddRequest(
+                ledger_id, request.entry_ids, request.lengths, request.body, key, is_recovery
+            ),
             lambda code: self.send(
                 answers.encode_add_run_answer(code, ledger_id, first, request_id)
             ),
-        )  # fmt: skip
+        )
 
     def _read(self, request: ReadRequest) -> tuple[Any, Callable[[Code, bytes | None], None]]:
         ids = request.ledger_id, request.entry_id
@@ -237,27 +238,20 @@ class SmallConnection(asyncio.BufferedProtocol):
 
         is_recovery = bool(request.flags & Flag.HIGH_PRIORITY)
         return (
-            Asked(ledger_id=ids[0], entry_id=ids[1], fence_key=request.master_key,
-                  is_recovery=is_recovery),
+            core.ReadRequest(*ids, request.master_key, is_recovery),
             answer,
-        )  # fmt: skip
+        )
 
     def _read_batch(
         self, request: BatchReadRequest
     ) -> tuple[Any, Callable[[Code, Sequence[bytes]], None]]:
         ids = request.ledger_id, request.first_entry_id, request.request_id
         return (
-            Asked(ledger_id=ids[0], first_entry_id=ids[1], count_max=request.count_max,
-                  size_bytes_max=request.size_bytes_max, fence_key=request.master_key),
+            core.BatchReadRequest(
+                *ids[:2], request.count_max, request.size_bytes_max, request.master_key
+            ),
             lambda code, found: self.send(*answers.encode_batch_read_answer(code, *ids, found)),
-        )  # fmt: skip
-
-
-class Asked:
-    """A request for a storage, as attributes."""
-
-    def __init__(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
+        )
 
 
 def refuse_runs(connection: SmallConnection, request: Request) -> bool:
