@@ -7,7 +7,6 @@ none of them ends the machine, as any other bug of ours does.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
     WireFormatError,
 )
+from ledgerlog_spark.log import clock
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -101,11 +101,11 @@ class Driver:
 
     async def _read_head(self, ask: m.ReadHead) -> m.HeadRead:
         outcome, head = await _attempt(self._store.read_head(self.log_id))
-        return m.HeadRead(ask.request, _gone(outcome, head), head, _now_ms())
+        return m.HeadRead(ask.request, _gone(outcome, head), head, clock.now_ms())
 
     async def _read_producer(self, ask: m.ReadProducer) -> m.ProducerRead:
         outcome, found = await _attempt(self._store.read_producer(self.log_id, ask.app))
-        return m.ProducerRead(ask.request, _gone(outcome, found), found, _now_ms())
+        return m.ProducerRead(ask.request, _gone(outcome, found), found, clock.now_ms())
 
     async def _read_registered(self, ask: m.ReadRegistered) -> m.RegisteredRead:
         outcome, ids = await _attempt(self._store.registered(self.log_id, ask.app))
@@ -212,7 +212,3 @@ async def _attempt(work: Awaitable[Any]) -> tuple[MetadataOutcome, Any]:
 def _gone(outcome: MetadataOutcome, found: object) -> MetadataOutcome:
     is_gone = outcome is MetadataOutcome.OK and found is None
     return MetadataOutcome.GONE if is_gone else outcome
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
     MetadataVersionError,
 )
+from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.sweeper import Sweeper
@@ -72,7 +72,7 @@ class Logs:
         check_log_name(name)
         stored = LogProperties.from_mapping(properties or {}).to_mapping()
         check_properties_size(stored)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         token = uuid.uuid4().hex
         template = LogHead(
             log_id=uuid.uuid4().hex,
@@ -135,9 +135,7 @@ class Logs:
         driver = Driver(self.store, log.log_id)
         for _ in range(DELETE_ATTEMPTS_MAX):
             state: LogState = await driver.run(StateMachine(name))
-            deleted = replace(
-                state.head, token=uuid.uuid4().hex, deleted_ms=time.time_ns() // 1_000_000
-            )
+            deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=clock.now_ms())
             try:
                 await self.store.delete_log(deleted, state.version)
             except MetadataVersionError:
