@@ -20,7 +20,7 @@ from bookie_server.core import requests as storage_requests
 from bookie_server.service.auth import answer_to_auth
 from bookie_server.service.in_flight import REQUEST_OVERHEAD_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2_requests import is_control, refusal_of
+from bookie_server.service.v2_requests import HIGH_PRIORITY, RECOVERY_ADD, is_control, refusal_of
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import (
@@ -31,7 +31,6 @@ from ledgerlog_spark.wire.answers import (
     encode_refusal,
 )
 from ledgerlog_spark.wire.frames import FrameSplitter
-from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import (
     AddRequest,
     AddRunRequest,
@@ -272,7 +271,7 @@ class V2Connection(asyncio.BufferedProtocol):
         counters.add_bytes += size_bytes
         size_bytes += REQUEST_OVERHEAD_BYTES
         self._take(size_bytes)
-        is_recovery = bool(flags & Flag.RECOVERY_ADD)
+        is_recovery = bool(flags & RECOVERY_ADD)
         counters.recovery_requests += is_recovery
         self._server.storage.add(
             storage_requests.AddRequest(
@@ -294,7 +293,7 @@ class V2Connection(asyncio.BufferedProtocol):
         counters.add_bytes += size_bytes
         size_bytes += REQUEST_OVERHEAD_BYTES
         self._take(size_bytes)
-        is_recovery = bool(request.flags & Flag.RECOVERY_ADD)
+        is_recovery = bool(request.flags & RECOVERY_ADD)
         counters.recovery_requests += is_recovery
         self._server.storage.add(
             storage_requests.AddRequest(
@@ -336,7 +335,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self._take(reserve)
         self._server.storage.read(
             storage_requests.ReadRequest(
-                ledger_id, entry_id, master_key, bool(flags & Flag.HIGH_PRIORITY)
+                ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY)
             ),
             partial(self._entry_read, version, ledger_id, entry_id, reserve),
         )

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _OPCODE_OFFSET: Final = 1
 _FLAGS_OFFSET: Final = 3
+# Plain numbers: the operators of an IntFlag cost 1.8 us each.
+RECOVERY_ADD: Final = int(Flag.RECOVERY_ADD)
+HIGH_PRIORITY: Final = int(Flag.HIGH_PRIORITY)
 _FENCE_OR_RECOVERY: Final = int(Flag.FENCE | Flag.HIGH_PRIORITY)
 
 
@@ -27,7 +30,7 @@ def is_control(body: memoryview) -> bool:
         return True
     flags, opcode = body[_FLAGS_OFFSET], body[_OPCODE_OFFSET]
     if opcode in (Opcode.ADD, Opcode.ADD_RUN):
-        return bool(flags & Flag.RECOVERY_ADD)
+        return bool(flags & RECOVERY_ADD)
     return bool(flags & _FENCE_OR_RECOVERY)
 
 
