@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from struct import Struct, error, unpack_from
+from struct import Struct, error, pack, unpack_from
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
@@ -175,7 +175,7 @@ def encode_add_run_head(
     elif count == 1:
         stride, ids = 1, b""
     else:
-        stride, ids = 0, Struct(f">{count}q").pack(*entry_ids)
+        stride, ids = 0, pack(f">{count}q", *entry_ids)
     body_size_bytes = _RUN_HEAD.size - 4 + len(ids) + 4 * count + sum(lengths)
     head = _RUN_HEAD.pack(
         body_size_bytes,
@@ -187,7 +187,7 @@ def encode_add_run_head(
         count,
         stride,
     )
-    return head + ids + Struct(f">{count}i").pack(*lengths)
+    return head + ids + pack(f">{count}i", *lengths)
 
 
 def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool = False) -> int:
