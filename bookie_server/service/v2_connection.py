@@ -128,6 +128,8 @@ class V2Connection(asyncio.BufferedProtocol):
         except WireFormatError as error:
             self._close_on_bad_bytes(error)
             return
+        if self._is_closing:
+            return
         self.frames_received += len(bodies)
         if self._backlog or self._is_paused:
             self._backlog.extend(bodies)
@@ -177,13 +179,17 @@ class V2Connection(asyncio.BufferedProtocol):
         return (unsent, held, self.frames_received)
 
     def stop_receiving(self) -> None:
-        """Accept no further request; what was accepted is still answered."""
+        """Accept no further request; what was accepted is still answered.
+
+        What arrives is read and dropped: closing a socket with unread bytes resets it, and a
+        reset takes answers with it that the peer has not read yet.
+        """
         self._is_closing = True
         self._backlog.clear()
         self._server.in_flight.forget(self._schedule_resume)
-        self._is_paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
 
     def close(self, *, is_abrupt: bool = False) -> None:
         """Close the connection; `is_abrupt` drops answers not yet sent."""

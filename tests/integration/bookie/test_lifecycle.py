@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -251,3 +252,28 @@ def test_bookie_serves_while_zookeeper_is_away_and_is_back_after_it(
         assert peer.ask(encode_read(1, 0)).code is Code.OK
     own_zookeeper.start()
     assert bookie.stop() == STOPPED
+
+
+async def test_bookie_whose_session_was_lost_is_announced_again(
+    make_bookie: MakeBookie, service_uri: str
+) -> None:
+    bookie = make_bookie().start()
+    assert bookie.process is not None
+    stores = await open_metadata(service_uri)
+    changed = asyncio.Event()
+    cancel = stores.registration.watch(changed.set)
+    try:
+
+        async def until(announced: list[str]) -> None:
+            async with asyncio.timeout(30):
+                while list(await stores.registration.writable()) != announced:
+                    changed.clear()
+                    await changed.wait()
+
+        bookie.process.send_signal(signal.SIGSTOP)
+        await until([])
+        bookie.process.send_signal(signal.SIGCONT)
+        await until([f"127.0.0.1:{bookie.port}"])
+    finally:
+        cancel()
+        await stores.close()
