@@ -200,6 +200,15 @@ BY_LOWER_NAME = {option.name.lower(): option for option in TABLE}
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation"})
 """Keys that Spark itself adds or reads; `path` names a log."""
 
+SPARKS_TABLE_PROPERTIES = frozenset(
+    {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
+     "table_type"}
+)  # fmt: skip
+"""What Spark's catalog adds to the options of a table."""
+
+TABLE_OPTION_PREFIX = "option."
+"""Spark's catalog repeats a table's options with this in front."""
+
 NEAREST = {
     "assign": "log",
     "endpoint": "metadataServiceUri",

@@ -14,7 +14,9 @@ from ledgerlog_spark.datasource.option_table import (
     INT64_MAX,
     NEAREST,
     SPARKS_OWN,
+    SPARKS_TABLE_PROPERTIES,
     TABLE,
+    TABLE_OPTION_PREFIX,
     log_name,
 )
 from ledgerlog_spark.errors import ConfigurationError
@@ -108,7 +110,7 @@ class SourceOptions:
             if option is not None:
                 values[option.attribute] = option.value_of(value)
                 given.add(option.attribute)
-            elif key not in SPARKS_OWN:
+            elif not is_sparks_own(key):
                 _report_unknown(key, is_strict=is_strict)
         _name_log_by_path(lowered, values)
         return cls(values, frozenset(given))
@@ -166,6 +168,22 @@ class SourceOptions:
                 option="txnAppId",
             )
         return _chosen(WriteOptions, self.values)
+
+
+def is_sparks_own(key: str) -> bool:
+    """Whether Spark itself adds the key (in lower case), so that it is no mistake of a user."""
+    known = key in SPARKS_OWN or key in SPARKS_TABLE_PROPERTIES
+    return known or key.startswith(TABLE_OPTION_PREFIX)
+
+
+def table_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that a table keeps: ours, and what names a log, in lower case."""
+    lowered = {key.lower(): value for key, value in options.items()}
+    return {
+        key: value
+        for key, value in lowered.items()
+        if key in BY_LOWER_NAME or key in {"path", "paths"}
+    }
 
 
 def _chosen(kind: type[Chosen], values: Mapping[str, Any]) -> Chosen:

@@ -41,13 +41,14 @@ class LedgerDataSource(DataSource):
             LogNotFoundError: No such log.
             SchemaMismatchError: The log has no columns yet.
         """
+        from ledgerlog_spark.datasource.options import table_options
         from ledgerlog_spark.datasource.planning import schema_of
         from ledgerlog_spark.datasource.schemas import with_options
 
         given = dict(self.options)
         options = self._options(given)
         schema_json = schema_of(options.for_read(), self._service_uri(options))
-        return _struct(with_options(schema_json, given))
+        return _struct(with_options(schema_json, table_options(given)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader of a snapshot that is fixed when it is planned.

@@ -94,6 +94,8 @@ _PROPERTIES = {
     "txn_retention_ms": "txnRetentionMs",
 }
 
+_FIELDS = {"txn_retention_ms": "transaction_retention_ms"}
+
 
 def _properties(options: WriteOptions) -> dict[str, str]:
     """The properties that the options ask for, by name; quorums that follow from E are filled in.
@@ -117,13 +119,13 @@ def _properties(options: WriteOptions) -> dict[str, str]:
 
 def _check_properties(options: WriteOptions, stored: Mapping[str, str]) -> None:
     """Options that a log was not made with are an error, not something to pass over."""
-    asked = LogProperties.from_mapping({**stored, **_properties(options)}).to_mapping()
-    known = LogProperties.from_mapping(stored).to_mapping()
-    for name in sorted(set(asked) | set(known)):
-        if asked.get(name) != known.get(name):
+    known = LogProperties.from_mapping(stored)
+    asked = LogProperties.from_mapping({**stored, **_properties(options)})
+    for attribute, name in _PROPERTIES.items():
+        wanted, found = (getattr(one, _FIELDS.get(attribute, attribute)) for one in (asked, known))
+        if wanted != found:
             raise ConfigurationError(
-                f'option "{name}" is {asked.get(name, "the default")}, and log {options.log!r} was '
-                f"made with {known.get(name, 'the default')}. Leave the option out; a log's "
-                f"properties are fixed when it is made.",
+                f'option "{name}" is {wanted}, and log {options.log!r} was made with {found}. '
+                f"Leave the option out: a log's properties are fixed when it is made.",
                 option=name,
             )

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.datasource.option_table import NEAREST, TABLE, Use
-from ledgerlog_spark.datasource.options import ReadOptions, SourceOptions, WriteOptions
+from ledgerlog_spark.datasource.options import (
+    ReadOptions,
+    SourceOptions,
+    WriteOptions,
+    table_options,
+)
 from ledgerlog_spark.datasource.service_uri import DEFAULT, VARIABLE, resolve_service_uri
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log_properties import LogProperties
@@ -190,3 +195,13 @@ def test_the_service_uri_is_the_first_that_is_set() -> None:
         == "zk://env/ledgers"
     )
     assert resolve_service_uri(option=None, configured=None, environment={}) == DEFAULT
+
+
+def test_what_sparks_catalog_adds_to_a_tables_options_passes() -> None:
+    added = {"owner": "me", "provider": "ledger", "option.log": "flights", "location": "file:/x"}
+    assert SourceOptions.parse({"log": "flights", **added}).for_read().log == "flights"
+
+
+def test_a_table_keeps_its_own_options_and_none_of_the_catalogs() -> None:
+    given = {"Log": "flights", "owner": "me", "option.log": "flights", "minPartitions": "2"}
+    assert table_options(given) == {"log": "flights", "minpartitions": "2"}

@@ -1,0 +1,112 @@
+"""What users see when something is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.datasource.batch_writer import BatchWriter
+from ledgerlog_spark.datasource.options import SourceOptions
+from ledgerlog_spark.errors import ConcurrentCommitError
+from tests.spark.frames import load, same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from ledgerlog_spark.local.cluster import Cluster
+
+    Save = Callable[..., None]
+
+
+def test_an_unknown_option_names_the_nearest_one(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match=r'unknown option "subscribe"\. Did you mean "log"\?'):
+        load(spark, "flights", subscribe="x")
+
+
+def test_an_unknown_option_of_a_write_names_the_nearest_one(
+    spark: SparkSession, save: Save
+) -> None:
+    with pytest.raises(Exception, match=r'option "compresion"\. Did you mean "compression"\?'):
+        save(spark.range(1), compresion="zstd")
+
+
+def test_a_log_that_does_not_exist_is_named(spark: SparkSession, log_name: str) -> None:
+    with pytest.raises(Exception, match=f"LogNotFoundError.*{log_name}"):
+        load(spark, log_name)
+
+
+def test_a_missing_log_is_not_made_when_that_is_switched_off(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    with pytest.raises(Exception, match='"createIfMissing" is false'):
+        save(spark.range(1), createIfMissing="false")
+    with pytest.raises(Exception, match="LogNotFoundError"):
+        load(spark, log_name)
+
+
+def test_a_version_that_never_was_is_refused_with_those_there_are(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(1))
+    with pytest.raises(Exception, match="has versions 0 to 1, and no 5"):
+        load(spark, log_name, versionAsOf="5")
+
+
+def test_a_write_quorum_above_the_ensemble_is_refused(spark: SparkSession, save: Save) -> None:
+    with pytest.raises(Exception, match="ensemble_size >= write_quorum"):
+        save(spark.range(1), ensembleSize="2", writeQuorum="3", ackQuorum="2")
+
+
+def test_too_few_bookies_are_counted_at_once(spark: SparkSession, save: Save) -> None:
+    with pytest.raises(Exception, match=r"NotEnoughBookiesError"):
+        save(spark.range(1), ensembleSize="5")
+
+
+def test_other_properties_than_the_logs_own_are_refused(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(1), ensembleSize="1")
+    save(spark.range(1))
+    with pytest.raises(Exception, match=r'"ensembleSize" is 3, and log .* was made with 1'):
+        save(spark.range(1), ensembleSize="3")
+
+
+def test_a_row_beyond_the_frame_limit_names_both_sizes(spark: SparkSession, save: Save) -> None:
+    row = spark.range(1).selectExpr("repeat(sha2(CAST(id AS string), 512), 50000) AS text")
+    with pytest.raises(Exception, match=r"one row has 6400[0-9]* bytes encoded"):
+        save(row, compression="none")
+
+
+def test_the_password_has_to_be_the_ledgers(
+    spark: SparkSession, log_name: str, save: Save, tmp_path: Path
+) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("secret\n")
+    wrong.write_text("guess\n")
+    save(spark.range(3), passwordFile=str(right))
+    same_rows(load(spark, log_name, passwordFile=str(right)), spark.range(3))
+    with pytest.raises(Exception, match="UnauthorizedError"):
+        load(spark, log_name, passwordFile=str(wrong)).collect()
+
+
+def test_a_commit_by_somebody_else_fails_an_overwrite(
+    spark: SparkSession, cluster: Cluster, log_name: str, save: Save
+) -> None:
+    save(spark.range(3))
+    schema = spark.range(1).schema.json()
+
+    def planned(**options: str) -> BatchWriter:
+        write = SourceOptions.parse({"log": log_name, **options}).for_write()
+        return BatchWriter(cluster.metadata_service_uri, write, schema, overwrite=True)
+
+    strict, lenient = planned(), planned(overwriteIfChanged="true")
+    save(spark.range(3, 5))
+    with pytest.raises(ConcurrentCommitError):
+        strict.commit([])
+    same_rows(load(spark, log_name), spark.range(5))
+    lenient.commit([])
+    assert load(spark, log_name).count() == 0

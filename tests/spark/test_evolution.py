@@ -1,0 +1,73 @@
+"""How a log's columns grow through Spark, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.frames import load, rows_of, same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    Save = Callable[..., None]
+
+
+def test_merge_schema_adds_columns_and_older_rows_read_as_nulls(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(3))
+    save(spark.range(3, 5).selectExpr("id", "'x' AS text"), mergeSchema="true")
+    rows = [(n, None) for n in range(3)] + [(n, "x") for n in range(3, 5)]
+    assert rows_of(load(spark, log_name)) == sorted(rows, key=repr)
+    same_rows(load(spark, log_name, versionAsOf="1"), spark.range(3))
+
+
+def test_a_new_column_without_merge_schema_is_an_error_and_writes_nothing(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(3))
+    with pytest.raises(Exception, match=r"has no column 'text'.*\"mergeSchema\" to \"true\""):
+        save(spark.range(3).selectExpr("id", "'x' AS text"))
+    assert load(spark, log_name).count() == 3
+
+
+def test_rows_without_a_column_store_nulls(spark: SparkSession, log_name: str, save: Save) -> None:
+    save(spark.range(2).selectExpr("id", "'x' AS text"))
+    save(spark.range(2, 3))
+    rows = [(0, "x"), (1, "x"), (2, None)]
+    assert rows_of(load(spark, log_name)) == sorted(rows, key=repr)
+
+
+def test_narrower_numbers_are_stored_as_the_logs_type(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(2))
+    save(spark.range(2, 4).selectExpr("CAST(id AS int) AS id"))
+    same_rows(load(spark, log_name), spark.range(4))
+
+
+def test_another_type_is_an_error_that_names_column_expected_and_got(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(2))
+    with pytest.raises(Exception, match=r"column 'id' of log .* is long, and the rows have string"):
+        save(spark.range(2).selectExpr("CAST(id AS string) AS id"))
+
+
+def test_a_type_that_cannot_be_stored_names_the_column(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    with pytest.raises(Exception, match="column 'span' has the type interval year"):
+        save(spark.sql("SELECT INTERVAL '1' YEAR AS span"))
+
+
+def test_an_empty_log_has_no_columns_to_show(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(0))
+    with pytest.raises(Exception, match="has no rows yet"):
+        load(spark, log_name)
