@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.logs import Logs
     from ledgerlog_spark.log.range_writer import RangeWriter
+    from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log_commit import CommitResult
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange, VersionInterval
@@ -59,6 +60,14 @@ class BlockingLogs:
     def names(self) -> Sequence[str]:
         """See `Logs.names`."""
         return self._client.run(lambda client: logs_of(client).names())
+
+    def owner(self, ledger_id: int) -> str | None:
+        """See `Logs.owner`."""
+        return self._client.run(lambda client: logs_of(client).owner(ledger_id))
+
+    def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
+        """See `Logs.seal`."""
+        return self._client.run(lambda client: logs_of(client).seal(ledger_id, password=password))
 
     def delete(self, name: str) -> None:
         """See `Logs.delete`."""
@@ -105,6 +114,7 @@ class BlockingLog:
         kind: JobKind = JobKind.BATCH,
         overwrite_if_changed: bool = False,
         password: bytes = b"",
+        planned: LogState | None = None,
     ) -> Job:
         """See `Log.begin`."""
         return self._run(
@@ -117,6 +127,7 @@ class BlockingLog:
                 kind=kind,
                 overwrite_if_changed=overwrite_if_changed,
                 password=password,
+                planned=planned,
             )
         )
 

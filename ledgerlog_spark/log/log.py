@@ -20,7 +20,7 @@ from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
-from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import (
     HistoryMachine,
     ListingMachine,
@@ -99,6 +99,7 @@ class Log:
         kind: JobKind = JobKind.BATCH,
         overwrite_if_changed: bool = False,
         password: bytes = b"",
+        planned: LogState | None = None,
     ) -> Job:
         """Fix what tasks and commit of one batch need, and take over as its producer.
 
@@ -113,17 +114,19 @@ class Log:
             kind: Whether an app's older batch is skipped (batch) or an error (stream).
             overwrite_if_changed: Overwrite also what others commit after this call.
             password: Of the ledgers to be made; guards against mistakes only.
+            planned: The state that `schema` was decided on; None reads it now. A schema that
+                others change after it fails the commit.
 
         Raises:
             ConfigurationError: A bad app or batch id.
             StaleCheckpointError: A stream whose batch id went back.
             ProducerFencedError: A later run took over.
         """
-        app = str(uuid.uuid4()) if app is None else _checked_app(app)
+        app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else _checked_app(app)
         if batch_id < 0:
             raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
         run = str(uuid.uuid4()) if run is None else run
-        state = await self.state()
+        state = planned or await self.state()
         joined = await self._join(app=app, run=run, batch_id=batch_id, kind=kind)
         return Job(
             log=self.name,
@@ -249,8 +252,12 @@ class Log:
             password=password,
         )
 
-    async def _join(self, *, app: str, run: str, batch_id: int, kind: JobKind) -> Joined:
-        machine = EpochMachine(self.name, app=app, run=run, batch_id=batch_id, kind=kind)
+    async def _join(
+        self, *, app: str, run: str, batch_id: int, kind: JobKind, may_create: bool = True
+    ) -> Joined:
+        machine = EpochMachine(
+            self.name, app=app, run=run, batch_id=batch_id, kind=kind, may_create=may_create
+        )
         joined: Joined = await self._driver.run(machine)
         return joined
 
@@ -259,7 +266,11 @@ class Log:
     ) -> Versioned[LedgerMetadata]:
         for _ in range(REGISTER_ATTEMPTS_MAX):
             joined = await self._join(
-                app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind
+                app=job.app,
+                run=job.run,
+                batch_id=job.batch_id,
+                kind=job.kind,
+                may_create=job.kind is JobKind.STREAM,
             )
             try:
                 return await self._store.register_ledger(
@@ -280,5 +291,11 @@ def _checked_app(app: str) -> str:
     if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
         raise ConfigurationError(
             f"txnAppId {app!r}: 1 to {APP_SIZE_BYTES_MAX} bytes of printable text", key="txnAppId"
+        )
+    if app.startswith(JOB_APP_PREFIX):
+        raise ConfigurationError(
+            f"txnAppId {app!r}: names that begin with {JOB_APP_PREFIX!r} are made up for jobs "
+            "without one",
+            key="txnAppId",
         )
     return app

@@ -24,6 +24,7 @@ from ledgerlog_spark.protocol.log_properties import (
 )
 from ledgerlog_spark.protocol.log_read import StateMachine
 from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogContent, LogHead, LogKind
+from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log_read import LogState
 
 DELETE_ATTEMPTS_MAX = 20
@@ -145,6 +147,37 @@ class Logs:
             f"log {name!r} is changed all the time by others: stop its writers, then delete it",
             log=name,
         )
+
+    async def owner(self, ledger_id: int) -> str | None:
+        """Name of the living log that may list the ledger, None when there is none.
+
+        Raises:
+            LedgerNotFoundError: No such ledger.
+        """
+        head = await self._head_of_owner(ledger_id)
+        return None if head is None else head.name
+
+    async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
+        """Fence, recover and close any ledger, never below what a log lists of it.
+
+        Raises:
+            NeedsOperatorError: Less than the listed entries could be found. Not closed.
+            LedgerRecoveryError: Too few bookies answered. Not closed.
+            LedgerNotFoundError: No such ledger.
+        """
+        head = await self._head_of_owner(ledger_id)
+        if head is None:
+            return await self._ledgers.seal(ledger_id, password=password)
+        return await self._log(head.name, head.log_id).seal(ledger_id, password=password)
+
+    async def _head_of_owner(self, ledger_id: int) -> LogHead | None:
+        custom = (await self._ledgers.ledger_metadata(ledger_id)).custom
+        log_id = custom.get(LOG_ID_KEY, b"").decode(errors="replace")
+        if not log_id.isalnum():
+            return None
+        await self.store.sync()
+        found = await self.store.read_head(log_id)
+        return None if found is None or found.value.deleted_ms else found.value
 
     def sweeper(self) -> Sweeper:
         """What lets go of everything that no version of any log names."""

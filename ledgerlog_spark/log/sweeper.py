@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
-from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_records import LogHead
 from ledgerlog_spark.protocol.log_rows import ITEMS
 from ledgerlog_spark.protocol.log_sweep import (
@@ -95,6 +95,7 @@ class Sweeper:
         deleted = await self._sweep_ledgers(driver, head, properties.deleted_retention_ms)
         pages = await self._sweep_pages(driver, head)
         await self._shrink_producers(log_id, properties)
+        await self._forget_jobs(driver, head, properties)
         return Swept(log_id, unlisted, deregistered, deleted, pages)
 
     async def _expire(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
@@ -162,6 +163,29 @@ class Sweeper:
                 await self._store.write_producer(log_id, app, shrunk, found.version)
             except MetadataVersionError:
                 continue  # it came back to life
+
+    async def _forget_jobs(self, driver: Driver, head: LogHead, properties: LogProperties) -> None:
+        """Producers that were made up for one job go, `stagingTtlMs` after it.
+
+        Their listed ledgers stay: each is deregistered with a mark, and a look at the head takes
+        the mark back.
+        """
+        log_id, store = driver.log_id, self._store
+        now_ms = await store.now_ms(log_id)
+        for app in await store.producers(log_id):
+            found = await store.read_producer(log_id, app)
+            if found is None or not app.startswith(JOB_APP_PREFIX):
+                continue
+            if now_ms - found.value.time_ms <= properties.staging_ttl_ms:
+                continue
+            version = found.version
+            try:
+                while ids := tuple(await store.registered(log_id, app))[:STEP_LEDGERS_MAX]:
+                    version = await store.write_producer(log_id, app, found.value, version, ids)
+                    await driver.run(LedgerSweep(head.name, ids))
+                await store.delete_producer(log_id, app, version)
+            except MetadataVersionError:
+                continue  # another sweeper is at it
 
     async def _sweep_deleted(self, log_id: str, head: LogHead | None) -> Swept:
         """Ledgers first, then the records; the deletion already made every commit fail."""

@@ -84,10 +84,33 @@ class EpochMachine(LogMachine):
     nobody.
     """
 
-    __slots__ = ("_app", "_attempts", "_batch_id", "_kind", "_run", "_unknowns", "phase")
+    __slots__ = (
+        "_app", "_attempts", "_batch_id", "_kind", "_may_create", "_run", "_unknowns", "phase",
+    )  # fmt: skip
 
-    def __init__(self, log: str, *, app: str, run: str, batch_id: int, kind: JobKind) -> None:
+    def __init__(
+        self,
+        log: str,
+        *,
+        app: str,
+        run: str,
+        batch_id: int,
+        kind: JobKind,
+        may_create: bool = True,
+    ) -> None:
+        """Machine of one run.
+
+        Args:
+            log: Name, for messages.
+            app: The producer.
+            run: The query run.
+            batch_id: That the run begins with.
+            kind: What a batch id that was committed before means.
+            may_create: Whether a producer that the log does not know is made. False for the tasks
+                of a batch job, whose record the job made and the sweeper may have forgotten.
+        """
         super().__init__(log)
+        self._may_create = may_create
         self.phase = EpochPhase.IDLE
         self._app = app
         self._run = run
@@ -112,6 +135,13 @@ class EpochMachine(LogMachine):
 
     def _decide(self, reply: ProducerRead) -> list[LogEffect]:
         found = reply.producer
+        if found is None and not self._may_create:
+            raise ProducerFencedError(
+                f"log {self.log!r} no longer knows producer {self._app!r}: the job took longer "
+                "than stagingTtlMs; run it again",
+                log=self.log,
+                app=self._app,
+            )
         record = found.value if found is not None else ProducerRecord()
         if found is not None and record.current_run == self._run:
             return self._joined(found)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME_LENGTH_MAX = 200
+JOB_APP_PREFIX = "job:"
+"""Producers of this name were made up for one job, and are forgotten some time after it."""
+
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS

@@ -462,6 +462,49 @@ def test_replaced_versions_expire_and_their_ledgers_go_after_the_time_of_grace(
     in_world(work)
 
 
+def test_producers_made_up_for_jobs_are_forgotten_and_their_rows_stay(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        job = await commit(log, "x")
+        await commit(log, "y", app="nightly", batch_id=1)
+        dead = await log.begin(schema=SCHEMA)
+        world.skip(8 * DAY_MS)
+        await logs.sweeper().sweep(log.log_id)
+        assert list(await logs.store.producers(log.log_id)) == ["nightly"]
+        assert list(await logs.store.marked(log.log_id)) == []
+        for gone in (job, dead):
+            with pytest.raises(ProducerFencedError):
+                await log.open_range(gone)
+        world.skip(2 * DAY_MS)
+        await logs.sweeper().sweep(log.log_id)
+        assert await payloads(log) == of("x", "y")
+        assert (await log.begin(app="nightly", batch_id=1)).is_replay
+
+    in_world(work)
+
+
+def test_any_ledger_is_sealed_with_the_floor_of_the_log_that_owns_it(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        job = await log.begin(schema=SCHEMA)
+        writer = await log.open_range(job)
+        await writer.append(b"row", rows=1)
+        await writer._acknowledged()
+        await log.commit(job, [StagedRange(writer.ledger_id, 1, 3, -1, rows=3, size_bytes=9)])
+        assert await logs.owner(writer.ledger_id) == "flights"
+        with pytest.raises(NeedsOperatorError):
+            await logs.seal(writer.ledger_id)
+        free = await world.client().create_ledger()
+        assert await logs.owner(free.id) is None
+        assert (await logs.seal(free.id)).is_closed
+        await logs.delete("flights")
+        assert await logs.owner(writer.ledger_id) is None
+
+    in_world(work)
+
+
 def test_deleted_log_frees_its_name_and_its_ledgers_go_after_the_time_of_grace(
     in_world: Any,
 ) -> None:
