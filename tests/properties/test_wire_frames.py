@@ -10,7 +10,7 @@ from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
 from ledgerlog_spark.model import Code, DigestType
 from ledgerlog_spark.wire import answers, requests
 from ledgerlog_spark.wire.entry_codec import EntryCodec, decode_entry_header
-from ledgerlog_spark.wire.frames import FrameSplitter
+from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
 from ledgerlog_spark.wire.opcodes import Flag, Opcode, packet_header
 from tests.unit.wire.golden import records
 from tests.unit.wire.streams import fed
@@ -297,3 +297,34 @@ def test_splitter_receives_into_the_same_memory_once_nobody_holds_it() -> None:
     for _ in range(1000):
         fed(splitter, frame)
     assert splitter._chunk is first
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(4, 60_000)), min_size=1, max_size=40),
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_memory_shared_by_splitters_is_used_again_only_when_no_body_in_it_is_held(
+    frames, data
+) -> None:
+    pool = ChunkPool(size_bytes_max=1 << 18)
+    splitters = FrameSplitter(pool=pool), FrameSplitter(pool=pool)
+    held: list[tuple[memoryview, bytes]] = []
+    for number, (which, size) in enumerate(frames):
+        sent = bytes([number]) * size
+        stream = size.to_bytes(4, "big") + sent
+        splitter, offset = splitters[which], 0
+        bodies: list[memoryview] = []
+        while offset < len(stream):
+            buffer = splitter.get_buffer()
+            step = min(len(buffer), 7_000, len(stream) - offset)
+            buffer[:step] = stream[offset : offset + step]
+            del buffer
+            offset += step
+            bodies += splitter.received(step)
+        (body,) = bodies
+        held.append((body, sent))
+        del body, bodies
+        if data.draw(st.booleans()):
+            del held[data.draw(st.integers(0, len(held) - 1))]
+        assert all(kept == expected for kept, expected in held)
