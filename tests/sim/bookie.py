@@ -59,6 +59,7 @@ class SimBookie:
         self.disk = SimDisk(Random(world.draws.seed * 64 + number))
         self.storage: LedgerStorage | None = None
         self.host: Host | None = None
+        self.files: SimFileSystem | None = None
         self.is_up = True
         self.boots = 0
         self.was_open = False
@@ -72,8 +73,9 @@ class SimBookie:
         self.host.spawn("boot", self._boot(self.host))
 
     async def _boot(self, host: Host) -> None:
+        self.files = SimFileSystem(self.disk, host)
         storage = await LedgerStorage.open(
-            files=SimFileSystem(self.disk, host),
+            files=self.files,
             clock=host,
             tasks=host,
             settings=SETTINGS,

@@ -6,6 +6,7 @@ machine's own account of it. Everything here is about one ledger with one writer
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import AddRequest, ReadRequest, entry_head
@@ -227,6 +228,12 @@ class Checker:
             self._read(client, effect)
         elif kind is m.LedgerFailed:
             self.mark(f"failed {effect.failure.name}")
+            closed_by = self.records[-1][0] if self.record.is_closed else None
+            require(
+                not (effect.is_definite and closed_by == client.name),
+                "L27",
+                f"{client.name} closed the ledger and reports {effect.failure.name} as definite",
+            )
         elif kind is m.LacRead:
             self.lac_served(client.name, client.ledger_id, effect.last_add_confirmed)
 
@@ -337,7 +344,7 @@ class Checker:
 
     def _require_valid_fragments(self, client: str, metadata: LedgerMetadata) -> None:
         firsts = [fragment.first_entry_id for fragment in metadata.fragments]
-        rising = all(left < right for left, right in zip(firsts, firsts[1:], strict=False))
+        rising = all(left < right for left, right in pairwise(firsts))
         require(
             firsts[0] == 0 and rising, "L10", f"{client} wrote fragments that begin at {firsts}"
         )

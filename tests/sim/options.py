@@ -1,4 +1,4 @@
-"""What one schedule is like: sizes, workload and which faults are on at all, drawn from its seed."""
+"""What one schedule is like: sizes, workload, and which faults are on at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUORUMS = (
 class Options:
     """One schedule. Times are virtual milliseconds, rates are chances for each message."""
 
-    quorum: Quorum = Quorum(3, 3, 2)
+    quorum: Quorum = QUORUMS[0]
     bookies: int = 5
     entries: int = 12
     run_entries_max: int = 1
@@ -37,6 +37,7 @@ class Options:
     recoverers_to_ms: int = 60
     readers: int = 1
     rpc_timeout_ms: int = 40
+    hedge_ms: int = 15
     drop_rate: float = 0.0
     duplicate_rate: float = 0.0
     tail_rate: float = 0.0

@@ -160,7 +160,8 @@ class Workload:
 
     def _read_lac(self) -> None:
         self.readers += 1
-        client = self.world.lac_reader(f"lac{self.readers}")
+        record = self.world.store.load(LEDGER, is_synced=False, name=f"lac{self.readers}")
+        client = self.world.lac_reader(f"lac{self.readers}", record.value)
         client.on_indication = self._on_lac
 
     def _on_lac(self, indication: Any) -> None:

@@ -101,7 +101,9 @@ class World:
 
     def recoverer(self, name: str, *, floor: int = NO_ENTRY, attempts_max: int = 4) -> SimClient:
         settings = RecoverySettings(
-            read_ahead=ReadAhead(entries_first=2, entries_max=16, hedge_delay_ms=15),
+            read_ahead=ReadAhead(
+                entries_first=2, entries_max=16, hedge_delay_ms=self.options.hedge_ms
+            ),
             metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=10),
             retry=RetryPolicy(first_delay_ms=10, delay_max_ms=50, attempts_max=attempts_max),
         )
@@ -144,9 +146,9 @@ class World:
 
     def run_for(self, duration_ms: float) -> None:
         end_us = self.scheduler.now_us + int(duration_ms * 1_000)
-        scheduler = self.scheduler
-        scheduler.run_for(int(duration_ms))
-        assert scheduler.now_us >= end_us - 1_000
+        self.scheduler.call_at(end_us, lambda: None)
+        while self.scheduler.now_us < end_us:
+            self.scheduler.step()
 
     def run_until(self, is_reached: Callable[[], bool], within_ms: int) -> bool:
         """Run until a condition holds; False when it did not within so much virtual time."""
@@ -239,8 +241,8 @@ class World:
         client.feed(m.Start())
         return client
 
-    def lac_reader(self, name: str) -> SimClient:
-        record = self.store.load(LEDGER, is_synced=False, name=name)
-        client = self.client(name, LacReader(metadata=record.value, waits_for_all=True))
+    def lac_reader(self, name: str, metadata: LedgerMetadata) -> SimClient:
+        """A client that asks how far the ledger is confirmed, knowing the record as it was."""
+        client = self.client(name, LacReader(metadata=metadata, waits_for_all=True))
         client.feed(m.Start())
         return client

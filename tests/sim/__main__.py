@@ -1,0 +1,97 @@
+"""`python -m tests.sim --schedules N --seed S`: random schedules, and what broke."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import nullcontext
+
+from tests.sim.mutations import MUTATIONS, applied
+from tests.sim.schedule import Outcome, run_schedule
+from tests.sim.shrink import shrink
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
+    parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="search with a defect on")
+    parser.add_argument("--replay", action="store_true", help="print the story of --seed")
+    parser.add_argument("--without", default="", help="deviations to leave out, by comma")
+    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--trace-hash", action="store_true", help="print each schedule's hash")
+    parser.add_argument("--keep-going", action="store_true", help="past the first violation")
+    return parser.parse_args(arguments)
+
+
+def command(options: argparse.Namespace, seed: int, without: list[str]) -> str:
+    """The command line that plays a schedule again."""
+    mutation = f" --mutation {options.mutation}" if options.mutation else ""
+    left_out = f" --without '{','.join(without)}'" if without else ""
+    return f"python -m tests.sim --seed {seed} --replay{mutation}{left_out}"
+
+
+def replay(options: argparse.Namespace) -> int:
+    suppressed = frozenset(name for name in options.without.split(",") if name)
+    outcome = run_schedule(options.seed, suppressed=suppressed, keeps_trace=True)
+    sys.stdout.write("\n".join(outcome.trace or []) + "\n")
+    sys.stdout.write(f"{len(outcome.deviations)} deviations: {', '.join(outcome.deviations)}\n")
+    sys.stdout.write(f"{outcome.violation or 'no violation'}\n")
+    return 1 if outcome.violation else 0
+
+
+def report(options: argparse.Namespace, outcome: Outcome) -> None:
+    """Say what broke and how to see it again, in as few deviations as shrinking finds."""
+    violation = outcome.violation
+    assert violation is not None
+    sys.stdout.write(f"seed {outcome.seed}: {violation}\n")
+    sys.stdout.write(f"  replay: {command(options, outcome.seed, [])}\n")
+    if options.no_shrink:
+        return
+
+    def still_fails(suppressed: frozenset[str]) -> bool:
+        again = run_schedule(outcome.seed, suppressed=suppressed).violation
+        return again is not None and again.name == violation.name
+
+    needed = shrink(outcome.deviations, still_fails)
+    left_out = [name for name in [*outcome.deviations, "jitter"] if name not in needed]
+    sys.stdout.write(f"  needed: {', '.join(needed) or 'no deviation at all'}\n")
+    sys.stdout.write(f"  shrunk: {command(options, outcome.seed, left_out)}\n")
+
+
+def main(arguments: list[str]) -> int:
+    options = parsed(arguments)
+    with applied(options.mutation) if options.mutation else nullcontext():
+        if options.replay:
+            return replay(options)
+        began = time.monotonic()
+        events = faults = violations = done = 0
+        marks: dict[str, int] = {}
+        for seed in range(options.seed, options.seed + options.schedules):
+            outcome = run_schedule(seed, keeps_trace=options.trace_hash)
+            done += 1
+            events += outcome.events
+            faults += len(outcome.deviations)
+            for name in outcome.marks:
+                marks[name] = marks.get(name, 0) + 1
+            if options.trace_hash:
+                sys.stdout.write(f"{seed} {outcome.trace_hash}\n")
+            if outcome.violation is not None:
+                violations += 1
+                report(options, outcome)
+                if not options.keep_going:
+                    break
+        seconds = time.monotonic() - began
+        for name in sorted(marks):
+            sys.stdout.write(f"  {marks[name]:6} schedules: {name}\n")
+        sys.stdout.write(
+            f"{done} schedules, {events} events, {faults} faults, {violations} violations "
+            f"({seconds:.1f} s, {done / seconds:.0f} schedules/s, "
+            f"{events / seconds:.0f} events/s)\n"
+        )
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,287 @@
+"""Named defects: each replaces one method or function of the shipped code while it is applied.
+
+The shipped code has no switches. A mutation is a known mistake (DESIGN, docs/PROTOCOL.md), and the
+counterexample that is named after the same rule must fail while it is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import bookie_server.storage.adds as adds_module
+from bookie_server.core.durability import Durability
+from bookie_server.core.ledger_gate import admit_add
+from bookie_server.storage.adds import AddPath
+from bookie_server.storage.ledger_storage import LedgerStorage
+from ledgerlog_spark.model import Code, Version, Versioned
+from ledgerlog_spark.protocol import fencing, recovery_reads
+from ledgerlog_spark.protocol.add_pipeline import AddPipeline, PendingRun
+from ledgerlog_spark.protocol.messages import CasMetadata, Failure, MetadataOutcome
+from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, UpdatePhase
+from ledgerlog_spark.protocol.quorum import is_acknowledged
+from ledgerlog_spark.protocol.recovery import LedgerRecovery
+from ledgerlog_spark.protocol.recovery_reads import EntryTally, RecoveryReads
+from ledgerlog_spark.protocol.writer import LedgerWriter
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What is replaced, and what breaks.
+
+    Attributes:
+        patches: (owner, attribute, replacement) triples.
+        rule: Of docs/PROTOCOL.md.
+    """
+
+    rule: str
+    patches: tuple[tuple[Any, str, Any], ...]
+
+
+@contextmanager
+def applied(name: str) -> Iterator[None]:
+    """Apply one mutation for as long as the context lasts."""
+    with ExitStack() as undo:
+        for owner, attribute, replacement in MUTATIONS[name].patches:
+            original = owner.__dict__[attribute]
+            setattr(owner, attribute, replacement)
+            undo.callback(setattr, owner, attribute, original)
+        yield
+
+
+# --- recovery ------------------------------------------------------------------------------------
+
+_ask = RecoveryReads._ask
+_recovery_listed = LedgerRecovery._on_bookies_listed
+
+
+def _ask_without_fence(self: RecoveryReads, tally: Any, up_to: int) -> list[Any]:
+    return [replace(read, fence=False) for read in _ask(self, tally, up_to)]
+
+
+def _no_floor(self: LedgerRecovery, last_add_confirmed: int) -> int:
+    return last_add_confirmed
+
+
+def _read_from_changed(self: LedgerRecovery, event: Any) -> list[Any]:
+    effects = _recovery_listed(self, event)
+    if self._reads is not None and self._write_back is not None and self._write_back.pipeline:
+        self._reads._ensemble = self._write_back.pipeline.ensemble
+    return effects
+
+
+def _commit_fragments_early(self: LedgerRecovery, event: Any) -> list[Any]:
+    before = self._tail
+    effects = _recovery_listed(self, event)
+    if self._tail == before or self._base is None:
+        return effects
+    fragments = (*self._base.value.fragments[:-1], *self._tail)
+    early = self._base.value.with_fragments(fragments)
+    return [*effects, CasMetadata(self._numbers.next(), early, self._base.version)]
+
+
+def _anything_but_the_entry_is_absent(code: Code) -> bool:
+    return code is not Code.OK
+
+
+# --- adds and ensemble changes -------------------------------------------------------------------
+
+_begin_change = LedgerWriter._begin_change
+_writer_listed = LedgerWriter._on_bookies_listed
+
+
+def _confirm_any_order(self: AddPipeline) -> list[Any]:
+    confirmed = []
+    for pending in [] if self.is_paused else list(self._unconfirmed):
+        run = pending.run
+        if is_acknowledged(self.quorum, pending.acked, run.first_entry_id, run.entries):
+            self._unconfirmed.remove(pending)
+            confirmed.append(self._confirm(pending))
+    return confirmed
+
+
+def _first_after_last_pushed(self: LedgerWriter) -> int:
+    return self._pipeline.next_entry_id
+
+
+def _keep_acks(self: AddPipeline, pending: PendingRun, index: int) -> None:
+    self._drop_request(pending, index)
+
+
+def _forget_one_by_one(self: AddPipeline, ensemble: Any, indexes: Any) -> list[Any]:
+    """B12: forgets run by run, and confirms in between, as one widely used client does."""
+    self.ensemble = ensemble
+    effects: list[Any] = []
+    self.is_paused = False
+    for index in tuple(indexes):
+        for pending in list(self._unconfirmed):
+            if pending in self._unconfirmed:
+                self._forget(pending, index)
+                effects += self.confirm()
+        self._suspended &= ~(1 << index)
+        effects += self._send_missing(index)
+    return effects
+
+
+def _send_before_commit(self: LedgerWriter, event: Any) -> list[Any]:
+    effects = _writer_listed(self, event)
+    if self._change is None:
+        return effects
+    ensemble = self._change.ensemble_after(self._pipeline.ensemble)
+    return [*self._pipeline.replace(ensemble, self._change.replacements), *effects]
+
+
+def _confirm_during_change(self: LedgerWriter) -> list[Any]:
+    effects = _begin_change(self)
+    self._pipeline.is_paused = False
+    return effects
+
+
+def _old_answers_count(self: AddPipeline, pending: PendingRun, index: int) -> None:
+    pending.requests.pop(index, None)
+
+
+def _take_any_reply(self: AddPipeline, reply: Any) -> Any:
+    sent = self._sent.get(reply.request)
+    if sent is not None:
+        pending, index = sent
+        pending.requests.setdefault(index, reply.request)
+    return _take_reply(self, reply)
+
+
+_take_reply = AddPipeline.take_reply
+
+
+def _unsuspend_only(self: AddPipeline, index: int) -> list[Any]:
+    self._suspended &= ~(1 << index)
+    return []
+
+
+def _close_at_last_pushed(self: LedgerWriter) -> tuple[int, int]:
+    return self._pipeline.next_entry_id - 1, self._pipeline._length_sent
+
+
+def _header_lac_moves(self: AddPipeline) -> int:
+    return self.last_add_confirmed
+
+
+# --- the metadata --------------------------------------------------------------------------------
+
+_on_written = MetadataUpdate._on_written
+
+
+def _write_blindly(self: MetadataUpdate, loaded: Any) -> Any:
+    self.current = loaded
+    return self._write()
+
+
+def _unknown_is_success(self: MetadataUpdate, event: Any) -> Any:
+    if event.outcome is not MetadataOutcome.UNKNOWN:
+        return _on_written(self, event)
+    assert self._intended is not None
+    version = Version(self.current.version.incarnation, self.current.version.number + 1)
+    self.current = Versioned(self._intended, version)
+    return self._finish(None, is_written=True)
+
+
+def _unknown_is_failure(self: MetadataUpdate, event: Any) -> Any:
+    if event.outcome is not MetadataOutcome.UNKNOWN:
+        return _on_written(self, event)
+    self.phase = UpdatePhase.DONE
+    return self._finish(Failure.METADATA_UNAVAILABLE)
+
+
+# --- the bookie ----------------------------------------------------------------------------------
+
+_admit = AddPath._admit
+_fence = LedgerStorage._fence
+
+
+def _fenced_rejects_recovery(request: Any, state: Any, health: Any, free_bytes: int) -> Any:
+    if state is not None and state.is_fenced:
+        return Code.FENCED
+    return admit_add(request, state, health, free_bytes)
+
+
+def _admitted_before_fence(
+    self: AddPath, request: Any, on_done: Any, *, is_compared: bool = False
+) -> None:
+    if is_compared:
+        self._store(request, on_done)
+    else:
+        _admit(self, request, on_done)
+
+
+def _fence_in_memory(
+    self: LedgerStorage, ledger_id: int, key: bytes, state: Any, then: Callable[[Code], None]
+) -> None:
+    """Fenced, answered, and never written."""
+    state = self._adds.state_of(ledger_id)
+    state.master_key = state.master_key or key
+    state.is_fenced = True
+    then(Code.OK)
+
+
+def _fence_skips_queue(self: Durability, state: Any) -> int:
+    """The fence is durable in a place of its own, before the adds that were accepted first."""
+    return 0
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "recovery_reads_do_not_fence": Mutation("C2", ((RecoveryReads, "_ask", _ask_without_fence),)),
+    "no_floor_at_last_fragment": Mutation("C6", ((LedgerRecovery, "_last_safe_entry", _no_floor),)),
+    "recovery_reads_from_changed_ensemble": Mutation(
+        "C11", ((LedgerRecovery, "_on_bookies_listed", _read_from_changed),)
+    ),
+    "recovery_commits_fragments_early": Mutation(
+        "C11", ((LedgerRecovery, "_on_bookies_listed", _commit_fragments_early),)
+    ),
+    "timeouts_are_negatives": Mutation(
+        "C8", ((EntryTally, "counts_as_absent", staticmethod(_anything_but_the_entry_is_absent)),)
+    ),
+    "one_negative_is_enough": Mutation(
+        "C8", ((recovery_reads, "negative_quorum", lambda _quorum: 1),)
+    ),
+    "fence_one_is_enough": Mutation(
+        "C3", ((fencing, "is_covered", lambda _quorum, known: known != 0),)
+    ),
+    "recovery_moves_the_lac": Mutation(
+        "C10", ((AddPipeline, "header_last_add_confirmed", property(_header_lac_moves)),)
+    ),
+    "lac_not_contiguous": Mutation("A4", ((AddPipeline, "confirm", _confirm_any_order),)),
+    "old_answers_count": Mutation(
+        "A7",
+        (
+            (AddPipeline, "_drop_request", _old_answers_count),
+            (AddPipeline, "take_reply", _take_any_reply),
+        ),
+    ),
+    "change_from_last_pushed": Mutation(
+        "B3", ((LedgerWriter, "_first_of_new_fragment", _first_after_last_pushed),)
+    ),
+    "keep_acks_of_replaced": Mutation("B12", ((AddPipeline, "_forget", _keep_acks),)),
+    "forget_one_by_one": Mutation("B12", ((AddPipeline, "replace", _forget_one_by_one),)),
+    "send_before_commit": Mutation(
+        "L26", ((LedgerWriter, "_on_bookies_listed", _send_before_commit),)
+    ),
+    "lac_moves_during_change": Mutation(
+        "B2", ((LedgerWriter, "_begin_change", _confirm_during_change),)
+    ),
+    "same_bookie_is_not_sent_again": Mutation("B17", ((AddPipeline, "resend", _unsuspend_only),)),
+    "close_at_last_pushed": Mutation("D2", ((LedgerWriter, "_close_at", _close_at_last_pushed),)),
+    "blind_metadata_write": Mutation("B6", ((MetadataUpdate, "_settle", _write_blindly),)),
+    "unknown_write_is_success": Mutation(
+        "B18", ((MetadataUpdate, "_on_written", _unknown_is_success),)
+    ),
+    "unknown_write_is_failure": Mutation(
+        "B18", ((MetadataUpdate, "_on_written", _unknown_is_failure),)
+    ),
+    "fence_not_durable": Mutation("F1", ((LedgerStorage, "_fence", _fence_in_memory),)),
+    "fence_skips_queue": Mutation("F2", ((Durability, "fence_waits_for", _fence_skips_queue),)),
+    "admitted_before_fence": Mutation("F2", ((AddPath, "_admit", _admitted_before_fence),)),
+    "fenced_rejects_recovery": Mutation(
+        "F3", ((adds_module, "admit_add", _fenced_rejects_recovery),)
+    ),
+}

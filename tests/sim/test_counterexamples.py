@@ -1,0 +1,473 @@
+"""Scripted schedules, one for each known way to lose or fake an acknowledged entry.
+
+Each passes on the shipped code and breaks the named invariant while its mutation is on. The numbers
+are those of docs/PROTOCOL.md. E3/Qw3/Qa2 on b0, b1, b2 unless said; `w` writes, `r` recovers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from ledgerlog_spark.model import Quorum
+from ledgerlog_spark.protocol import messages as m
+from tests.sim.checker import Violation, require
+from tests.sim.faults import JITTER
+from tests.sim.mutations import MUTATIONS, applied
+from tests.sim.network import matching
+from tests.sim.options import Options
+from tests.sim.world import World
+
+CALM = Options(bookies=6, window_entries=64, rpc_timeout_ms=50)
+Script = Callable[[], World]
+
+
+def world_with(
+    quorum: Quorum = CALM.quorum, *, ensemble: tuple[str, ...] | None = None, **options: int
+) -> World:
+    """A calm cluster with the writer of a new ledger on b0, b1, ... and every bookie serving."""
+    world = World(1, replace(CALM, **options), suppressed=frozenset({JITTER}))
+    world.create_ledger(quorum, ensemble or tuple(f"b{i}" for i in range(quorum.ensemble_size)))
+    world.prefers["*"] = ("b3", "b4", "b5")
+    for bookie in world.bookies.values():
+        bookie.start()
+    world.run_for(20)
+    return world
+
+
+def recover(world: World, name: str = "r", *, attempts_max: int = 1) -> None:
+    world.recoverer(name, attempts_max=attempts_max).feed(m.Start())
+
+
+def lose(world: World, *matches: tuple[str, str, str]) -> None:
+    """Lose everything of a kind from one to another."""
+    for kind, source, target in matches:
+        world.network.drops.append(matching(kind, source, target))
+
+
+def hold(world: World, *matches: tuple[str, str, str]) -> None:
+    for kind, source, target in matches:
+        world.network.holds.append(matching(kind, source, target))
+
+
+# --- recovery ------------------------------------------------------------------------------------
+
+
+def t1_recovery_reads_fence() -> World:
+    """Entry 0 is lost on its way to b0, stored by b1 late, and in flight to b2 for ever so long.
+
+    The fence to b2 is lost, so b2 learns of it only from recovery's read of entry 0.
+    """
+    world = world_with(rpc_timeout_ms=2_000)
+    lose(world, ("add", "w", "b0"))
+    hold(world, ("add", "w", "b2"), ("read", "r", "b1"), ("add_reply", "b1", "w"))
+    world.network.drops.append(matching("read", "r", "b2", -1))
+    world.network.holds[1] = matching("read", "r", "b1", 0)
+    world.add()
+    world.run_for(20)
+    recover(world)
+    world.run_for(60)
+    world.network.release(matching("add"))
+    world.run_for(60)
+    world.network.release(matching("add_reply"))
+    world.run_for(60)
+    return world
+
+
+def t2_recovery_starts_at_the_last_fragment() -> World:
+    """E2/Qw2/Qa2. The last ensemble never stored anything, so its bookies know no LAC."""
+    world = world_with(Quorum(2, 2, 2))
+    world.add(5)
+    world.run_for(20)
+    lose(
+        world,
+        ("add", "w", "b0"),
+        ("add", "w", "b1"),
+        ("add", "w", "b3"),
+        ("add", "w", "b4"),
+    )
+    world.prefers["w"] = ("b3", "b4")
+    world.add()
+    world.run_for(70)
+    world.clients["w"].crash()
+    recover(world)
+    world.run_for(100)
+    return world
+
+
+def _held_by_b1_and_b2(entries: int, **options: int) -> World:
+    """Entries that were acknowledged by b1 and b2 and never reached b0; the writer is gone."""
+    world = world_with(**options)
+    lose(world, ("add", "w", "b0"))
+    for _ in range(entries):
+        world.add()
+    world.run_for(10)
+    require(world.checker.last_confirmed == entries - 1, "SCRIPT", "not confirmed")
+    world.clients["w"].crash()
+    return world
+
+
+def t5_recovery_reads_from_the_ensemble_as_it_was() -> World:
+    """Writing back to b1 and b2 fails, and recovery replaces them: b3 and b4 never had the rest."""
+    world = _held_by_b1_and_b2(6, hedge_ms=10_000, rpc_timeout_ms=1_000)
+    world.network.holds += [matching("read_reply", "b0", "r", entry) for entry in range(2, 20)]
+    lose(world, ("read", "r", "b2"))
+    recover(world)
+    world.run_for(5.8)
+    world.network.drops.clear()
+    world.kill("b1")
+    world.kill("b2")
+    world.run_for(3)
+    world.restart("b1")
+    world.restart("b2")
+    world.network.holds.clear()
+    world.network.release(lambda _: True)
+    world.run_for(400)
+    return world
+
+
+def t6_recovery_commits_fragments_with_the_close() -> World:
+    """The answers of b0 and b1 are lost, recovery puts b3 and b4 in their places, and dies."""
+    world = _held_by_b1_and_b2(1)
+    lose(world, ("add_reply", "b0", "r"), ("add_reply", "b1", "r"))
+    lose(world, ("add", "r", "b3"), ("add", "r", "b4"))
+    recover(world)
+    world.run_for(200)
+    world.clients["r"].crash()
+    return world
+
+
+def t7_silence_is_not_absence() -> World:
+    """b0 says that it has no entry 0, and nothing is heard of b1 and b2."""
+    world = _held_by_b1_and_b2(1)
+    hold(world, ("read_reply", "b1", "r"), ("read_reply", "b2", "r"))
+    world.network.holds = [
+        matching("read_reply", "b1", "r", 0),
+        matching("read_reply", "b2", "r", 0),
+    ]
+    recover(world)
+    world.run_for(200)
+    return world
+
+
+def t8_one_negative_is_not_absence() -> World:
+    """b0, which is asked first, never had entry 0."""
+    world = _held_by_b1_and_b2(1)
+    world.network.drops.append(matching("read", "r", "b2", -1))
+    recover(world)
+    world.run_for(100)
+    return world
+
+
+def t18_recovery_repeats_the_lac_it_found() -> World:
+    """r1 finds nothing beyond entry 0; r2 finds 1 and 2 on b2 alone and writes them back."""
+    world = world_with(rpc_timeout_ms=500)
+    world.add()
+    world.run_for(10)
+    lose(world, ("add", "w", "b0"), ("add", "w", "b1"))
+    for _ in range(3):
+        world.add()
+    world.run_for(10)
+    world.clients["w"].crash()
+    lose(world, ("read", "r1", "b2"), ("read", "r2", "b0"))
+    recover(world, "r1")
+    world.run_for(3)
+    hold(world, ("cas", "r1", "zk"), ("cas", "r2", "zk"))
+    world.run_for(30)
+    recover(world, "r2")
+    world.run_for(15)
+    world.network.release(matching("cas", "r1"))
+    world.run_for(30)
+    world.lac_reader("tail", world.checker.records[0][1].value)
+    world.run_for(10)
+    world.network.holds.clear()
+    world.network.release(lambda _: True)
+    world.run_for(100)
+    return world
+
+
+def t30_fencing_covers_the_ensemble() -> World:
+    """Only b0 hears of the fence; b1 and b2 are an ack quorum of their own."""
+    world = world_with()
+    lose(world, ("read", "r", "b1"), ("read", "r", "b2"))
+    recover(world)
+    world.run_for(100)
+    world.add()
+    world.run_for(100)
+    return world
+
+
+# --- adds and ensemble changes -------------------------------------------------------------------
+
+
+def t9_confirmation_is_contiguous() -> World:
+    """Entry 1 has its ack quorum while entry 0 is on nobody."""
+    world = world_with()
+    hold(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
+    world.add()
+    world.run_for(2)
+    world.network.holds.clear()
+    world.add()
+    world.run_for(20)
+    return world
+
+
+def t10_a_fragment_starts_after_the_last_confirmed_entry() -> World:
+    """b2 is gone when entries 0 and 1 are added: they belong to the new fragment."""
+    world = world_with()
+    world.kill("b2")
+    world.add()
+    world.add()
+    world.run_for(30)
+    return world
+
+
+def t11_acknowledgements_go_with_the_replaced_bookie() -> World:
+    """b2 acknowledged entry 0 and is gone; b0's answer comes after it was replaced."""
+    world = world_with(rpc_timeout_ms=2_000)
+    lose(world, ("add", "w", "b1"))
+    hold(world, ("add_reply", "b0", "w"), ("add", "w", "b3"))
+    world.add()
+    world.run_for(5)
+    world.kill("b2")
+    world.add()
+    world.run_for(10)
+    world.network.release(matching("add_reply", "b0"))
+    world.run_for(10)
+    return world
+
+
+def t12_nothing_is_sent_before_the_metadata_names_it() -> World:
+    """The store is slow while all bookies of the ensemble fail one after the other."""
+    world = world_with(rpc_timeout_ms=20)
+    hold(world, ("cas", "w", "zk"))
+    lose(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
+    world.add()
+    world.run_for(60)
+    return world
+
+
+def t13_nothing_is_confirmed_during_a_change() -> World:
+    """Answers for entry 0 come while the new fragment, from 0 on, is being written."""
+    world = world_with(rpc_timeout_ms=2_000)
+    hold(world, ("cas", "w", "zk"), ("add_reply", "b0", "w"))
+    world.kill("b2")
+    world.add()
+    world.run_for(10)
+    world.network.release(matching("add_reply"))
+    world.run_for(5)
+    world.network.release(matching("cas"))
+    world.run_for(20)
+    return world
+
+
+def t14_the_metadata_is_never_written_blindly() -> World:
+    """The writer changes its ensemble just after recovery marked the record."""
+    world = world_with(rpc_timeout_ms=20)
+    lose(world, ("add", "w", "b2"), ("read", "r", "b0"), ("read", "r", "b1"), ("read", "r", "b2"))
+    world.add()
+    world.run_for(15)
+    recover(world)
+    world.run_for(60)
+    return world
+
+
+def t15_an_unknown_write_is_not_taken_for_done() -> World:
+    """The new ensemble is lost before the store saw it."""
+    world = world_with(rpc_timeout_ms=20)
+    lose(world, ("add", "w", "b2"), ("cas", "w", "zk"))
+    world.add()
+    world.run_for(200)
+    world.add()
+    world.run_for(10)
+    return world
+
+
+def t15_an_unknown_write_is_not_taken_for_failed() -> World:
+    """The close is written and its answer is lost."""
+    world = world_with(rpc_timeout_ms=20)
+    lose(world, ("cas_reply", "zk", "w"))
+    world.add()
+    world.run_for(10)
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(100)
+    return world
+
+
+def t25_the_same_bookie_is_sent_everything_again() -> World:
+    """E3/Qw3/Qa3 and no spare: b2 lost the add, and is the only one to take its own place."""
+    world = world_with(Quorum(3, 3, 3), rpc_timeout_ms=20)
+    world.prefers["w"] = ("b0", "b1", "b2")
+    lose(world, ("add", "w", "b2"))
+    world.add()
+    world.run_for(25)
+    world.network.drops.clear()
+    done = world.run_until(lambda: world.checker.last_confirmed == 0, 2_000)
+    require(done, "V7", "entry 0 waits for an answer that nobody will send")
+    return world
+
+
+def t29_a_close_is_at_the_last_confirmed_entry() -> World:
+    """Entries 1 and 2 are on nobody when the writer closes."""
+    world = world_with()
+    world.add()
+    world.run_for(10)
+    lose(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
+    world.add(2)
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(50)
+    return world
+
+
+def a7_an_old_answer_does_not_count_for_another_send() -> World:
+    """b1's answer from its first time in the ensemble comes after b3 took its index.
+
+    E3/Qw2/Qa2. Entry 1 is on b1 and b2; b1 fails for entry 0 and is replaced by b3, which never
+    gets entry 1. The old answer of b1 must not count as b3's.
+    """
+    world = world_with(Quorum(3, 2, 2), rpc_timeout_ms=300)
+    world.network.drops.append(matching("add", "w", "b1", 0))
+    hold(world, ("add_reply", "b1", "w"))
+    world.network.holds.append(matching("add", "w", "b3", 1))
+    world.add()
+    world.run_for(100)
+    world.add()
+    world.run_for(230)
+    world.network.release(matching("add_reply", "b1"))
+    world.run_for(20)
+    return world
+
+
+def b12_everything_is_forgotten_before_anything_is_confirmed() -> World:
+    """E3/Qw2/Qa2. b2 fails for entry 2; entry 0 is outside its write sets, entry 1 was on it."""
+    world = world_with(Quorum(3, 2, 2), rpc_timeout_ms=2_000)
+    hold(world, ("add", "w", "b3"), ("add_reply", "b0", "w"))
+    world.add()
+    world.add()
+    world.run_for(5)
+    world.kill("b2")
+    world.add()
+    world.run_for(2)
+    world.network.release(matching("add_reply", "b0", "w", 0))
+    world.run_for(40)
+    return world
+
+
+# --- the bookie ----------------------------------------------------------------------------------
+
+
+def t16_a_fence_is_durable_before_it_is_answered() -> World:
+    """b0 loses power right after it answered the fence; the writer's adds come when it is back."""
+    world = world_with(rpc_timeout_ms=2_000)
+    hold(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
+    world.add()
+    lose(world, ("read", "r", "b2"))
+    recover(world)
+    world.run_until(lambda: "r" in world.checker.ends, 100)
+    world.kill("b0", power=True)
+    world.restart("b0")
+    world.run_for(20)
+    world.network.holds.clear()
+    world.network.release(matching("add"))
+    world.run_for(100)
+    return world
+
+
+def t19_a_fenced_bookie_takes_recovery_adds() -> World:
+    """Something has to be written back to bookies that recovery fenced; there are no others."""
+    world = _held_by_b1_and_b2(1, bookies=3)
+    recover(world)
+    world.run_for(100)
+    return world
+
+
+def t20_an_add_is_admitted_again_after_every_wait() -> World:
+    """Entry 0 overtaken by entry 1 is compared with what is held; a fence comes meanwhile."""
+    world = world_with(rpc_timeout_ms=2_000)
+    world.network.holds += [matching("add", "w", name, 0) for name in ("b0", "b1", "b2")]
+    world.add()
+    world.add()
+    for name in ("b0", "b1", "b2"):
+        bookie = world.bookies[name]
+        assert bookie.files is not None
+        bookie.files.latency_us = (5_000, 5_000)
+    world.run_for(2)
+    world.network.release(matching("add"))
+    world.run_for(1)
+    recover(world)
+    world.run_for(200)
+    return world
+
+
+def t39_a_fence_waits_for_adds_that_were_accepted_before() -> World:
+    """Entry 0 is accepted by b0 and b1 and waits for a slow sync; b2's copy is lost."""
+    world = world_with(rpc_timeout_ms=2_000)
+    lose(world, ("add", "w", "b2"))
+    for name in ("b0", "b1"):
+        bookie = world.bookies[name]
+        assert bookie.files is not None
+        bookie.files.latency_us = (100_000, 100_000)
+    world.add()
+    world.run_for(5)
+    recover(world)
+    world.run_for(800)
+    return world
+
+
+COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
+    (t1_recovery_reads_fence, "recovery_reads_do_not_fence", "L2"),
+    (t2_recovery_starts_at_the_last_fragment, "no_floor_at_last_fragment", "L1"),
+    (t5_recovery_reads_from_the_ensemble_as_it_was, "recovery_reads_from_changed_ensemble", "L1"),
+    (t6_recovery_commits_fragments_with_the_close, "recovery_commits_fragments_early", "L20"),
+    (t7_silence_is_not_absence, "timeouts_are_negatives", "L1"),
+    (t8_one_negative_is_not_absence, "one_negative_is_enough", "L1"),
+    (t9_confirmation_is_contiguous, "lac_not_contiguous", "L7"),
+    (t10_a_fragment_starts_after_the_last_confirmed_entry, "change_from_last_pushed", "L10"),
+    (t11_acknowledgements_go_with_the_replaced_bookie, "keep_acks_of_replaced", "L4"),
+    (t12_nothing_is_sent_before_the_metadata_names_it, "send_before_commit", "L26"),
+    (t13_nothing_is_confirmed_during_a_change, "lac_moves_during_change", "L10"),
+    (t14_the_metadata_is_never_written_blindly, "blind_metadata_write", "L12"),
+    (t15_an_unknown_write_is_not_taken_for_done, "unknown_write_is_success", "L26"),
+    (t15_an_unknown_write_is_not_taken_for_failed, "unknown_write_is_failure", "L27"),
+    (t16_a_fence_is_durable_before_it_is_answered, "fence_not_durable", "L14"),
+    (t18_recovery_repeats_the_lac_it_found, "recovery_moves_the_lac", "L9"),
+    (t19_a_fenced_bookie_takes_recovery_adds, "fenced_rejects_recovery", "V1"),
+    (t20_an_add_is_admitted_again_after_every_wait, "admitted_before_fence", "L14"),
+    (t25_the_same_bookie_is_sent_everything_again, "same_bookie_is_not_sent_again", "V7"),
+    (t29_a_close_is_at_the_last_confirmed_entry, "close_at_last_pushed", "L5"),
+    (t30_fencing_covers_the_ensemble, "fence_one_is_enough", "L16"),
+    (t39_a_fence_waits_for_adds_that_were_accepted_before, "fence_skips_queue", "L14"),
+    (a7_an_old_answer_does_not_count_for_another_send, "old_answers_count", "L4"),
+    (b12_everything_is_forgotten_before_anything_is_confirmed, "forget_one_by_one", "L4"),
+]
+IDS = [script.__name__ for script, _, _ in COUNTEREXAMPLES]
+
+
+@contextmanager
+def ended(script: Script) -> Iterator[World]:
+    """Play a script, then heal the cluster and audit it."""
+    world = script()
+    world.audit()
+    yield world
+
+
+@pytest.mark.parametrize("script", [script for script, _, _ in COUNTEREXAMPLES], ids=IDS)
+def test_the_counterexample_passes_on_the_shipped_code(script: Script) -> None:
+    with ended(script) as world:
+        assert world.checker.record.is_closed
+
+
+@pytest.mark.parametrize(("script", "mutation", "broken"), COUNTEREXAMPLES, ids=IDS)
+def test_the_counterexample_breaks_its_invariant_with_its_mutation(
+    script: Script, mutation: str, broken: str
+) -> None:
+    with applied(mutation), pytest.raises(Violation) as caught, ended(script):
+        pass
+    assert caught.value.name == broken
+
+
+def test_every_mutation_has_a_counterexample() -> None:
+    assert {mutation for _, mutation, _ in COUNTEREXAMPLES} == set(MUTATIONS)
