@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -37,6 +40,7 @@ ENTRY_BYTES = 8_192
 """Small on purpose: many entries make the fragments visible."""
 KILL_AFTER_ENTRIES = 40
 POLL_SECONDS = 0.01
+JVM_STOP_TIMEOUT_SECONDS = 15.0
 
 
 @dataclass
@@ -152,10 +156,27 @@ def _session(scratch: Path, step: _Steps) -> Iterator[SparkSession]:
     with _stderr_to(scratch / "spark.log"):
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
+    # PySpark's own handler talks to a JVM that may be in the middle of an answer.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         yield session
     finally:
+        _stop(session)
+
+
+def _stop(session: SparkSession) -> None:
+    """Ends Spark and its JVM, which would otherwise outlive this process for a moment."""
+    java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark offers no other way to it
+    try:
         session.stop()
+    finally:
+        java.stdin.close()
+        try:
+            java.wait(JVM_STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            java.kill()
+            java.wait()
 
 
 @contextmanager

@@ -52,9 +52,8 @@ def main() -> NoReturn:
     """Run the command line; errors of ours are one sentence on stderr, not a traceback."""
     errors = Console(stderr=True)
     try:
-        app(standalone_mode=False)
-    except typer.Exit as stopped:
-        sys.exit(stopped.exit_code)
+        # Out of standalone mode a command's typer.Exit comes back as the returned code.
+        code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         errors.print("[yellow]interrupted[/]")
         sys.exit(INTERRUPTED)
@@ -69,4 +68,6 @@ def main() -> NoReturn:
         errors.print(f"[bold red]usage[/]: {error.format_message()}", soft_wrap=True)
         errors.print("try --help")
         sys.exit(USAGE)
-    sys.exit(0)
+    if code == INTERRUPTED:
+        errors.print("[yellow]interrupted[/]")
+    sys.exit(code if isinstance(code, int) else 0)
