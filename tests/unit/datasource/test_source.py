@@ -1,0 +1,83 @@
+"""The source as Spark's look-up meets it (pyspark_ledger, ledgerlog_spark.datasource.source)."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledgerlog_spark.datasource.batch_reader import BatchReader, FilteringReader
+from ledgerlog_spark.datasource.configure import configure
+from ledgerlog_spark.datasource.raw_reader import RawReader
+from ledgerlog_spark.datasource.schemas import raw_schema, with_options
+from ledgerlog_spark.errors import ConfigurationError
+from pyspark_ledger import DefaultSource
+
+ROOT = Path(__file__).parents[3]
+
+
+def reader(**options: str) -> object:
+    from pyspark.sql.types import LongType, StructType
+
+    return DefaultSource(options).reader(StructType().add("id", LongType()))
+
+
+def test_the_look_up_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, pyspark.sql.datasource; before = set(sys.modules); import pyspark_ledger; "
+        "assert pyspark_ledger.DefaultSource.name() == 'ledger'; "
+        "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert set(run.stdout.split()) <= {"ledgerlog_spark", "pyspark_ledger"}
+
+
+def test_options_are_checked_before_any_connection_is_made() -> None:
+    with pytest.raises(ConfigurationError, match='Did you mean "log"'):
+        reader(subscribe="flights")
+
+
+def test_a_reader_takes_filters_only_where_spark_plans_with_filters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planner = "pyspark.sql.worker.data_source_pushdown_filters"
+    monkeypatch.delitem(sys.modules, planner, raising=False)
+    assert type(reader(log="flights")) is BatchReader
+    monkeypatch.setitem(sys.modules, planner, sys)
+    assert type(reader(log="flights")) is FilteringReader
+    assert type(reader(ledgerid="7")) is RawReader
+
+
+def test_readers_travel_between_processes() -> None:
+    for made in (reader(log="flights"), reader(ledgerid="7")):
+        assert type(pickle.loads(pickle.dumps(made))) is type(made)
+
+
+def test_no_partition_at_all_reads_as_nothing() -> None:
+    from pyspark.sql.datasource import InputPartition
+
+    for made in (reader(log="flights"), reader(ledgerid="7")):
+        assert list(made.read(InputPartition(None))) == []  # type: ignore[attr-defined]
+
+
+def test_a_tables_options_are_used_when_nothing_else_names_a_log() -> None:
+    import json
+
+    from pyspark.sql.types import StructType
+
+    told = with_options(raw_schema(), {"log": "flights", "minpartitions": "3"})
+    schema = StructType.fromJson(json.loads(told))
+    taken = DefaultSource({"endingoffsets": "5"}).reader(schema)._options
+    assert (taken.log, taken.min_partitions, taken.ending_offsets) == ("flights", 3, {"*": 5})
+    own = DefaultSource({"log": "delays"}).reader(schema)._options
+    assert (own.log, own.min_partitions) == ("delays", 1)
+
+
+def test_configure_takes_builders_and_sessions_only() -> None:
+    with pytest.raises(ConfigurationError, match="got str"):
+        configure("spark")
