@@ -128,6 +128,7 @@ class BlockingClient:
             self._is_closed = True
             client, self._client = self._client, None
             if client is not None and self._thread is not None and self._pid == os.getpid():
+                self._thread.closers.discard(client.aclose)
                 self._thread.call(client.aclose())
 
     def __enter__(self) -> Self:
@@ -151,5 +152,6 @@ class BlockingClient:
             if self._client is None or self._thread is None:
                 self._thread = loop_thread()
                 self._client = self._thread.call(self._connect())
+                self._thread.closers.add(self._client.aclose)
                 self._pid = os.getpid()
             return self._thread, self._client

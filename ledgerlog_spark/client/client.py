@@ -111,8 +111,16 @@ class LedgerClient:
         self._writers.add(handle)
         return handle
 
-    async def open_ledger(self, ledger_id: int, *, password: bytes = b"") -> ReadHandle:
+    async def open_ledger(
+        self, ledger_id: int, *, password: bytes = b"", is_listed: bool = False
+    ) -> ReadHandle:
         """A handle for reading, in whatever state the ledger is. Never fences, changes nothing.
+
+        Args:
+            ledger_id: Of the ledger.
+            password: Of the ledger.
+            is_listed: Only ranges that a durable list names will be read: no bookie is asked for
+                the last add confirmed, which then stays NO_ENTRY as long as the ledger is open.
 
         Raises:
             LedgerNotFoundError: No such ledger, also after a sync.
@@ -125,7 +133,7 @@ class LedgerClient:
             ledger_id=ledger_id, loaded=loaded, password=password, services=self.services
         )
         self._readers.add(handle)
-        if not loaded.value.is_closed:
+        if not loaded.value.is_closed and not is_listed:
             await handle.read_last_add_confirmed()
         return handle
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
+import concurrent.futures.thread
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from ledgerlog_spark.errors import LocalProtocolError
 
 T = TypeVar("T")
+Closer = Callable[[], Coroutine[Any, Any, None]]
 STOP_SECONDS_MAX = 5.0
 
 
@@ -26,11 +27,13 @@ class LoopThread:
     Attributes:
         loop: Only its thread-safe methods may be called from elsewhere.
         pid: The process that it runs in.
+        closers: What is to be closed at the interpreter's exit if nobody does before.
     """
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = _new_loop()
+        self.closers: set[Closer] = set()
         self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)
         self._thread.start()
 
@@ -64,9 +67,15 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            self.loop.run_until_complete(self._close_all())
             self._cancel_tasks()
         finally:
             self.loop.close()
+
+    async def _close_all(self) -> None:
+        closing = [self.loop.create_task(closer()) for closer in self.closers]
+        if closing:
+            await asyncio.wait(closing, timeout=STOP_SECONDS_MAX / 2)
 
     def _cancel_tasks(self) -> None:
         tasks = asyncio.all_tasks(self.loop)
@@ -105,7 +114,9 @@ class _Current:
 
 _current = _Current()
 os.register_at_fork(after_in_child=_current.forget)
-atexit.register(_current.stop)
+# Closing a client needs executor threads, which Python ends before it calls what `atexit` has: this
+# runs before that (last registered, first called), and where it is gone, `atexit` has to do.
+getattr(threading, "_register_atexit", atexit.register)(_current.stop)
 
 
 def loop_thread() -> LoopThread:

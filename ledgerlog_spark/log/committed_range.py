@@ -52,7 +52,7 @@ async def read_range(
     while next_entry_id <= last_entry_id:
         reader: LedgerReaderHandle | None = None
         try:
-            reader = await ledgers.open_ledger(ledger_id, password=password)
+            reader = await ledgers.open_ledger(ledger_id, password=password, is_listed=True)
             async with contextlib.aclosing(
                 reader.read_batches(next_entry_id, last_entry_id, is_listed=True)
             ) as batches:

@@ -57,8 +57,10 @@ class Ledgers(Protocol):
     ) -> LedgerWriterHandle:
         """A new ledger, its record made by `create`."""
 
-    async def open_ledger(self, ledger_id: int, *, password: bytes = b"") -> LedgerReaderHandle:
-        """A handle for reading."""
+    async def open_ledger(
+        self, ledger_id: int, *, password: bytes = b"", is_listed: bool = False
+    ) -> LedgerReaderHandle:
+        """A handle for reading; with `is_listed` no bookie is asked how far it is confirmed."""
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
         """The record as it is now."""

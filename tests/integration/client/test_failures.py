@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -114,3 +116,22 @@ def test_a_closed_client_says_so(cluster: BookieCluster) -> None:
         client.create_ledger()
     with pytest.raises(LedgerLogError):
         ledger.append(b"x")
+
+
+def test_a_program_that_forgets_to_close_its_client_ends_without_a_word(
+    cluster: BookieCluster,
+) -> None:
+    program = (
+        "import sys, ledgerlog_spark as ll\n"
+        "ledger = ll.connect(sys.argv[1]).create_ledger()\n"
+        "print(ledger.append(b'x'))\n"
+        "ledger.append_async(b'y')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "default", "-c", program, cluster.uri],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "0\n", "")

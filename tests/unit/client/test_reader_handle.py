@@ -96,6 +96,31 @@ def test_a_range_beyond_the_last_add_confirmed_is_refused_unless_it_is_listed() 
     in_world(work)
 
 
+def test_a_listed_range_of_an_open_ledger_is_read_without_asking_how_far_it_is_confirmed() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append_batch([b"x"] * 10)
+        world.transport.asked.clear()
+        reader = await world.client().open_ledger(ledger.id, is_listed=True)
+        assert (world.transport.asked, reader.last_add_confirmed) == ([], NO_ENTRY)
+        listed = [batch async for batch in reader.read_batches(0, 9, is_listed=True)]
+        assert [entry.entry_id for batch in listed for entry in batch] == list(range(10))
+
+    in_world(work)
+
+
+def test_an_open_ledger_whose_bookies_are_all_away_is_not_opened_as_if_it_were_empty() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 10, close=False)
+        for name in world.names:
+            await world.kill(name)
+        with pytest.raises(EntryUnknownError) as failed:
+            await world.client().open_ledger(ledger_id)
+        assert failed.value.retriable
+
+    in_world(work)
+
+
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (3, 2), (0, 5), (6, 7)])
 def test_a_bad_range_is_refused_and_nothing_is_read(first: int, last: int) -> None:
     async def work(world: ClientWorld) -> None:
