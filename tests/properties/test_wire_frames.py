@@ -300,7 +300,7 @@ def test_splitter_receives_into_the_same_memory_once_nobody_holds_it() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.booleans(), st.integers(4, 60_000)), min_size=1, max_size=40),
+    st.lists(st.tuples(st.booleans(), st.integers(4_000, 60_000)), min_size=8, max_size=40),
     st.data(),
 )
 @settings(max_examples=60, deadline=None)
