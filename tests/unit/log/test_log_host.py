@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     DataLossError,
     LedgerFencedError,
+    LedgerLogError,
     LedgerNotFoundError,
     LogExistsError,
     LogNotFoundError,
@@ -28,6 +29,7 @@ from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
 from ledgerlog_spark.protocol.log_commit import CommitStatus
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
@@ -552,5 +554,35 @@ def test_many_producers_commit_at_the_same_time_and_every_batch_is_there_once(
         for earlier, later in itertools.pairwise(history):
             assert earlier.end_offset < later.end_offset
             assert earlier.commit_time_ms < later.commit_time_ms
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.REPLY_LOST, Fault.DELAYED])
+@pytest.mark.parametrize("write_number", range(9))
+def test_job_meets_a_lost_or_delayed_write_and_its_batch_is_there_once(
+    in_world: Any, fault: Fault, write_number: int
+) -> None:
+    async def work(world: LogWorld) -> None:
+        await world.logs().create("flights", schema=SCHEMA)
+        client, stores = world.client_and_stores()
+        tree = stores.tree
+        assert isinstance(tree, MemoryTree)
+        log = await Logs(store=stores.logs, ledgers=client).open("flights")
+        no_fault: Any = None
+        tree.inject(*[no_fault] * write_number, fault)
+        asyncio.get_running_loop().call_later(0.2, tree.deliver_delayed)
+        while True:
+            try:
+                await commit(log, "x", app="nightly", batch_id=1)
+            except LedgerLogError as error:
+                if error.definite and not error.retriable:
+                    raise
+                continue
+            break
+        await asyncio.sleep(60)
+        tree.deliver_delayed()
+        assert await payloads(await world.logs().open("flights")) == of("x")
+        assert (await log.snapshot()).interval.version == 1
 
     in_world(work)
