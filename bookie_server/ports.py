@@ -67,7 +67,7 @@ class File(Protocol):
     async def allocate(self, size: int) -> None:
         """Reserve blocks so that the file is `size` bytes long and writes need no new ones.
 
-        Where the file system cannot, the file grows as it is written.
+        Where the file system cannot, the size is set and blocks come as they are written.
 
         Raises:
             DiskFullError: Nothing may be relied upon.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.manifest_codec import NAME, FileEntry, FileState, Manifest
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.replay_decision import (
@@ -39,7 +39,7 @@ from bookie_server.storage.log import append_encoded
 from bookie_server.storage.manifest import UNCLEAN_NAME, ManifestStore
 from bookie_server.storage.reads import finish
 from bookie_server.storage.replay import Scanner
-from bookie_server.storage.slots import Slots
+from bookie_server.storage.slots import Slots, is_intact
 
 
 @dataclass(slots=True)
@@ -52,6 +52,7 @@ class BootCounters:
         torn_tails: Files with something behind the last good record that nobody vouches for. A
             damaged last group looks the same.
         damaged_records: Vouched for and unreadable.
+        damaged_headers: Of slots that the MANIFEST names; nothing depends on them.
         rebuilt_indexes: Of finished files.
     """
 
@@ -59,6 +60,7 @@ class BootCounters:
     rewritten_records: int = 0
     torn_tails: int = 0
     damaged_records: int = 0
+    damaged_headers: int = 0
     rebuilt_indexes: int = 0
 
 
@@ -70,6 +72,7 @@ class Replayed:
     handle: File | None
     scan: FileScan
     verdict: FileVerdict | None = None
+    is_short: bool = False
 
 
 @dataclass(slots=True)
@@ -107,13 +110,18 @@ class Boot:
             StartupError: The directory cannot be used; says why and what to do.
             StorageError: The device failed, or has no room for a file.
         """
+        # A killed process may have left a renamed MANIFEST that only the page cache knows.
+        await self.files.sync_directory()
         names = await self.files.names()
         self.was_unclean = UNCLEAN_NAME in names
         for state in await self.store.load(names):
             self.states[state.ledger_id] = state
+        if NAME not in names:
+            # Before any slot exists: from then on, slots without a MANIFEST are damage.
+            await self.store.commit(Manifest(), ())
         manifest = self.store.current
         self.health.check_epoch = manifest.check_epoch
-        await self.store.remove_strays(names)
+        await self.store.remove_strays()
         for entry in manifest.files:
             if entry.state is FileState.FINISHED:
                 await self._open_finished(entry)
@@ -137,6 +145,7 @@ class Boot:
             self.missing.append(entry)
             return
         file = FinishedFile(entry, handle, entry.identity)
+        await self._check_header(handle, entry)
         if entry.has_damage:
             self.health.files_in_doubt.add(entry.file_id)
         try:
@@ -153,6 +162,11 @@ class Boot:
                 state = self._state_of(ledger_id)
                 last = file.rebuilt.pieces_of(ledger_id)[-1].last
                 state.last_entry_id = max(state.last_entry_id, last)
+
+    async def _check_header(self, handle: File, entry: FileEntry) -> None:
+        """Count a lost header; the MANIFEST's identity still proves every record."""
+        if not await is_intact(handle, entry):
+            self.counters.damaged_headers += 1
 
     def _state_of(self, ledger_id: int) -> LedgerState:
         state = self.states.get(ledger_id)
@@ -174,8 +188,12 @@ class Boot:
                 self.missing.append(entry)
                 replayed.append(Replayed(entry, None, FileScan(RECORDS_START, expected)))
                 continue
-            scan = await Scanner(handle, entry, await handle.size()).scan(expected)
-            replayed.append(Replayed(entry, handle, scan))
+            await self._check_header(handle, entry)
+            size = await handle.size()
+            scan = await Scanner(handle, entry, size).scan(expected)
+            # Its whole size was durable before the MANIFEST named it.
+            is_short = size < entry.size_bytes
+            replayed.append(Replayed(entry, handle, scan, is_short=is_short))
             expected = scan.next_sequence
         return replayed
 
@@ -194,7 +212,7 @@ class Boot:
                 previous=scans[number - 1] if number else None,
                 following=scans[number + 1] if number + 1 < len(scans) else None,
             )
-            file.verdict.has_damage |= file.handle is None
+            file.verdict.has_damage |= file.handle is None or file.is_short
         lost = [f for f in replayed if f.verdict is not None and f.verdict.has_damage]
         torn = [f for f in replayed if f.verdict is not None and f.verdict.was_cut]
         self.counters.torn_tails += len(torn)

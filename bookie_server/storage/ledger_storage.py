@@ -178,7 +178,7 @@ class LedgerStorage:
             counters=self.counters,
         )
         await self._keeper.commit(None)
-        await self._store.remove_strays(await self._files.names())
+        await self._store.remove_strays()
         await self._store.mark_unclean()
         self._log.start()
         tasks.spawn("file maintenance", self._keeper.maintain())

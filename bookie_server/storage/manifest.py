@@ -75,6 +75,8 @@ class ManifestStore:
         state_file = f"{STATE_PREFIX}{generation:010d}"
         manifest = replace(manifest, generation=generation, state_file=state_file)
         await self._write(state_file, encode_ledger_states(generation, states))
+        # Names become durable in any order: the state file's has to be before a MANIFEST names it.
+        await self._files.sync_directory()
         await self._write(NEW_NAME, encode_manifest(manifest))
         await self._files.rename(NEW_NAME, NAME)
         await self._files.sync_directory()
@@ -82,11 +84,11 @@ class ManifestStore:
         if old:
             await self._files.remove(old)
 
-    async def remove_strays(self, names: list[str]) -> None:
+    async def remove_strays(self) -> None:
         """Remove what the MANIFEST does not name: left over from a crash, and free."""
         named = {self.current.state_file, *self.current.free_slots}
         named |= {entry.slot for entry in self.current.files}
-        for name in names:
+        for name in await self._files.names():
             is_ours = name.startswith(("slot-", STATE_PREFIX)) or name == NEW_NAME
             if is_ours and name not in named:
                 await self._files.remove(name)

@@ -199,7 +199,8 @@ class OsFileSystem:
 
     def allocate(self, descriptor: int, size: int) -> None:
         """The system call itself: libc's posix_fallocate would write every block instead."""
-        if not self._can_allocate or os.fstat(descriptor).st_blocks * 512 >= size:
+        if not self._can_allocate:
+            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
             return
         while _libc.fallocate(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(size)) != 0:
             code = ctypes.get_errno()
@@ -208,6 +209,7 @@ class OsFileSystem:
             if code not in _NOT_SUPPORTED:
                 raise OSError(code, os.strerror(code))
             self._can_allocate = False
+            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
             self._on_notice(
                 f"the file system of {self.directory} cannot allocate ahead: files grow as they "
                 "are written, which makes every sync slower"
@@ -292,7 +294,7 @@ class OsFile:
         await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
 
     async def allocate(self, size: int) -> None:
-        """Reserve blocks; where the file system cannot, nothing happens.
+        """Reserve blocks; where the file system cannot, only the size is set.
 
         Raises:
             DiskFullError: There are not so many.

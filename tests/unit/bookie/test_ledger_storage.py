@@ -5,7 +5,7 @@ from __future__ import annotations
 from bookie_server.core.requests import AddRequest, ReadRequest
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
-from tests.sim.bookie import KEY, Machine, add_request, entry
+from tests.crash.machine import KEY, Machine, add_request, entry
 
 OTHER_KEY = bytes(20)
 

@@ -1,0 +1,161 @@
+"""One bookie's storage on a simulated disk, and entries to put into it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import StorageError
+from bookie_server.ports import Standing
+from bookie_server.storage.ledger_storage import LedgerStorage
+from ledgerlog_spark.model import Code
+from tests.sim.disk import SimDisk, SimFileSystem
+from tests.sim.runtime import Host, Scheduler
+
+KEY = bytes(range(20))
+SMALL = StorageSettings(
+    file_size_bytes=1 << 16,
+    pieces_max=50,
+    in_flight_bytes_max=1 << 20,
+    group_bytes_max=1 << 14,
+    recent_bytes_max=1 << 13,
+    free_bytes_min=1 << 14,
+)
+"""Sizes at which rolls, evictions and cold reads happen within a few dozen adds."""
+
+
+def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int | None = None) -> bytes:
+    """A stored entry without a digest: the bookie never looks at it."""
+    lac = entry_id - 1 if lac is None else lac
+    return struct.pack(">qqqq", ledger_id, entry_id, lac, len(payload)) + payload
+
+
+def add_request(
+    ledger_id: int,
+    entry_ids: Sequence[int],
+    payloads: Sequence[bytes] | bytes = b"payload",
+    *,
+    key: bytes = KEY,
+    is_recovery: bool = False,
+    lac: int | None = None,
+) -> AddRequest:
+    if isinstance(payloads, bytes):
+        payloads = [payloads] * len(entry_ids)
+    entries = [entry(ledger_id, i, p, lac) for i, p in zip(entry_ids, payloads, strict=True)]
+    ids = entry_ids if isinstance(entry_ids, range) else tuple(entry_ids)
+    return AddRequest(ledger_id, ids, tuple(map(len, entries)), b"".join(entries), key, is_recovery)
+
+
+class FixedMetadata:
+    """A metadata store that always says the same."""
+
+    def __init__(self, standing: Standing = Standing.OPEN_WITH_ME) -> None:
+        self.standing = standing
+        self.asked: list[int] = []
+
+    async def check(self, ledger_id: int) -> Standing:
+        self.asked.append(ledger_id)
+        return self.standing
+
+
+class Machine:
+    """A disk with a bookie's storage on it that can be killed and started again."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        settings: StorageSettings = SMALL,
+        standing: Standing = Standing.OPEN_WITH_ME,
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        self.scheduler = scheduler or Scheduler()
+        self.disk = SimDisk(Random(seed))
+        self.settings = settings
+        self.metadata = FixedMetadata(standing)
+        self.host = Host(self.scheduler, "bookie")
+        self.storage: LedgerStorage | None = None
+        self.starts = 0
+
+    def make_files(self) -> SimFileSystem:
+        return SimFileSystem(self.disk, self.host)
+
+    def start(self) -> LedgerStorage:
+        """Open the storage and run until it serves."""
+        self.storage = self.scheduler.run(self.opening(), self.host)
+        return self.storage
+
+    async def opening(self) -> LedgerStorage:
+        self.starts += 1
+        return await LedgerStorage.open(
+            files=self.make_files(),
+            clock=self.host,
+            tasks=self.host,
+            settings=self.settings,
+            metadata=self.metadata,
+        )
+
+    def lose_power(self) -> None:
+        self.host.kill()
+        self.disk.lose_power()
+        self._replace_host()
+
+    def crash(self) -> None:
+        """The process dies; what it wrote stays in the page cache."""
+        self.host.kill()
+        self.disk.crash_process()
+        self._replace_host()
+
+    def stop(self) -> None:
+        """Stop cleanly."""
+        assert self.storage is not None
+        self.scheduler.run(self.storage.close(), self.host)
+        self.host.kill()
+        self._replace_host()
+
+    def _replace_host(self) -> None:
+        self.storage = None
+        self.host = Host(self.scheduler, f"bookie start {self.starts}")
+
+    # Calls that wait for their answer.
+
+    def ask(self, call: Callable[[Callable[..., None]], None]) -> tuple[Any, ...]:
+        answers: list[tuple[Any, ...]] = []
+        call(lambda *answer: answers.append(answer))
+        self.scheduler.run_until(lambda: bool(answers))
+        assert len(answers) == 1
+        return answers[0]
+
+    @property
+    def serving(self) -> LedgerStorage:
+        assert self.storage is not None
+        return self.storage
+
+    def add(self, *arguments: Any, **options: Any) -> Code:
+        request = add_request(*arguments, **options)
+        return self.ask(lambda on_done: self.serving.add(request, on_done))[0]
+
+    def read(self, ledger_id: int, entry_id: int, **options: Any) -> tuple[Code, bytes | None]:
+        request = ReadRequest(ledger_id, entry_id, **options)
+        code, data = self.ask(lambda on_done: self.serving.read(request, on_done))
+        return code, data
+
+    def fence(self, ledger_id: int, key: bytes = KEY) -> tuple[Code, bytes | None]:
+        return self.read(ledger_id, -1, fence_key=key, is_recovery=True)
+
+    def read_batch(
+        self, ledger_id: int, first: int, count: int = 0, size: int = 1 << 20
+    ) -> tuple[Code, Sequence[bytes]]:
+        request = BatchReadRequest(ledger_id, first, count, size)
+        code, entries = self.ask(lambda on_done: self.serving.read_batch(request, on_done))
+        return code, entries
+
+    def held(self, ledger_id: int) -> Sequence[tuple[int, int]] | StorageError:
+        try:
+            return self.scheduler.run(self.serving.entries_held(ledger_id), self.host)
+        except StorageError as error:
+            return error

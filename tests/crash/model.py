@@ -1,0 +1,253 @@
+"""A dict that knows what a bookie may answer after losing power, and a workload to check it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+from bookie_server.core.requests import ReadRequest
+from bookie_server.errors import StorageError
+from ledgerlog_spark.model import Code
+from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
+
+LEDGERS = 3
+
+
+class ViolationError(AssertionError):
+    """The storage said what it must not say."""
+
+
+class Model:
+    """What was promised, per entry and per ledger.
+
+    Attributes:
+        acked: Bytes that acknowledged adds stored, or that a read has shown, and when that was
+            answered. Of adds that were on their way together any may be the newest.
+        possible: Bytes of adds whose outcome is not known, and of how many.
+        fenced: Ledgers whose fence was answered.
+        fence_answers: The last entry that the first answer of a fence showed, -1 for none.
+        lac: Largest explicit LAC that was acknowledged.
+    """
+
+    def __init__(self) -> None:
+        self.acked: dict[tuple[int, int], dict[bytes, int]] = {}
+        self.time = 0
+        self.possible: dict[tuple[int, int], Counter[bytes]] = {}
+        self.fenced: set[int] = set()
+        self.fence_sent: set[int] = set()
+        self.fence_answers: dict[int, int] = {}
+        self.lac: dict[int, int] = {}
+
+    def settle(self, key: tuple[int, int], data: bytes, sent_at: int) -> None:
+        """An add sent at `sent_at` was acknowledged: what was answered before is overwritten."""
+        self.time += 1
+        kept = {d: at for d, at in self.acked.get(key, {}).items() if at > sent_at}
+        self.acked[key] = {**kept, data: self.time}
+
+    def check_read(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
+        key = (ledger_id, entry_id)
+        if code is Code.OK:
+            allowed = {data for data, count in self.possible.get(key, {}).items() if count > 0}
+            allowed |= self.acked.get(key, {}).keys()
+            if data not in allowed:
+                raise ViolationError(f"{key}: bytes that nobody wrote")
+        elif key in self.acked:
+            raise ViolationError(f"{key}: acknowledged, and answered {code}")
+        elif not code.is_absent:
+            raise ViolationError(f"{key}: {code} without any damage")
+
+
+class Run:
+    """One seeded run: operations, power loss at any moment, and a check after each restart."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        settings = replace(SMALL, group_bytes_max=self.random.choice((1 << 10, 1 << 14)))
+        self.machine = Machine(seed, settings=settings)
+        self.model = Model()
+        self.next_id = [0] * LEDGERS
+        self.number = 0
+        self.is_stopping = False
+        self.last_sent: tuple[int, range, list[bytes]] | None = None
+        self.seen: Counter[str] = Counter()
+
+    def run(self, rounds: int = 6) -> None:
+        self.machine.start()
+        for _ in range(rounds):
+            for _ in range(self.random.randrange(1, 25)):
+                self.operate()
+                if self.random.random() < 0.7:
+                    self.let_run(self.random.randrange(1, 25))
+            # Go down in the middle of something: a write lies between few events and its sync.
+            for _ in range(self.random.randrange(1, 6)):
+                self.operate()
+                self.let_run(self.random.randrange(4))
+            self.go_down()
+            self.come_up()
+            self.check_all()
+
+    def let_run(self, events: int) -> None:
+        for _ in range(events):
+            if not self.machine.scheduler.step():
+                return
+
+    def go_down(self) -> None:
+        counters = self.machine.serving.counters
+        self.seen["add_overlap"] += counters.add_overlap
+        self.seen["adds_repeated"] += counters.adds_repeated
+        for mark in ("torn_tails", "rewritten_records", "replayed_records"):
+            self.seen[mark] += getattr(counters.boot, mark)
+        names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
+        self.seen["rolls"] += len(names) > 4
+        way = self.random.randrange(4)
+        if way == 0:
+            self.machine.crash()
+        elif way == 1:
+            self.is_stopping = True
+            self.machine.stop()
+            self.is_stopping = False
+        else:
+            self.machine.lose_power()
+
+    def come_up(self) -> None:
+        """Start, losing power on the way now and then."""
+        while self.random.random() < 0.4:
+            self.seen["boots_cut_short"] += 1
+            self.machine.host.spawn("start", self.opening())
+            self.let_run(self.random.randrange(1, 400))
+            if self.random.random() < 0.5:
+                self.machine.lose_power()
+            else:
+                self.machine.crash()
+        self.machine.start()
+
+    async def opening(self) -> None:
+        await self.machine.opening()
+
+    def operate(self) -> None:
+        choice = self.random.random()
+        ledger_id = self.random.randrange(LEDGERS)
+        if choice < 0.75:
+            self.add(ledger_id)
+        elif choice < 0.82:
+            self.fence(ledger_id)
+        elif choice < 0.88:
+            self.write_lac(ledger_id)
+        else:
+            self.read(ledger_id)
+
+    def add(self, ledger_id: int) -> None:
+        model, random = self.model, self.random
+        is_recovery = random.random() < 0.3
+        count = random.choice((1, 1, 1, 3, 8))
+        first = self.next_id[ledger_id]
+        if random.random() < 0.2:
+            first = random.randrange(max(1, first))
+        end = first + count + (random.random() < 0.1)
+        self.next_id[ledger_id] = max(self.next_id[ledger_id], end)
+        ids = range(first, first + count)
+        self.number += 1
+        payloads = [b"%d " % self.number * random.choice((1, 10, 700)) for _ in ids]
+        if random.random() < 0.1 and self.last_sent is not None:
+            ledger_id, ids, payloads = self.last_sent
+        self.last_sent = ledger_id, ids, payloads
+        stored = {
+            (ledger_id, i): entry(ledger_id, i, p) for i, p in zip(ids, payloads, strict=True)
+        }
+        for key, data in stored.items():
+            model.possible.setdefault(key, Counter())[data] += 1
+        was_fenced = ledger_id in model.fenced
+        sent_at = model.time
+
+        def done(code: Code) -> None:
+            if code is Code.OK:
+                if was_fenced and not is_recovery:
+                    raise ViolationError(f"ledger {ledger_id} was fenced before {ids} was sent")
+                last_said = model.fence_answers.get(ledger_id)
+                if last_said is not None and not is_recovery and ids[-1] > last_said:
+                    raise ViolationError(
+                        f"{ids} acknowledged after a fence said {last_said} is the last"
+                    )
+                for key, data in stored.items():
+                    model.settle(key, data, sent_at)
+                    model.possible[key][data] -= 1
+            elif code is Code.FENCED and ledger_id not in model.fence_sent:
+                raise ViolationError(f"ledger {ledger_id} is fenced, and nobody fenced it")
+            elif code is Code.IO_ERROR and self.is_stopping:
+                return
+            elif code not in (Code.FENCED, Code.OK):
+                raise ViolationError(f"add of {ids} answered {code} without any fault")
+            else:
+                for key, data in stored.items():
+                    model.possible[key][data] -= 1
+
+        request = add_request(ledger_id, ids, payloads, is_recovery=is_recovery)
+        self.machine.serving.add(request, done)
+
+    def fence(self, ledger_id: int) -> None:
+        model = self.model
+        model.fence_sent.add(ledger_id)
+
+        def done(code: Code, data: bytes | None) -> None:
+            if code is Code.IO_ERROR and self.is_stopping:
+                return
+            if code is not Code.OK and not code.is_absent:
+                raise ViolationError(
+                    f"fence of ledger {ledger_id} answered {code} without any fault"
+                )
+            model.fenced.add(ledger_id)
+            last = -1 if data is None else int.from_bytes(data[8:16], "big")
+            model.fence_answers[ledger_id] = min(last, model.fence_answers.get(ledger_id, last))
+
+        request = ReadRequest(ledger_id, -1, fence_key=KEY, is_recovery=True)
+        self.machine.serving.read(request, done)
+
+    def write_lac(self, ledger_id: int) -> None:
+        lac = self.random.randrange(100)
+
+        def done(code: Code) -> None:
+            if code is Code.OK:
+                self.model.lac[ledger_id] = max(lac, self.model.lac.get(ledger_id, -1))
+
+        self.machine.serving.write_lac(ledger_id, lac, KEY, done)
+
+    def read(self, ledger_id: int) -> None:
+        entry_id = self.random.randrange(max(1, self.next_id[ledger_id]))
+        before = self.model.acked.get((ledger_id, entry_id))
+
+        def done(code: Code, data: bytes | None) -> None:
+            # An add answered while the read was on its way may or may not show in it.
+            if (before is None and code.is_absent) or (data is not None and data in (before or ())):
+                return
+            self.model.check_read(ledger_id, entry_id, code, data)
+
+        self.machine.serving.read(ReadRequest(ledger_id, entry_id), done)
+
+    def check_all(self) -> None:
+        """Everything promised is there; and what is there now stays."""
+        machine, model = self.machine, self.model
+        for ledger_id in range(LEDGERS):
+            for entry_id in range(self.next_id[ledger_id] + 2):
+                code, data = machine.read(ledger_id, entry_id)
+                model.check_read(ledger_id, entry_id, code, data)
+                key = (ledger_id, entry_id)
+                model.possible.pop(key, None)
+                if data is not None:
+                    model.acked[key] = {data: model.time}
+            self.check_ledger(ledger_id)
+
+    def check_ledger(self, ledger_id: int) -> None:
+        machine, model = self.machine, self.model
+        present = {e for ledger, e in model.acked if ledger == ledger_id}
+        held = machine.held(ledger_id)
+        if isinstance(held, StorageError):
+            raise ViolationError("nothing was damaged, and what is held is not known")
+        listed = {e for first, last in held for e in range(first, last + 1)}
+        if listed != present:
+            raise ViolationError(f"ledger {ledger_id}: holds {present}, lists {listed}")
+        code, lac = machine.ask(lambda done: machine.serving.read_lac(ledger_id, done))
+        if ledger_id in model.lac and (code is not Code.OK or lac < model.lac[ledger_id]):
+            raise ViolationError(f"ledger {ledger_id}: LAC {model.lac[ledger_id]} became {lac}")
+        if ledger_id in model.fenced and not machine.serving.is_fenced(ledger_id):
+            raise ViolationError(f"ledger {ledger_id}: its fence was answered and is gone")
