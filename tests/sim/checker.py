@@ -207,13 +207,12 @@ class Checker:
             "L8",
             f"the writer sends LAC {run.last_add_confirmed}, it confirmed {self.last_confirmed}",
         )
-        named = any(
-            effect.bookie_id in fragment.ensemble
-            for _, record in self.records
-            for fragment in record.value.fragments
-        )
+        ensemble = self.record.last_fragment.ensemble
         require(
-            named, "L26", f"entry {run.first_entry_id} is sent to {effect.bookie_id}, never named"
+            self.record.is_closed or ensemble[effect.index] == effect.bookie_id,
+            "L26",
+            f"entry {run.first_entry_id} is sent to {effect.bookie_id} at {effect.index}, the "
+            f"record names {ensemble}",
         )
 
     def indicated(self, client: SimClient, effect: Any) -> None:

@@ -119,7 +119,9 @@ class Player:
                 return request
         raise AssertionError(f"{name} has no open {kind.__name__} {fields}: {self.open[name]}")
 
-    def _event(self, name: str, verb: str, arguments: list[str]) -> m.Event:
+    def _event(  # noqa: PLR0911 - one line for each verb
+        self, name: str, verb: str, arguments: list[str]
+    ) -> m.Event:
         match verb:
             case "add":
                 return m.AddRequested(
@@ -202,7 +204,7 @@ def record(metadata: LedgerMetadata) -> str:
     return f"{metadata.state.name} {fragments}{end}"
 
 
-def describe(effect: m.Effect) -> str:
+def describe(effect: m.Effect) -> str:  # noqa: PLR0911 - one line for each effect
     """An effect on one line."""
     match effect:
         case m.SendAdd(_, bookie_id, index, run, entry_ids, is_recovery):

@@ -18,7 +18,11 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.recovery import (
+    LedgerRecovery,
+    RecoveryPhase,
+    RecoverySettings,
+)
 from ledgerlog_spark.protocol.retry import RetryPolicy
 
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),), password=b"secret")
@@ -32,12 +36,9 @@ def entry(entry_id: int, lac: int = NO_ENTRY) -> m.StoredEntry:
 class Cluster:
     """Answers every request of one recovery, round trip by round trip."""
 
-    def __init__(
-        self, metadata: LedgerMetadata, answer: Answer, spares: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, metadata: LedgerMetadata, answer: Answer) -> None:
         self.stored = Versioned(metadata, Version(1, 0))
         self.answer = answer
-        self.spares = spares
         self.add_code: Callable[[m.SendAdd], Code] = lambda _: Code.OK
         self.round_trips = 0
         self.adds: list[m.SendAdd] = []
@@ -71,7 +72,7 @@ class Cluster:
                 self.adds.append(effect)
                 return m.AddReplied(request, self.add_code(effect))
             case m.ListBookies(request):
-                return m.BookiesListed(request, self.spares)
+                return m.BookiesListed(request, ())
             case m.StartTimer(request):
                 return m.TimerFired(request)
             case _:
@@ -266,3 +267,23 @@ def test_a_hung_bookie_delays_recovery_by_a_hedge_and_not_by_its_deadline() -> N
     hedged = one.handle(m.TimerFired(timer.request))
     asked = {(e.bookie_id, e.entry_id) for e in hedged if isinstance(e, m.SendRead)}
     assert {("b1", 0), ("b2", 0)} <= asked
+
+
+def test_a_copy_that_turns_up_after_a_negative_quorum_does_not_stop_reading_ahead() -> None:
+    """Entry 1 looks absent while entry 0 is undecided, then its only copy answers."""
+    one = recovery()
+    cluster = Cluster(OPEN, holding(40))
+    effects = one.handle(m.Start())
+    while not any(isinstance(e, m.StartTimer) for e in effects):
+        effects = [e for x in effects for e in one.handle(cluster.reply(x))]
+    reads = {e.entry_id: e for e in effects if isinstance(e, m.SendRead)}
+    others = one.handle(m.ReadReplied(reads[1].request, Code.NO_ENTRY, None))
+    assert [e.entry_id for e in others if isinstance(e, m.SendRead)] == [1, 1]
+    no, yes = (e for e in others if isinstance(e, m.SendRead))
+    one.handle(m.ReadReplied(no.request, Code.NO_ENTRY, None))
+    one.handle(m.ReadReplied(yes.request, Code.OK, entry(1)))
+    effects = [e for number, e in reads.items() if number != 1]
+    while one.phase is not RecoveryPhase.DONE:
+        effects = [e for x in effects for e in one.handle(cluster.reply(x))]
+        assert effects, "recovery stopped asking"
+    assert cluster.stored.value.last_entry_id == 40
