@@ -83,7 +83,7 @@ class EntryTally:
 
     @property
     def verdict(self) -> Verdict:
-        """What is known so far; only UNDECIDED can still change."""
+        """What is known so far. A copy that turns up after a negative quorum still counts."""
         if self.entry is not None:
             return Verdict.PRESENT
         if self.absents >= self.needed:
@@ -133,7 +133,7 @@ class RecoveryReads:
         self._tallies: dict[int, EntryTally] = {}
         self._sent: dict[int, EntryTally] = {}
         self._largest_size_bytes = 1
-        self._lowest_absent: int | None = None
+        self._absent: dict[int, bool] = {}
 
     @property
     def verdict(self) -> Verdict:
@@ -144,7 +144,7 @@ class RecoveryReads:
     def fill(self) -> list[SendRead]:
         """Ask for further entries, as far ahead as is allowed and no absent one is known."""
         effects: list[SendRead] = []
-        while self._lowest_absent is None and len(self._tallies) < self._ahead_max():
+        while not self._absent and len(self._tallies) < self._ahead_max():
             entry_id = self._next_to_ask
             self._next_to_ask += 1
             tally = EntryTally(entry_id, self._members(entry_id), negative_quorum(self._quorum))
@@ -160,14 +160,14 @@ class RecoveryReads:
         if reply.code is Code.UNAUTHORIZED:
             self.is_unauthorized = True
             return []
-        before = tally.verdict
         tally.take(reply.code, reply.entry)
         if reply.entry is not None:
             self._largest_size_bytes = max(self._largest_size_bytes, len(reply.entry.payload))
         verdict = tally.verdict
-        if verdict is Verdict.ABSENT and before is Verdict.UNDECIDED:
-            lowest = self._lowest_absent
-            self._lowest_absent = tally.entry_id if lowest is None else min(lowest, tally.entry_id)
+        if verdict is Verdict.ABSENT:
+            self._absent[tally.entry_id] = True
+        elif verdict is Verdict.PRESENT:
+            self._absent.pop(tally.entry_id, None)
         return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []
 
     def hedge(self) -> list[SendRead]:

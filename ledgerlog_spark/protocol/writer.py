@@ -87,6 +87,12 @@ class WriterSettings:
     add_quorum_timeout_ms: int | None = None
 
 
+ENTRY_OVERHEAD_BYTES = 64
+"""Header, longest digest, id and length: what an entry of a run takes beside its payload."""
+
+FRAME_OVERHEAD_BYTES = 256
+"""More than the head of any frame."""
+
 FATAL_ADD_CODES = {
     Code.FENCED: Failure.FENCED,
     Code.UNAUTHORIZED: Failure.UNAUTHORIZED,
@@ -208,10 +214,12 @@ class LedgerWriter:
                 f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(event.payloads)}: split it",
                 entries=len(event.payloads),
             )
-        if max(map(len, event.payloads)) > FRAME_SIZE_BYTES_MAX:
+        size_bytes = sum(map(len, event.payloads)) + ENTRY_OVERHEAD_BYTES * len(event.payloads)
+        if size_bytes > FRAME_SIZE_BYTES_MAX - FRAME_OVERHEAD_BYTES:
             raise LocalProtocolError(
-                f"an entry is larger than a frame of {FRAME_SIZE_BYTES_MAX} bytes: split it",
-                size_bytes=max(map(len, event.payloads)),
+                f"a run of {size_bytes} bytes with its headers is larger than a frame of "
+                f"{FRAME_SIZE_BYTES_MAX} bytes: split it",
+                size_bytes=size_bytes,
             )
 
     def _on_add_replied(self, event: AddReplied) -> list[Effect]:
