@@ -46,7 +46,7 @@ class AppendRequest(_message.Message):
     body: bytes
     master_key: bytes
     is_recovery: bool
-    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_ids: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., body: _Optional[bytes] = ..., master_key: _Optional[bytes] = ..., is_recovery: _Optional[bool] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_ids: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., body: _Optional[bytes] = ..., master_key: _Optional[bytes] = ..., is_recovery: bool = ...) -> None: ...
 
 class AppendReply(_message.Message):
     __slots__ = ("request_id", "code")
@@ -68,7 +68,7 @@ class ReadRequest(_message.Message):
     entry_id: int
     fence_key: bytes
     is_recovery: bool
-    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., fence_key: _Optional[bytes] = ..., is_recovery: _Optional[bool] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., fence_key: _Optional[bytes] = ..., is_recovery: bool = ...) -> None: ...
 
 class ReadReply(_message.Message):
     __slots__ = ("request_id", "code", "entry")
@@ -170,4 +170,4 @@ class GetInfoReply(_message.Message):
     failure: str
     in_flight_bytes: int
     connections: int
-    def __init__(self, bookie_id: _Optional[str] = ..., is_writable: _Optional[bool] = ..., failure: _Optional[str] = ..., in_flight_bytes: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...
+    def __init__(self, bookie_id: _Optional[str] = ..., is_writable: bool = ..., failure: _Optional[str] = ..., in_flight_bytes: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...

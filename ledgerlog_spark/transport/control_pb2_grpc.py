@@ -5,7 +5,7 @@ import warnings
 
 from ledgerlog_spark.transport import control_pb2 as ledgerlog__spark_dot_transport_dot_control__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.73.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in ledgerlog_spark/transport/control_pb2_grpc.py depends on'
+        + f' but the generated code in ledgerlog_spark/transport/control_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class BookieStub:
+class BookieStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -76,7 +76,7 @@ class BookieStub:
                 _registered_method=True)
 
 
-class BookieServicer:
+class BookieServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Append(self, request_iterator, context):
@@ -187,7 +187,7 @@ def add_BookieServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class Bookie:
+class Bookie(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
