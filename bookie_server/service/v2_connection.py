@@ -94,7 +94,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self.frames_received = 0
         self.peer: object = None
 
-    # -- called by the event loop ------------------------------------------------------------
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server's connections, or be closed when there are too many."""
@@ -133,15 +133,8 @@ class V2Connection(asyncio.BufferedProtocol):
         self.frames_received += len(bodies)
         if self._backlog or self._is_paused:
             self._backlog.extend(bodies)
-            return
-        for number, body in enumerate(bodies):
-            if not self._may_handle(body):
-                self._backlog.extend(bodies[number:])
-                self._pause()
-                return
-            self._handle(body)
-            if self._is_closing:
-                return
+        else:
+            self._handle_all(bodies)
 
     def eof_received(self) -> bool:
         """Close: a peer that sends no more gets no more."""
@@ -158,7 +151,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = False
         self._count_sent()
 
-    # -- called by the server ----------------------------------------------------------------
+    # Called by the server.
 
     @property
     def is_idle(self) -> bool:
@@ -203,7 +196,7 @@ class V2Connection(asyncio.BufferedProtocol):
             self._flush()
             self._transport.close()
 
-    # -- admission ---------------------------------------------------------------------------
+    # Admission.
 
     def _may_handle(self, body: memoryview) -> bool:
         server = self._server
@@ -243,7 +236,17 @@ class V2Connection(asyncio.BufferedProtocol):
             return
         self._transport.resume_reading()
 
-    # -- requests ----------------------------------------------------------------------------
+    # Requests.
+
+    def _handle_all(self, bodies: list[memoryview]) -> None:
+        for number, body in enumerate(bodies):
+            if self._is_closing:
+                return
+            if not self._may_handle(body):
+                self._backlog.extend(bodies[number:])
+                self._pause()
+                return
+            self._handle(body)
 
     def _handle(self, body: memoryview) -> None:
         try:
@@ -432,7 +435,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self._backlog.clear()
         self.close()
 
-    # -- bytes in flight and answers -----------------------------------------------------------
+    # Bytes in flight and answers.
 
     def _take(self, size_bytes: int) -> None:
         self.in_flight_bytes += size_bytes
