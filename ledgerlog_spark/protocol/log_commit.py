@@ -1,4 +1,4 @@
-"""The transactional commit (DESIGN 6.4; docs/LOGS.md K1-K9).
+"""The transactional commit (DESIGN 6.4; docs/LOGS.md K1-K10).
 
 One transaction replaces the head and the producer record, both at the versions that were read, and
 checks the node of the pages that were written before. Whatever was concluded from the records thus
