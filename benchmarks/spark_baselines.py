@@ -1,0 +1,78 @@
+"""A Python sink that drops rows and a Python source that has them in memory: Spark's own price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+SCHEMA = "a long, b long, c double, d string"
+
+
+class DroppingSink(DataSource):
+    """`format("benchmark_drop")`: takes Arrow batches and forgets them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "benchmark_drop"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _DroppingWriter()
+
+
+class _DroppingWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class MemorySource(DataSource):
+    """`format("benchmark_memory")`: options `rows`, `batchRows` and `partitions`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "benchmark_memory"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _MemoryReader(
+            int(self.options["rows"]),
+            int(self.options["batchRows"]),
+            int(self.options["partitions"]),
+        )
+
+
+class _MemoryReader(DataSourceReader):
+    def __init__(self, rows: int, batch_rows: int, partitions: int) -> None:
+        self.rows, self.batch_rows, self.parts = rows, batch_rows, partitions
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(n) for n in range(self.parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        batch = memory_batch(self.batch_rows)
+        left = self.rows // self.parts
+        while left > 0:
+            yield batch if left >= batch.num_rows else batch.slice(0, left)
+            left -= batch.num_rows
+
+
+def memory_batch(rows: int) -> pa.RecordBatch:
+    """One batch of the benchmark's rows, shape (rows, 4)."""
+    ids = pa.array(range(rows), pa.int64())
+    texts = pa.array([str(n).rjust(20, "x") for n in range(rows)], pa.string())
+    return pa.RecordBatch.from_arrays(
+        [ids, ids, ids.cast(pa.float64()), texts], names=["a", "b", "c", "d"]
+    )
