@@ -124,6 +124,8 @@ class AddPipeline:
         self._window = window
         self._suspended = 0
         self._everyone = (1 << quorum.ensemble_size) - 1
+        self._is_striped = quorum.is_striped
+        self._ack_quorum = quorum.ack_quorum
         self._unconfirmed: deque[PendingRun] = deque()
         self._late: dict[int, PendingRun] = {}
         self._sent: dict[int, tuple[PendingRun, int]] = {}
@@ -150,8 +152,7 @@ class AddPipeline:
         possible = pending.acked
         for index in pending.requests:
             possible |= 1 << index
-        run = pending.run
-        return not is_acknowledged(self.quorum, possible, run.first_entry_id, run.entries)
+        return not self._has_quorum(pending, possible)
 
     @property
     def header_last_add_confirmed(self) -> int:
@@ -196,8 +197,7 @@ class AddPipeline:
         confirmed: list[RunConfirmed] = []
         while self._unconfirmed and not self.is_paused:
             pending = self._unconfirmed[0]
-            run = pending.run
-            if not is_acknowledged(self.quorum, pending.acked, run.first_entry_id, run.entries):
+            if not self._has_quorum(pending, pending.acked):
                 break
             self._unconfirmed.popleft()
             confirmed.append(self._confirm(pending))
@@ -248,9 +248,17 @@ class AddPipeline:
         self.size_bytes_in_flight = 0
         return first
 
+    def _has_quorum(self, pending: PendingRun, acked: int) -> bool:
+        if not self._is_striped:
+            return acked.bit_count() >= self._ack_quorum
+        run = pending.run
+        return is_acknowledged(self.quorum, acked, run.first_entry_id, run.entries)
+
     def _owners(self, run: Run) -> int:
+        if not self._is_striped:
+            return self._everyone
         size = self.quorum.ensemble_size
-        if run.entries >= size or not self.quorum.is_striped:
+        if run.entries >= size:
             return self._everyone
         masks = write_set_masks(self.quorum)
         owners = 0
@@ -259,12 +267,13 @@ class AddPipeline:
         return owners
 
     def _send(self, pending: PendingRun, index: int) -> SendAdd:
-        number = self._numbers.next()
+        numbers = self._numbers
+        numbers.last = number = numbers.last + 1
         pending.requests[index] = number
         self._sent[number] = (pending, index)
         run = pending.run
         entry_ids = None
-        if self.quorum.is_striped:
+        if self._is_striped:
             owned = owned_entries(self.quorum, index, run.first_entry_id, run.last_entry_id)
             entry_ids = owned if len(owned) < run.entries else None
         return SendAdd(number, self.ensemble[index], index, run, entry_ids, self.is_recovery)

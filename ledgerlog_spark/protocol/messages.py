@@ -32,12 +32,14 @@ class Run:
         last_add_confirmed: Goes into the header of every entry of the run.
         length_before: Payload bytes of the ledger before the run, so that the header of an
             entry holds this plus the payloads of the run up to and including its own.
+        entries: How many entries it has.
         size_bytes: Payload bytes of the run.
         attachment: Free for the host, which keeps the encoded entries here.
     """
 
     __slots__ = (
         "attachment",
+        "entries",
         "first_entry_id",
         "last_add_confirmed",
         "last_entry_id",
@@ -60,17 +62,13 @@ class Run:
         assert last_add_confirmed < first_entry_id, "an entry cannot confirm itself"
         self.ledger_id = ledger_id
         self.first_entry_id = first_entry_id
-        self.last_entry_id = first_entry_id + len(payloads) - 1
+        self.entries = entries = len(payloads)
+        self.last_entry_id = first_entry_id + entries - 1
         self.payloads = payloads
         self.last_add_confirmed = last_add_confirmed
         self.length_before = length_before
         self.size_bytes = sum(map(len, payloads))
         self.attachment: object | None = None
-
-    @property
-    def entries(self) -> int:
-        """How many entries the run has."""
-        return self.last_entry_id - self.first_entry_id + 1
 
     @property
     def length(self) -> int:
