@@ -77,6 +77,11 @@ class WriteOptions:
     compression: str
 
 
+_TABLE_HINT = (
+    ". A table keeps its options when Spark asks the source for its columns as it is made: leave "
+    "its column list out"
+)
+
 Chosen = TypeVar("Chosen", ReadOptions, WriteOptions)
 
 
@@ -137,7 +142,7 @@ class SourceOptions:
         if len(chosen) != 1:
             raise ConfigurationError(
                 'name what to read by exactly one of load("name"), "log", "logs", "logPattern" and '
-                f'"ledgerId"; got {", ".join(chosen) or "none"}',
+                f'"ledgerId"; got {", ".join(chosen) or "none"}{"" if chosen else _TABLE_HINT}',
                 got=tuple(chosen),
             )
         values = dict(self.values)
@@ -159,7 +164,8 @@ class SourceOptions:
         _reject_jvm(self.values)
         if self.values["log"] is None:
             raise ConfigurationError(
-                'name the log to write by save("name") or the option "log"', option="log"
+                f'name the log to write by save("name") or the option "log"{_TABLE_HINT}',
+                option="log",
             )
         if (self.values["txn_app_id"] is None) != (self.values["txn_version"] is None):
             raise ConfigurationError(
@@ -173,12 +179,21 @@ class SourceOptions:
 def is_sparks_own(key: str) -> bool:
     """Whether Spark itself adds the key (in lower case), so that it is no mistake of a user."""
     known = key in SPARKS_OWN or key in SPARKS_TABLE_PROPERTIES
-    return known or key.startswith(TABLE_OPTION_PREFIX)
+    return known or _is_repeated(key)
+
+
+def _is_repeated(key: str) -> bool:
+    return key.startswith(TABLE_OPTION_PREFIX)
 
 
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a table keeps: ours, and what names a log, in lower case."""
+    """The options that a table keeps: ours, and what names a log, in lower case.
+
+    None at all when no table is made: what `load` reads must not carry its options along.
+    """
     lowered = {key.lower(): value for key, value in options.items()}
+    if not any(key in SPARKS_TABLE_PROPERTIES or _is_repeated(key) for key in lowered):
+        return {}
     return {
         key: value
         for key, value in lowered.items()

@@ -50,3 +50,28 @@ def test_a_temporary_view_keeps_its_options(spark: SparkSession, log_name: str, 
     view = "v_" + log_name.replace("-", "_")
     spark.sql(f"CREATE TEMPORARY VIEW {view} USING ledger OPTIONS (log '{log_name}')")
     assert spark.table(view).count() == 5
+
+
+def test_what_is_loaded_carries_no_options_along(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(5))
+    assert load(spark, log_name).schema["id"].metadata == {}
+
+
+def test_a_frame_is_saved_as_a_table(spark: SparkSession, log_name: str) -> None:
+    name = "s_" + log_name.replace("-", "_")
+    spark.range(4).write.format("ledger").option("log", log_name).saveAsTable(name)
+    assert load(spark, log_name).count() == 4
+    spark.sql(f"DROP TABLE {name}")
+
+
+def test_a_table_made_with_a_column_list_says_what_is_missing(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(4))
+    name = "c_" + log_name.replace("-", "_")
+    spark.sql(f"CREATE TABLE {name} (id LONG) USING ledger OPTIONS (log '{log_name}')")
+    with pytest.raises(Exception, match="leave its column list out"):
+        spark.table(name).collect()
+    spark.sql(f"DROP TABLE {name}")

@@ -105,3 +105,25 @@ def test_all_types_share_one_row(
     frame = spark.createDataFrame([tuple(values[0] for _, _, values in CASES)], schema)
     save(frame)
     assert rows_of(load(spark, log_name)) == rows_of(frame)
+
+
+def test_variants_come_back(spark: SparkSession, log_name: str, save: Callable[..., None]) -> None:
+    frame = spark.sql("""SELECT parse_json('{"a": [1, null]}') AS v UNION ALL SELECT NULL""")
+    save(frame)
+    got = load(spark, log_name).selectExpr("to_json(v) AS v", "v:a[0]::int AS first")
+    assert rows_of(got) == [(None, None), ('{"a":[1,null]}', 1)]
+
+
+def test_timestamps_of_another_session_zone_are_the_same_moments(
+    spark: SparkSession, log_name: str, save: Callable[..., None]
+) -> None:
+    key = "spark.sql.session.timeZone"
+    before = spark.conf.get(key)
+    try:
+        spark.conf.set(key, "America/Los_Angeles")
+        save(spark.sql("SELECT TIMESTAMP'2024-07-01 05:00:00 America/Los_Angeles' AS at"))
+        spark.conf.set(key, "Asia/Tokyo")
+        got = load(spark, log_name).selectExpr("CAST(at AS string)", "unix_seconds(at)")
+        assert rows_of(got) == [("2024-07-01 21:00:00", 1719835200)]
+    finally:
+        spark.conf.set(key, str(before))

@@ -205,3 +205,7 @@ def test_what_sparks_catalog_adds_to_a_tables_options_passes() -> None:
 def test_a_table_keeps_its_own_options_and_none_of_the_catalogs() -> None:
     given = {"Log": "flights", "owner": "me", "option.log": "flights", "minPartitions": "2"}
     assert table_options(given) == {"log": "flights", "minpartitions": "2"}
+
+
+def test_what_load_reads_does_not_carry_its_options_along() -> None:
+    assert table_options({"path": "flights", "minPartitions": "2"}) == {}
