@@ -233,8 +233,8 @@ class V2Connection(asyncio.BufferedProtocol):
             self._handle(backlog.popleft())
         if self._is_writing_paused:
             self._pause()
-            return
-        self._transport.resume_reading()
+        elif not self._transport.is_closing():
+            self._transport.resume_reading()
 
     # Requests.
 

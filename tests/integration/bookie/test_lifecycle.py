@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
-STOPPED, BAD_CONFIGURATION, REFUSED, NO_METADATA = 0, 2, 3, 4
+STOPPED, BAD_CONFIGURATION, REFUSED, NO_METADATA, DISK_FAILED = 0, 2, 3, 4, 5
 
 
 def _registered(service_uri: str) -> Callable[[], object]:
@@ -277,3 +278,24 @@ async def test_bookie_whose_session_was_lost_is_announced_again(
     finally:
         cancel()
         await stores.close()
+
+
+def test_disk_that_fails_ends_the_bookie_and_loses_nothing_acknowledged(
+    make_bookie: MakeBookie,
+) -> None:
+    bookie = make_bookie().start()
+    assert bookie.process is not None
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"acknowledged")).code is Code.OK
+        # From here on every write beyond the first page of a file fails, as on a bad disk.
+        resource.prlimit(bookie.process.pid, resource.RLIMIT_FSIZE, (4_096, 4_096))
+        peer.send(add_frame(1, 1, bytes(100_000)))
+        body = peer.body()
+        assert body is None or int.from_bytes(body[4:8], "big") == 101
+    assert bookie.process.wait(30) == DISK_FAILED
+    bookie.stop()
+    assert "storage_failed" in bookie.log()
+    bookie.start()
+    with bookie.peer() as peer:
+        assert peer.ask(encode_read(1, 0)).entry == stored_entry(1, 0, b"acknowledged")
+        assert peer.ask(encode_read(1, 1)).code is Code.NO_ENTRY
