@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,16 +85,11 @@ def test_reader_that_never_takes_its_answers_loses_the_connection(
         for entry_id in range(4):
             assert peer.ask(add_frame(1, entry_id, bytes(MEBIBYTE))).code is Code.OK
         _send_until_refused(peer, encode_read(1, 0) * 200, MEBIBYTE)
-        peer.socket.settimeout(20)
-        size_bytes = 0
         _wait_until_reset(peer)
-        del size_bytes
 
 
 def _wait_until_reset(peer: Peer) -> None:
     """Blocks, without reading, until the bookie reset the connection."""
-    import select
-
     poll = select.poll()
     poll.register(peer.socket, select.POLLERR | select.POLLHUP | select.POLLRDHUP)
     assert poll.poll(20_000), "the bookie keeps a peer that takes nothing"
