@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
     from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.logs import Logs
     from ledgerlog_spark.log.range_writer import RangeWriter
+    from ledgerlog_spark.log.sweeper import Swept
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log_commit import CommitResult
     from ledgerlog_spark.protocol.log_read import LogState
@@ -72,6 +74,10 @@ class BlockingLogs:
     def delete(self, name: str) -> None:
         """See `Logs.delete`."""
         self._client.run(lambda client: logs_of(client).delete(name))
+
+    def sweep(self) -> tuple[list[Swept], list[LedgerLogError]]:
+        """One pass of the sweeper over every log; see `Sweeper.sweep_all`."""
+        return self._client.run(lambda client: logs_of(client).sweeper().sweep_all())
 
     def _log(self, work: Callable[[Logs], Coroutine[Any, Any, Log]]) -> BlockingLog:
         log = self._client.run(lambda client: work(logs_of(client)))

@@ -137,7 +137,10 @@ class RangeWriter:
     async def _append(self, payload: bytes | bytearray | memoryview) -> None:
         while self._pending and self._pending_size_bytes + len(payload) > PENDING_SIZE_BYTES_MAX:
             await self._acknowledged()
-        self._pending.append((self._handle.append_async(payload), len(payload)))
+        future = self._handle.append_async(payload)
+        # The first failure is the attempt's; those behind it say the same and are not waited for.
+        future.add_done_callback(_seen)
+        self._pending.append((future, len(payload)))
         self._pending_size_bytes += len(payload)
         self._entries += 1
         while self._pending and self._pending[0][0].done():
@@ -150,3 +153,8 @@ class RangeWriter:
         entry_id = await future
         assert entry_id == expected, (self.ledger_id, entry_id, expected)
         self._pending_size_bytes -= size_bytes
+
+
+def _seen(future: asyncio.Future[int]) -> None:
+    if not future.cancelled():
+        future.exception()

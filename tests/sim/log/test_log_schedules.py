@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +14,8 @@ from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.protocol import log_pages, log_seal
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult, CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine
-from ledgerlog_spark.protocol.log_pages import HeadShare
 from ledgerlog_spark.protocol.log_sweep import PagesSweep, SweepPhase
+from tests.sim.log.schedules import SMALL_HEAD, run_schedules
 from tests.sim.log.world import Violation, schedule
 
 if TYPE_CHECKING:
@@ -23,41 +27,37 @@ SCHEDULES_TO_CATCH_MAX = 1_500
 
 @pytest.fixture(autouse=True)
 def _small_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A head so small that most commits write pages, and an index of them."""
-    shares = {
-        "items": HeadShare(recent_size_bytes_max=150, pages_max=2),
-        "history": HeadShare(recent_size_bytes_max=120, pages_max=2),
-        "schemas": HeadShare(recent_size_bytes_max=100, pages_max=2),
-    }
-    monkeypatch.setattr(log_pages, "SHARES", shares)
-    monkeypatch.setattr(log_pages, "PAGE_BODY_SIZE_BYTES_MAX", 500)
-
-
-def run_schedules(count: int) -> tuple[int, int, int]:
-    """Events, faults and commits of the schedules with the seeds 0 to `count` - 1."""
-    events = faults = commits = 0
-    for seed in range(count):
-        world = schedule(seed)
-        events += world.store.events
-        faults += world.store.faults
-        commits += len(world.committed)
-    return events, faults, commits
+    for name, value in SMALL_HEAD.items():
+        monkeypatch.setattr(log_pages, name, value)
 
 
 def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
-    events, faults, commits = run_schedules(SCHEDULES)
+    counts = run_schedules(range(SCHEDULES))
     with capsys.disabled():
-        print(  # noqa: T201 (the count line)
-            f"\nlog: {SCHEDULES} schedules, {events:,} events, {faults:,} faults, "
-            f"{commits:,} commits, 0 violations"
-        )
-    assert commits > SCHEDULES * 3
+        print(f"\n{counts}")  # noqa: T201 (the count line)
+    assert counts.commits > SCHEDULES * 3
 
 
 def test_same_seed_gives_the_same_history() -> None:
     first, second = schedule(7), schedule(7)
     assert [s.head for s in first.store.states] == [s.head for s in second.store.states]
     assert first.store.events == second.store.events
+
+
+def test_history_does_not_depend_on_the_hash_seed() -> None:
+    traces = set()
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.sim.log", "--schedules", "5", "--trace"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        traces.add(done.stdout)
+    (trace,) = traces
+    assert trace.count("\n") > 100
 
 
 def sweep_pages_blindly(patch: pytest.MonkeyPatch) -> None:
@@ -118,4 +118,4 @@ def test_mutation_is_caught(
 ) -> None:
     mutation(monkeypatch)
     with pytest.raises(Violation, match=MUTATIONS[mutation]):
-        run_schedules(SCHEDULES_TO_CATCH_MAX)
+        run_schedules(range(SCHEDULES_TO_CATCH_MAX))

@@ -1,0 +1,37 @@
+"""`python -m tests.sim.log --schedules N --seed S`: the schedules with the seeds S to S + N - 1."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ledgerlog_spark.protocol import log_pages
+from tests.sim.log.schedules import SMALL_HEAD, run_schedules
+from tests.sim.log.world import Violation, World
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--schedules", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
+    parser.add_argument("--trace", action="store_true", help="print every state of every head")
+    arguments = parser.parse_args()
+    for name, value in SMALL_HEAD.items():
+        setattr(log_pages, name, value)
+    seeds = range(arguments.seed, arguments.seed + arguments.schedules)
+    try:
+        counts = run_schedules(seeds, _print_states if arguments.trace else None)
+    except Violation as violation:
+        sys.stdout.write(f"{violation}\n")
+        return 1
+    sys.stdout.write(f"{counts}\n")
+    return 0
+
+
+def _print_states(world: World) -> None:
+    for state in world.store.states:
+        sys.stdout.write(f"{world.seed} {state.head} {state.producers} {state.marks}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
