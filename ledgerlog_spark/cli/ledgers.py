@@ -19,7 +19,8 @@ from ledgerlog_spark.cli.output import (
     print_table,
 )
 from ledgerlog_spark.connect import connect
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
+from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
 
 app = typer.Typer(help="Ledgers of a cluster.", no_args_is_help=True)
@@ -148,7 +149,8 @@ def seal(
 ) -> None:
     """Fence a ledger, recover its end and close it. A live writer loses it."""
     with connect(uri) as client:
-        metadata = client.seal(ledger_id, password=password_from(password_file))
+        # Through the logs: never below what a log lists of the ledger.
+        metadata = BlockingLogs(client).seal(ledger_id, password=password_from(password_file))
     if as_json:
         print_json(describe(ledger_id, metadata))
         return
@@ -167,6 +169,14 @@ def delete(
     """Delete a ledger. One that belongs to a log is refused."""
     with connect(uri) as client:
         metadata = client.ledger_metadata(ledger_id)
+        owner = BlockingLogs(client).owner(ledger_id)
+        if owner is not None:
+            raise LocalProtocolError(
+                f"ledger {ledger_id} belongs to log {owner!r}, whose rows it may hold: the log's "
+                "sweeper deletes it when no version needs it",
+                ledger_id=ledger_id,
+                log=owner,
+            )
         if not yes:
             typer.confirm(
                 f"delete ledger {ledger_id} ({metadata.state.name}, "
