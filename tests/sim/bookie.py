@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bookie_server.core.requests import AddRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code, LedgerState
@@ -49,7 +50,6 @@ class SimBookie:
     Attributes:
         is_up: Its process runs; it serves once its storage is open.
         boots: How often it was started.
-        was_open: Its first boot, which makes the directory, is over.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -62,7 +62,6 @@ class SimBookie:
         self.files: SimFileSystem | None = None
         self.is_up = True
         self.boots = 0
-        self.was_open = False
         self._waiting: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -74,20 +73,30 @@ class SimBookie:
 
     async def _boot(self, host: Host) -> None:
         self.files = SimFileSystem(self.disk, host)
-        storage = await LedgerStorage.open(
-            files=self.files,
-            clock=host,
-            tasks=host,
-            settings=SETTINGS,
-            metadata=MetadataFromStore(self.world, self.name),
-        )
+        try:
+            storage = await LedgerStorage.open(
+                files=self.files,
+                clock=host,
+                tasks=host,
+                settings=SETTINGS,
+                metadata=MetadataFromStore(self.world, self.name),
+            )
+        except StorageError:
+            host.call_later(1_000, lambda: self.world.stop_failed(self.name, host))
+            return
         if self.host is not host:
             return
         self.storage = storage
-        self.was_open = True
+        storage.on_state_change = self._on_state_change
         waiting, self._waiting = self._waiting, []
         for request in waiting:
             request()
+
+    def _on_state_change(self) -> None:
+        """A bookie whose only directory is dead stops, once it has answered."""
+        if self.storage is not None and self.storage.failure is not None and self.host is not None:
+            host = self.host
+            host.call_later(1_000, lambda: self.world.stop_failed(self.name, host))
 
     def stop(self, *, power: bool) -> None:
         """Kill the process; with `power` also lose what no sync covered."""

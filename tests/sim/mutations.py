@@ -199,19 +199,18 @@ _admit = AddPath._admit
 _fence = LedgerStorage._fence
 
 
-def _fenced_rejects_recovery(request: Any, state: Any, health: Any, free_bytes: int) -> Any:
+def _fenced_rejects_recovery(request: Any, state: Any, *rest: Any) -> Any:
     if state is not None and state.is_fenced:
         return Code.FENCED
-    return admit_add(request, state, health, free_bytes)
+    return admit_add(request, state, *rest)
 
 
-def _admitted_before_fence(
-    self: AddPath, request: Any, on_done: Any, *, is_compared: bool = False
-) -> None:
+def _admitted_before_fence(self: AddPath, *add: Any, is_compared: bool = False) -> None:
+    """What was admitted before it waited is stored after it waited, fence or no fence."""
     if is_compared:
-        self._store(request, on_done)
+        self._store(*add)
     else:
-        _admit(self, request, on_done)
+        _admit(self, *add)
 
 
 def _fence_in_memory(

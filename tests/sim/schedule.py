@@ -51,8 +51,8 @@ def run_schedule(
     except Violation as broken:
         violation = broken
         world.note("checker", broken)
-    except AssertionError as broken:
-        violation = Violation("BUG", f"an assertion failed: {broken}")
+    except Exception as broken:  # noqa: BLE001 - whatever it is, the schedule has to be told
+        violation = Violation("BUG", f"{type(broken).__name__}: {broken}")
         violation.__cause__ = broken
         world.note("checker", violation)
     finally:
@@ -183,6 +183,10 @@ class Workload:
                 back = at + draws.integer(5, 80, kind, "for", number)
                 self._at(at, lambda k=kind, v=victim, n=number: self._crash(k, v, n))
                 self._at(back, lambda v=victim: world.restart(v))
+        for number in range(options.disk_errors):
+            victim = draws.pick(names, "disk", number)
+            at = draws.integer(1, 60, "disk at", number)
+            self._at(at, lambda v=victim, n=number: self._disk_error(v, n))
         for number in range(options.partitions):
             alone = draws.pick(everybody, "part", number)
             others = tuple(name for name in everybody if name != alone)
@@ -209,7 +213,19 @@ class Workload:
         if not self.world.faults.is_healed:
             self.world.network.join((alone,), others, both_ways=both_ways)
 
+    def _disk_error(self, victim: str, number: int) -> None:
+        kind = self.draws.pick(("sync", "write", "read"), "disk kind", number)
+        if self.world.faults.take(f"{kind} error {number}"):
+            self.world.note(victim, f"the next {kind} fails")
+            faults = self.world.bookies[victim].disk.faults
+            if kind == "sync":
+                faults.sync_errors += 1
+            elif kind == "write":
+                faults.write_errors += 1
+            else:
+                faults.read_errors += 1
+
     def _crash(self, kind: str, victim: str, number: int) -> None:
         bookie = self.world.bookies[victim]
-        if bookie.is_up and bookie.was_open and self.world.faults.take(f"{kind} {number}"):
+        if bookie.is_up and self.world.faults.take(f"{kind} {number}"):
             self.world.kill(victim, power=kind == "power")

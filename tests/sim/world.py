@@ -18,6 +18,7 @@ from ledgerlog_spark.protocol.writer import LedgerWriter, WriterSettings
 from tests.sim.bookie import SimBookie
 from tests.sim.checker import Checker, Violation, require, write_set
 from tests.sim.client import SimClient, as_entry
+from tests.sim.disk import Faults as DiskFaults
 from tests.sim.draws import Draws
 from tests.sim.faults import Faults
 from tests.sim.metadata_store import SimMetadataStore
@@ -137,6 +138,14 @@ class World:
         self.checker.mark("power loss" if power else "process killed")
         self.bookies[name].stop(power=power)
 
+    def stop_failed(self, name: str, host: object) -> None:
+        """The process of a bookie ends itself after a write or sync error."""
+        if self.bookies[name].host is host:
+            self.note(name, "stops after a disk error")
+            self.checker.mark("stopped after a disk error")
+            self.bookies[name].stop(power=False)
+            self.scheduler.call_later(20_000, lambda: self.restart(name))
+
     def restart(self, name: str) -> None:
         if not self.bookies[name].is_up:
             self.note(name, "starts")
@@ -162,7 +171,8 @@ class World:
         """The end of all faults: every bookie runs, every message arrives."""
         self.faults.is_healed = True
         self.network.heal()
-        for name in self.bookies:
+        for name, bookie in self.bookies.items():
+            bookie.disk.faults = DiskFaults()
             self.restart(name)
         self.note("world", "healed")
 
