@@ -8,7 +8,26 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from ledgerlog_spark.errors import LocalProtocolError
+
 T = TypeVar("T")
+
+
+class SharedCondition(threading.Condition):
+    """The condition of all futures of one handle.
+
+    Attributes:
+        completing_thread: Identity of the thread that completes them, which must never wait.
+    """
+
+    def __init__(self, lock: threading.RLock, completing_thread: int | None) -> None:
+        super().__init__(lock)
+        self.completing_thread = completing_thread
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the calling thread is not the one that would have to end the waiting."""
+        return threading.get_ident() != self.completing_thread
 
 
 class AddFuture(concurrent.futures.Future[T]):
@@ -39,6 +58,7 @@ class AddFuture(concurrent.futures.Future[T]):
 
         Raises:
             TimeoutError: Not done in time; the append goes on.
+            LocalProtocolError: Called from a callback before it is done.
             LedgerLogError: The append failed.
         """
         if self._state != "FINISHED":
@@ -54,6 +74,11 @@ class AddFuture(concurrent.futures.Future[T]):
         return self._exception
 
     def _wait(self, timeout: float | None) -> None:
+        if not self._shared.may_wait:
+            raise LocalProtocolError(
+                "a callback of an append runs on the client's own thread and cannot wait for "
+                "another append there: hand it to a thread of yours"
+            )
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._condition:
             while self._state != "FINISHED":
@@ -63,9 +88,7 @@ class AddFuture(concurrent.futures.Future[T]):
                 self._condition.wait(left)
 
 
-def complete_all(
-    condition: threading.Condition, results: Sequence[tuple[AddFuture[Any], Any]]
-) -> None:
+def complete_all(condition: SharedCondition, results: Sequence[tuple[AddFuture[Any], Any]]) -> None:
     """Give each future its result, waking whoever waits once and not once for each."""
     with condition:
         for future, result in results:
@@ -79,7 +102,7 @@ def complete_all(
             future._invoke_callbacks()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-def completed(condition: threading.Condition, result: T) -> AddFuture[T]:
+def completed(condition: SharedCondition, result: T) -> AddFuture[T]:
     """A future that already has its result."""
     future: AddFuture[T] = AddFuture(condition)
     future.set_result(result)

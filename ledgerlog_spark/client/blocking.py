@@ -62,7 +62,7 @@ class BlockingClient:
     ) -> BlockingWriteHandle:
         """The handle of a new ledger; see `LedgerClient.create_ledger`."""
         thread, client = self._connected()
-        inbox = Inbox(client.services.settings)
+        inbox = Inbox(client.services.settings, thread)
         handle = thread.call(
             client.create_ledger(
                 ensemble_size=ensemble_size,

@@ -13,7 +13,12 @@ from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ledgerlog_spark.client.add_future import AddFuture, complete_all, completed
+from ledgerlog_spark.client.add_future import (
+    AddFuture,
+    SharedCondition,
+    complete_all,
+    completed,
+)
 from ledgerlog_spark.client.append_batches import checked_payload
 from ledgerlog_spark.client.loop_thread import LoopThread
 from ledgerlog_spark.client.settings import ClientSettings
@@ -32,9 +37,9 @@ class Inbox:
         condition: Guards everything here, and is the condition of all futures of the handle.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
         lock = threading.RLock()
-        self.condition = threading.Condition(lock)
+        self.condition = SharedCondition(lock, loop_thread.ident)
         self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
         self.is_awake = False
         self._entries = 0
@@ -49,7 +54,7 @@ class Inbox:
     ) -> bool:
         """Add one append, or a batch; blocks while there is no room. True: wake the loop."""
         with self.condition:
-            while self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max:
+            while self._is_full and self.condition.may_wait:
                 self._waiting += 1
                 self._room.wait()
                 self._waiting -= 1
@@ -60,6 +65,10 @@ class Inbox:
                 return False
             self.is_awake = True
             return True
+
+    @property
+    def _is_full(self) -> bool:
+        return self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
         """On the loop: so much was sent, or refused."""

@@ -37,6 +37,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)
         self._thread.start()
 
+    @property
+    def ident(self) -> int | None:
+        """Identity of the thread, as of `threading.get_ident`."""
+        return self._thread.ident
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises, run on the loop while this thread waits.
 
