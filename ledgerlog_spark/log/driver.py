@@ -127,7 +127,7 @@ class Driver:
     async def _write_producer(self, ask: m.WriteProducer) -> m.Written:
         outcome, version = await _attempt(
             self._store.write_producer(
-                self.log_id, ask.app, ask.producer, ask.version, ask.deregistered
+                self.log_id, ask.app, ask.producer, ask.version, ask.deregistered, ask.released
             )
         )
         return m.Written(ask.request, outcome, version)

@@ -6,6 +6,7 @@ written down before anything is deleted.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from ledgerlog_spark.protocol.log_records import LogHead
 from ledgerlog_spark.protocol.log_rows import ITEMS
 from ledgerlog_spark.protocol.log_sweep import (
     STEP_LEDGERS_MAX,
+    Deregistered,
     LedgerSweep,
     PagesSweep,
     StagedSweep,
@@ -95,7 +97,7 @@ class Sweeper:
         deleted = await self._sweep_ledgers(driver, head, properties.deleted_retention_ms)
         pages = await self._sweep_pages(driver, head)
         await self._shrink_producers(log_id, properties)
-        await self._forget_jobs(driver, head, properties)
+        await self._forget_jobs(log_id, properties)
         return Swept(log_id, unlisted, deregistered, deleted, pages)
 
     async def _expire(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
@@ -114,12 +116,12 @@ class Sweeper:
     async def _sweep_staged(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
         deregistered = 0
         for app in await self._store.producers(driver.log_id):
-            while True:
+            is_complete = False
+            while not is_complete:
                 machine = StagedSweep(head.name, app=app, staging_ttl_ms=properties.staging_ttl_ms)
-                gone: tuple[int, ...] = await driver.run(machine)
-                deregistered += len(gone)
-                if len(gone) < STEP_LEDGERS_MAX:
-                    break
+                step: Deregistered = await driver.run(machine)
+                deregistered += len(step.unlisted)
+                is_complete = step.is_complete
         return deregistered
 
     async def _sweep_ledgers(self, driver: Driver, head: LogHead, grace_ms: int) -> int:
@@ -164,28 +166,18 @@ class Sweeper:
             except MetadataVersionError:
                 continue  # it came back to life
 
-    async def _forget_jobs(self, driver: Driver, head: LogHead, properties: LogProperties) -> None:
-        """Producers that were made up for one job go, `stagingTtlMs` after it.
-
-        Their listed ledgers stay: each is deregistered with a mark, and a look at the head takes
-        the mark back.
-        """
-        log_id, store = driver.log_id, self._store
-        now_ms = await store.now_ms(log_id)
-        for app in await store.producers(log_id):
-            found = await store.read_producer(log_id, app)
-            if found is None or not app.startswith(JOB_APP_PREFIX):
+    async def _forget_jobs(self, log_id: str, properties: LogProperties) -> None:
+        """Producers that were made up for one job go, `stagingTtlMs` after their last change."""
+        now_ms = await self._store.now_ms(log_id)
+        for app in await self._store.producers(log_id):
+            if not app.startswith(JOB_APP_PREFIX):
                 continue
-            if now_ms - found.value.time_ms <= properties.staging_ttl_ms:
+            found = await self._store.read_producer(log_id, app)
+            if found is None or now_ms - found.value.time_ms <= properties.staging_ttl_ms:
                 continue
-            version = found.version
-            try:
-                while ids := tuple(await store.registered(log_id, app))[:STEP_LEDGERS_MAX]:
-                    version = await store.write_producer(log_id, app, found.value, version, ids)
-                    await driver.run(LedgerSweep(head.name, ids))
-                await store.delete_producer(log_id, app, version)
-            except MetadataVersionError:
-                continue  # another sweeper is at it
+            # Refused while a ledger is registered: the job may still be at work.
+            with contextlib.suppress(MetadataVersionError):
+                await self._store.delete_producer(log_id, app, found.version)
 
     async def _sweep_deleted(self, log_id: str, head: LogHead | None) -> Swept:
         """Ledgers first, then the records; the deletion already made every commit fail."""

@@ -276,16 +276,17 @@ class TreeLogStore:
         producer: ProducerRecord,
         version: Version | None,
         deregistered: Sequence[int] = (),
+        released: Sequence[int] = (),
     ) -> Version:
         """See `LogStore.write_producer`."""
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         operations: list[NodeOperation]
         if version is None:
-            assert not deregistered, "a new producer has no registrations"
+            assert not (*deregistered, *released), "a new producer has no registrations"
             operations = [CreateNode(path, data), CreateNode(f"{path}/ledgers")]
         else:
             operations = [SetNode(path, data, version)]
-        for ledger_id in deregistered:
+        for ledger_id in (*deregistered, *released):
             operations.append(DeleteNode(self._paths.registration(log_id, app, ledger_id)))
         operations += await self._marks(log_id, deregistered, _STAGED)
         return _version_of((await self._transact(operations))[0])
@@ -430,10 +431,13 @@ class TreeLogStore:
 
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
         """Ledger id, created and changed ms of each child, by ledger id."""
-        for ledger_id in sorted(map(int, await self._children(path))):
-            stat = await self._tree.stat(f"{path}/{ledger_id}")
-            if stat is not None:
-                yield ledger_id, stat.created_ms, stat.changed_ms
+        ledger_ids = sorted(map(int, await self._children(path)))
+        for first in range(0, len(ledger_ids), REQUESTS_AT_ONCE):
+            some = ledger_ids[first : first + REQUESTS_AT_ONCE]
+            stats = await asyncio.gather(*(self._tree.stat(f"{path}/{i}") for i in some))
+            for ledger_id, stat in zip(some, stats, strict=True):
+                if stat is not None:
+                    yield ledger_id, stat.created_ms, stat.changed_ms
 
     async def _children(self, path: str) -> list[str]:
         with contextlib.suppress(NodeMissingError):

@@ -127,10 +127,12 @@ class LogStore(Protocol):
         producer: ProducerRecord,
         version: Version | None,
         deregistered: Sequence[int] = (),
+        released: Sequence[int] = (),
     ) -> Version:
         """Create (`version` None) or replace a producer record, and end registrations with it.
 
-        Each ledger deregistered gets a mark (`marked`), as never listed unless it has one.
+        Each ledger deregistered gets a mark (`marked`), as never listed unless it has one. Those
+        released, which are listed, get none.
 
         Raises:
             MetadataVersionError: It exists, or is at another version. Nothing was changed.

@@ -104,6 +104,7 @@ class WriteProducer:
     Attributes:
         deregistered: Registrations that the same transaction deletes, each leaving
             `unlisted/<ledger>` behind, so that the ledger's deletion is not forgotten.
+        released: The same for ledgers that are listed, and without a mark.
     """
 
     request: int
@@ -111,6 +112,7 @@ class WriteProducer:
     producer: ProducerRecord
     version: Version | None
     deregistered: tuple[int, ...] = ()
+    released: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

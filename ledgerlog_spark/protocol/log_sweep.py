@@ -6,7 +6,7 @@ could still name the thing fails; then look whether the log names it; only then 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -125,15 +125,31 @@ class PagesSweep(HeadReader):
         return self._ask(partial(DeletePages, token=self._doing, kept=kept))
 
 
-class StagedSweep(HeadReader):
-    """Deregisters ledgers of one producer that were staged too long ago and are not listed (W3).
+@dataclass(frozen=True, slots=True)
+class Deregistered:
+    """What one step of `StagedSweep` did.
 
-    Ends with `Finished(tuple[int, ...])`: the ledgers that no commit can name any more, each now
-    with a mark `unlisted/<ledger>`. The producer record is read before the head, and replaced at
-    that version: a commit in between changes it and makes this sweep fail.
+    Attributes:
+        unlisted: Ledgers that no commit can name any more and no version names, now marked.
+        released: Listed ledgers that no commit can add to any more.
+        is_complete: Whether nothing more was due.
     """
 
-    __slots__ = ("_app", "_candidates", "_producer", "_staging_ttl_ms", "sweep_phase")
+    unlisted: tuple[int, ...] = ()
+    released: tuple[int, ...] = ()
+    is_complete: bool = True
+
+
+class StagedSweep(HeadReader):
+    """Ends registrations of one producer that are too old (W3).
+
+    A ledger that is not listed gets a mark, and goes; a listed one stays, without its registration:
+    so a producer's registrations, which every commit reads, do not grow for ever. Ends with
+    `Finished(Deregistered)`. The producer record is read before the head, and replaced at that
+    version: a commit in between changes it and makes this sweep fail.
+    """
+
+    __slots__ = ("_app", "_done_step", "_due", "_producer", "_staging_ttl_ms", "sweep_phase")
 
     def __init__(self, log: str, *, app: str, staging_ttl_ms: int) -> None:
         super().__init__(log)
@@ -141,7 +157,8 @@ class StagedSweep(HeadReader):
         self._app = app
         self._staging_ttl_ms = staging_ttl_ms
         self._producer: Versioned[ProducerRecord] | None = None
-        self._candidates: tuple[int, ...] = ()
+        self._due: tuple[int, ...] = ()
+        self._done_step = Deregistered()
 
     def _begin(self) -> list[LogEffect]:
         if self.sweep_phase is SweepPhase.BEFORE:
@@ -153,24 +170,24 @@ class StagedSweep(HeadReader):
             return super()._step(reply)
         if self.sweep_phase is SweepPhase.AFTER:
             done = reply.outcome is MetadataOutcome.OK
-            return self._finish(self._candidates if done else ())
+            return self._finish(self._done_step if done else Deregistered())
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             raise self._read_error(reply.outcome)
         if isinstance(reply, StagedRead):
             return self._on_staged(reply)
         self._producer = cast("ProducerRead", reply).producer
         if self._producer is None:
-            return self._finish(())
+            return self._finish(Deregistered())
         return self._ask(partial(ReadStaged, app=self._app))
 
     def _on_staged(self, reply: StagedRead) -> list[LogEffect]:
-        self._candidates = tuple(
+        self._due = tuple(
             staged.ledger_id
             for staged in reply.ledgers
             if reply.now_ms - staged.registered_ms > self._staging_ttl_ms
         )
-        if not self._candidates:
-            return self._finish(())
+        if not self._due:
+            return self._finish(Deregistered())
         self.sweep_phase = SweepPhase.LOOK
         return self._begin()
 
@@ -181,19 +198,22 @@ class StagedSweep(HeadReader):
         del head
         items: tuple[Item, ...] = walked[0].records()
         listed = {item.ledger_id for item in items}
-        unlisted = [ledger for ledger in self._candidates if ledger not in listed]
-        self._candidates = tuple(unlisted[:STEP_LEDGERS_MAX])
-        if not self._candidates:
-            return self._finish(())
+        some = self._due[:STEP_LEDGERS_MAX]
+        step = self._done_step = Deregistered(
+            unlisted=tuple(ledger for ledger in some if ledger not in listed),
+            released=tuple(ledger for ledger in some if ledger in listed),
+            is_complete=len(some) == len(self._due),
+        )
         assert self._producer is not None
         self.sweep_phase = SweepPhase.AFTER
         return self._ask(
             partial(
                 WriteProducer,
                 app=self._app,
-                producer=replace(self._producer.value),
+                producer=self._producer.value,
                 version=self._producer.version,
-                deregistered=self._candidates,
+                deregistered=step.unlisted,
+                released=step.released,
             )
         )
 

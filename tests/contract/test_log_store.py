@@ -253,6 +253,9 @@ async def test_deregistering_bumps_the_producer_and_leaves_a_mark(stores: Metada
     bumped = await stores.logs.write_producer(head.log_id, "app", record, version, [7])
     assert bumped != version
     assert list(await stores.logs.registered(head.log_id, "app")) == [8]
+    again = await stores.logs.write_producer(head.log_id, "app", record, bumped, released=[8])
+    assert again != bumped
+    assert list(await stores.logs.registered(head.log_id, "app")) == []
     (mark,) = await stores.logs.marked(head.log_id)
     assert (mark.ledger_id, mark.is_staged) == (7, True)
     with pytest.raises(MetadataVersionError):

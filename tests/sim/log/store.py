@@ -262,10 +262,11 @@ class SimStore:
         if (found.version if found else None) != ask.version:
             return None, None
         ledgers = at.registered.get(ask.app, {})
-        if any(ledger_id not in ledgers for ledger_id in ask.deregistered):
+        ended = (*ask.deregistered, *ask.released)
+        if any(ledger_id not in ledgers for ledger_id in ended):
             return None, None
         version = _next(found.version) if found else Version(1, 0)
-        left = {i: t for i, t in ledgers.items() if i not in ask.deregistered}
+        left = {i: t for i, t in ledgers.items() if i not in ended}
         marks = dict.fromkeys(ask.deregistered, self.now_ms()) | at.marks
         state = replace(
             at,
