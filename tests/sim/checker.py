@@ -6,6 +6,7 @@ machine's own account of it. Everything here is about one ledger with one writer
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,8 @@ class Checker:
     Attributes:
         confirmed: Entry id to payload, of everything the writer confirmed to its application.
         marks: Situations that were met, and how often.
+        on_stored: Called with the first entry of each run that a bookie stored, before its
+            answer is on its way.
     """
 
     def __init__(self) -> None:
@@ -75,6 +78,7 @@ class Checker:
         self.ends: dict[str, tuple[int, int]] = {}
         self.writer_saw_fence = False
         self.marks: dict[str, int] = {}
+        self.on_stored: Callable[[int], None] | None = None
         self._recoveries: dict[str, RecoverySeen] = {}
 
     def mark(self, name: str) -> None:
@@ -106,6 +110,8 @@ class Checker:
                 f"{bookie} stored {payload!r} as entry {entry_id}",
             )
             self.stored.setdefault(entry_id, {})[bookie] = payload
+        if self.on_stored is not None:
+            self.on_stored(request.entry_ids[0])
 
     def read_answered(
         self, bookie: str, request: ReadRequest, code: Code, stored: bytes | None

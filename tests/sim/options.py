@@ -35,6 +35,7 @@ class Options:
     recoverers: int = 1
     recoverers_from_ms: int = 5
     recoverers_to_ms: int = 60
+    recover_when_stored: int | None = None
     readers: int = 1
     rpc_timeout_ms: int = 40
     hedge_ms: int = 15
@@ -78,6 +79,7 @@ def drawn(draws: Draws) -> Options:
         recoverers=draws.pick((0, 1, 1, 2, 3), "recoverers"),
         recoverers_from_ms=0,
         recoverers_to_ms=20 if tight else 150,
+        recover_when_stored=draws.pick((None, None, 0, 1, 3), "when stored"),
         readers=draws.pick((0, 0, 1), "readers"),
         rpc_timeout_ms=draws.pick((10, 40, 120), "timeout"),
         drop_rate=rate("drop", 0.12),

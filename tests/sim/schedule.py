@@ -94,6 +94,8 @@ class Workload:
                 options.recoverers_from_ms, options.recoverers_to_ms, "recoverer", number
             )
             self._at(at, lambda number=number: self._recover(number))
+        if options.recover_when_stored is not None:
+            world.checker.on_stored = self._on_stored
         for number in range(options.readers):
             self._at(self.draws.integer(2, 40, "reader", number), self._read_lac)
         self._plan_faults()
@@ -147,6 +149,12 @@ class Workload:
         elif self.options.ending == "crash":
             self.left = 0
             writer.crash()
+
+    def _on_stored(self, entry_id: int) -> None:
+        """Recovery just when an add is between its first and its last acknowledgement."""
+        if entry_id == self.options.recover_when_stored:
+            self.world.checker.on_stored = None
+            self.world.scheduler.call_later(0, lambda: self._recover(9))
 
     # --- others ----------------------------------------------------------------------------------
 

@@ -190,9 +190,28 @@ class World:
                 return client.ended.versioned.value
         raise Violation("V1", f"a healthy cluster cannot close the ledger: {client.ended}")
 
+    def settle_writer(self) -> None:
+        """After healing: every pending add of a live writer is confirmed or fails (V9)."""
+        writer = self.clients["w"]
+        settled = self.run_until(
+            lambda: (
+                not writer.is_alive
+                or not writer.machine.is_adding
+                or self.checker.last_confirmed == writer.machine.next_entry_id - 1
+            ),
+            20_000,
+        )
+        require(
+            settled,
+            "V9",
+            f"entry {self.checker.last_confirmed + 1} is neither confirmed nor failed after 20 s "
+            "of a healthy cluster",
+        )
+
     def audit(self) -> None:
-        """Heal, seal, and read everything back (L3, L5, L23)."""
+        """Heal, let the writer settle, seal, and read everything back (L3, L5, L23)."""
         self.heal()
+        self.settle_writer()
         metadata = self.seal()
         checker = self.checker
         require(
