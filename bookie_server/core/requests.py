@@ -86,28 +86,38 @@ def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
 
 
 def add_is_well_formed(request: AddRequest) -> bool:
-    """Whether ids, lengths and bytes fit together; the payload is never looked at.
+    """Whether ids, lengths and bytes fit together."""
+    return inspect_add(request) is not None
+
+
+def inspect_add(request: AddRequest) -> int | None:
+    """The larger last add confirmed of first and last entry; None if the request is malformed.
 
     Checked: the counts, the sum of the lengths, the ids' order, and that first and last entry
-    carry the ledger and entry ids they are sent under.
+    carry the ledger and entry ids they are sent under. The payload is never looked at.
     """
-    ids = request.entry_ids
-    lengths = request.lengths
-    count = len(ids)
-    if not 1 <= count <= RUN_ENTRIES_MAX or len(lengths) != count:
-        return False
-    if len(request.master_key) != MASTER_KEY_SIZE_BYTES or not 0 <= request.ledger_id <= ID_MAX:
-        return False
-    size = len(request.body)
-    if size > FRAME_SIZE_BYTES_MAX or sum(lengths) != size:
-        return False
-    if min(lengths) < ENTRY_HEADER_SIZE_BYTES or not _ids_are_rising(ids):
-        return False
-    ledger_id, first, _ = entry_head(request.body, 0)
-    if ledger_id != request.ledger_id or first != ids[0]:
-        return False
-    ledger_id, last, _ = entry_head(request.body, size - lengths[-1])
-    return ledger_id == request.ledger_id and last == ids[-1]
+    ids, lengths, ledger_id = request.entry_ids, request.lengths, request.ledger_id
+    count, size = len(ids), len(request.body)
+    if (
+        not 1 <= count <= RUN_ENTRIES_MAX
+        or len(lengths) != count
+        or len(request.master_key) != MASTER_KEY_SIZE_BYTES
+        or not 0 <= ledger_id <= ID_MAX
+        or size > FRAME_SIZE_BYTES_MAX
+        or sum(lengths) != size
+        or min(lengths) < ENTRY_HEADER_SIZE_BYTES
+        or not _ids_are_rising(ids)
+    ):
+        return None
+    ledger, entry_id, lac = entry_head(request.body, 0)
+    if ledger != ledger_id or entry_id != ids[0]:
+        return None
+    if count == 1:
+        return lac
+    ledger, entry_id, last_lac = entry_head(request.body, size - lengths[-1])
+    if ledger != ledger_id or entry_id != ids[-1]:
+        return None
+    return max(lac, last_lac)
 
 
 def _ids_are_rising(ids: EntryIds) -> bool:

@@ -13,8 +13,7 @@ from bookie_server.core.requests import (
     ID_MAX,
     AddRequest,
     OnAdd,
-    add_is_well_formed,
-    entry_head,
+    inspect_add,
 )
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import CorruptRecordError, StorageError
@@ -81,19 +80,22 @@ class AddPath:
 
     def add(self, request: AddRequest, on_done: OnAdd) -> None:
         """Check, then store or refuse or wait."""
-        if not add_is_well_formed(request):
+        lac = inspect_add(request)
+        if lac is None:
             on_done(Code.BAD_REQUEST)
         else:
-            self._admit(request, on_done)
+            self._admit(request, lac, on_done)
 
-    def _admit(self, request: AddRequest, on_done: OnAdd, *, is_compared: bool = False) -> None:
+    def _admit(
+        self, request: AddRequest, lac: int, on_done: OnAdd, *, is_compared: bool = False
+    ) -> None:
         """Decide; again after every wait, for a fence may have come meanwhile."""
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
         if not health.is_writable:
             health.has_room = self._keeper.has_room(
-                self.in_flight_bytes + size + 2 * CONTROL_RECORD_SIZE + 12 * len(request.lengths)
+                2 * (self.in_flight_bytes + size + CONTROL_RECORD_SIZE) + 12 * len(request.lengths)
             )
         free_bytes = self._settings.in_flight_bytes_max - self.in_flight_bytes
         verdict = admit_add(request, state, health, free_bytes)
@@ -101,17 +103,17 @@ class AddPath:
             on_done(Code.IO_ERROR)
         elif verdict is Wait.METADATA_CHECK:
             self.in_flight_bytes += size
-            self._check_first(request, on_done)
+            self._check_first(request, lac, on_done)
         elif verdict is not None:
             on_done(verdict)
         elif state is None or is_compared or request.entry_ids[0] > state.last_accepted_id:
-            self._store(request, on_done)
+            self._store(request, lac, on_done)
         else:
             self.in_flight_bytes += size
-            self._tasks.spawn("add of held entries", self._compare_first(request, on_done))
+            self._tasks.spawn("add of held entries", self._compare_first(request, lac, on_done))
 
-    def _store(self, request: AddRequest, on_done: OnAdd) -> None:
-        ids, body = request.entry_ids, request.body
+    def _store(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
+        ids = request.entry_ids
         state = self.state_of(request.ledger_id)
         if state.master_key is None:
             state.master_key = request.master_key
@@ -122,14 +124,11 @@ class AddPath:
             request.ledger_id,
             entry_ids=ids,
             lengths=request.lengths,
-            body=body,
+            body=request.body,
             master_key=request.master_key,
             flags=FLAG_RECOVERY_ADD if request.is_recovery else 0,
         )
-        record.last_add_confirmed = entry_head(body, 0)[2]
-        if len(ids) > 1:
-            last = entry_head(body, record.body_size - request.lengths[-1])[2]
-            record.last_add_confirmed = max(record.last_add_confirmed, last)
+        record.last_add_confirmed = lac
         record.on_done = on_done
         state.last_accepted_id = max(state.last_accepted_id, ids[-1])
         self.in_flight_bytes += record.body_size
@@ -137,7 +136,7 @@ class AddPath:
 
     # Repeats and overlaps.
 
-    async def _compare_first(self, request: AddRequest, on_done: OnAdd) -> None:
+    async def _compare_first(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
         """A run with ids that may be held: answer from the stored copy, or store it as well."""
         state = self.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
@@ -150,17 +149,17 @@ class AddPath:
             self.in_flight_bytes -= len(request.body)
             if isinstance(error, CorruptRecordError):
                 # The copy that is there is damaged: this one is as good as any.
-                self._admit(request, on_done, is_compared=True)
+                self._admit(request, lac, on_done, is_compared=True)
             else:
                 on_done(Code.IO_ERROR)
             return
         self.in_flight_bytes -= len(request.body)
         if equal == len(request.entry_ids):
-            self._answer_repeated(request, on_done)
+            self._answer_repeated(request, lac, on_done)
             return
         if held > equal and not request.is_recovery:
             self._counters.add_overlap += 1
-        self._admit(request, on_done, is_compared=True)
+        self._admit(request, lac, on_done, is_compared=True)
 
     async def _compare(self, request: AddRequest) -> tuple[int, int]:
         """How many of the run's entries are held, and how many of those with the same bytes."""
@@ -174,7 +173,7 @@ class AddPath:
             at += length
         return held, equal
 
-    def _answer_repeated(self, request: AddRequest, on_done: OnAdd) -> None:
+    def _answer_repeated(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
         """The stored copy is durable; a fence still wins."""
         free_bytes = self._settings.in_flight_bytes_max - self.in_flight_bytes
         state = self._states.get(request.ledger_id)
@@ -186,11 +185,11 @@ class AddPath:
             on_done(verdict)
         else:
             self.in_flight_bytes += len(request.body)
-            self._check_first(request, on_done)
+            self._check_first(request, lac, on_done)
 
     # The metadata check after state may have been lost.
 
-    def _check_first(self, request: AddRequest, on_done: OnAdd) -> None:
+    def _check_first(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
         """Ask once per ledger, whoever waits; its in-flight bytes are counted already."""
 
         def decided(standing: Standing) -> None:
@@ -198,7 +197,7 @@ class AddPath:
             if standing is Standing.UNKNOWN or self._is_closing:
                 on_done(Code.IO_ERROR)
             else:
-                self._admit(request, on_done)
+                self._admit(request, lac, on_done)
 
         waiting = self._checks.get(request.ledger_id)
         if waiting is not None:
@@ -275,7 +274,7 @@ class AddPath:
             on_done(Code.IO_ERROR)
             return
         if not self._health.is_writable and not self._keeper.has_room(
-            self.in_flight_bytes + 2 * CONTROL_RECORD_SIZE
+            2 * self.in_flight_bytes + 2 * CONTROL_RECORD_SIZE
         ):
             on_done(Code.READ_ONLY)
             return

@@ -150,6 +150,8 @@ class Boot:
             self.health.files_in_doubt.add(entry.file_id)
         try:
             await finish(read_index_head(file))
+            if await handle.size() > file.end:
+                await handle.truncate(file.end)
         except CorruptRecordError:
             await rebuild_index(file, self.health, self.counters)
         self.finished.append(file)
@@ -243,7 +245,8 @@ class Boot:
             # The prepared file that the log never reached still has its room.
             unused = [f for f in replayed if not f.scan.records and f.handle is not None]
             if not unused or unused[-1] is not replayed[-1]:
-                raise
+                self.active = await self._prepare(is_last_resort=True)
+                return
             gone = replayed.pop()
             assert gone.handle is not None
             await gone.handle.close()
@@ -256,14 +259,16 @@ class Boot:
             await self.store.commit(manifest, self._states())
             self.active = await self._prepare()
 
-    async def _prepare(self) -> OpenFile:
+    async def _prepare(self, *, is_last_resort: bool = False) -> OpenFile:
         manifest = self.store.current
         file_id = max([manifest.next_file_id, *(e.file_id + 1 for e in manifest.files)])
         free = list(manifest.free_slots)
         if self.active is not None:
             file_id = self.active.entry.file_id + 1
             free = [slot for slot in free if slot != self.active.entry.slot]
-        entry, handle = await self.slots.prepare(file_id, free[0] if free else None)
+        entry, handle = await self.slots.prepare(
+            file_id, free[0] if free else None, is_last_resort=is_last_resort
+        )
         return OpenFile(entry, handle, entry.identity)
 
     async def _prepare_spare(self) -> None:

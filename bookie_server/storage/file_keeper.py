@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from bookie_server.core.index_format import decode_index_head
+from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
@@ -26,6 +26,14 @@ from bookie_server.storage.manifest import ManifestStore
 from bookie_server.storage.slots import Slots, mark_finished
 
 RESERVE_FRACTION = 16
+INDEX_BYTES_PER_PIECE = 48
+INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
+
+
+def room_left(file: OpenFile) -> int:
+    """Bytes of records that the file still takes if its index is to fit behind them."""
+    index_size = INDEX_BYTES_BESIDE + INDEX_BYTES_PER_PIECE * file.index.pieces
+    return file.entry.size_bytes - file.end - index_size
 
 
 class FileKeeper:
@@ -101,16 +109,16 @@ class FileKeeper:
 
     def has_room(self, size: int) -> bool:
         """Whether control and recovery records of `size` bytes in all still fit."""
-        return self.spare is not None or self.active.end + size <= self.active.entry.size_bytes
+        spare = 0 if self.spare is None else room_left(self.spare)
+        return size <= room_left(self.active) + spare
 
     def must_roll(self, size: int) -> bool:
         """Whether a record of `size` bytes has to go to the next file."""
         active = self.active
         if active.end == RECORDS_START:
             return False
-        file_size = active.entry.size_bytes
-        data_end = file_size - file_size // RESERVE_FRACTION
-        if active.end + size <= data_end and active.index.pieces < self._settings.pieces_max:
+        left = room_left(active) - active.entry.size_bytes // RESERVE_FRACTION
+        if size <= left and active.index.pieces < self._settings.pieces_max:
             return False
         return self.spare is not None or self._health.is_writable
 
@@ -169,7 +177,7 @@ class FileKeeper:
     async def maintain(self) -> None:
         """Prepare files and commit the MANIFEST whenever that is due, until closed."""
         try:
-            while not self._is_closing:
+            while not self._is_closing and not self._health.has_failed:
                 if not self._is_due:
                     self._due = self._tasks.future()
                     await self._due
@@ -246,8 +254,10 @@ class FileKeeper:
         unmarked, self._unmarked = self._unmarked, []
         for file in unmarked:
             await mark_finished(file.handle, file.entry)
-            await file.handle.truncate(file.end)
         await self._store.commit(self._compose(prepared, keep_open=keep_open), self._states())
+        # Only now: an open file that is shorter than it was allocated counts as damaged.
+        for file in unmarked:
+            await file.handle.truncate(file.end)
 
     def _compose(self, prepared: OpenFile | None, *, keep_open: bool) -> Manifest:
         assert self.log is not None

@@ -333,7 +333,7 @@ class LedgerStorage:
         self, ledger_id: int, key: bytes, state: LedgerState | None, then: Callable[[Code], None]
     ) -> None:
         self._health.has_room = self._health.is_writable or self._keeper.has_room(
-            self._adds.in_flight_bytes + self._adds.control_bytes_max
+            2 * self._adds.in_flight_bytes + self._adds.control_bytes_max
         )
         code = admit_fence(key, state, self._health)
         if code is None and self._is_closed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.settings import FILE_SIZE_BYTES_MIN
 from bookie_server.core.slot_header import (
     HEADER_AREA_SIZE,
     SlotHeader,
@@ -13,6 +14,8 @@ from bookie_server.core.slot_header import (
 from bookie_server.errors import DiskFullError, SyncFailedError
 from bookie_server.ports import File, FileSystem
 
+LAST_RESORT_FRACTION = 16
+
 
 class Slots:
     """Gives slots new identities."""
@@ -22,29 +25,35 @@ class Slots:
         self._file_size = file_size_bytes
         self._free_bytes_min = free_bytes_min
 
-    async def prepare(self, file_id: int, free_slot: str | None) -> tuple[FileEntry, File]:
+    async def prepare(
+        self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
+    ) -> tuple[FileEntry, File]:
         """An empty file with a new identity, allocated and durable, name included.
 
         Args:
             file_id: Never used before.
             free_slot: Listed free by the durable MANIFEST; None makes a new slot.
+            is_last_resort: A small file out of the space that is otherwise kept free, so that a
+                bookie with a full disk still starts.
 
         Raises:
             DiskFullError: There is no room for it. A slot made for it is removed again.
             SyncFailedError: The device failed.
         """
-        if free_slot is None and await self._files.free_space() < (
-            self._file_size + self._free_bytes_min
-        ):
+        size, kept_free = self._file_size, self._free_bytes_min
+        if is_last_resort:
+            size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
+            kept_free = 0
+        if free_slot is None and await self._files.free_space() < size + kept_free:
             raise DiskFullError(
-                f"a new file of {self._file_size} bytes would leave less than "
-                f"{self._free_bytes_min} free; make room or add bookies",
+                f"a new file of {size} bytes would leave less than {kept_free} free; make room "
+                "or add bookies",
                 path=f"slot-{file_id:08d}",
             )
         name = free_slot or f"slot-{file_id:08d}"
         handle = await self._files.open(name, create=True)
         try:
-            await handle.allocate(self._file_size)
+            await handle.allocate(size)
             salt = self._files.random_bytes(16)
             before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
             header = SlotHeader(
@@ -52,7 +61,7 @@ class Slots:
                 generation=1 if before is None else before.generation + 1,
                 file_id=file_id,
                 salt=salt,
-                file_size=self._file_size,
+                file_size=size,
             )
             await handle.write_synced(header.sector_offset, (encode_slot_header(header),))
             await self._files.sync_directory()
@@ -69,7 +78,7 @@ class Slots:
             slot=name,
             salt=salt.hex(),
             state=FileState.OPEN,
-            size_bytes=self._file_size,
+            size_bytes=size,
         )
         return entry, handle
 

@@ -83,6 +83,7 @@ class Run:
             for _ in range(self.random.randrange(1, 6)):
                 self.operate()
                 self.let_run(self.random.randrange(4))
+            self.reach_a_write()
             self.go_down()
             self.come_up()
             self.check_all()
@@ -91,6 +92,14 @@ class Run:
         for _ in range(events):
             if not self.machine.scheduler.step():
                 return
+
+    def reach_a_write(self) -> None:
+        """Half the time, go on until something is written and not yet synced."""
+        disk = self.machine.disk
+        for _ in range(self.random.choice((0, 60))):
+            if any(content.unsynced for content in disk.seen_names.values()):
+                return
+            self.let_run(1)
 
     def go_down(self) -> None:
         counters = self.machine.serving.counters

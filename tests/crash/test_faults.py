@@ -24,10 +24,10 @@ def filled(machine: Machine, count: int, payload: bytes = bytes(3_000)) -> None:
 
 
 def test_full_disk_refuses_adds_and_takes_fences_and_recovery_adds_until_there_is_room():
-    machine = Machine()
+    machine = Machine(settings=replace(SMALL, free_bytes_min=1 << 18))
     machine.start()
     filled(machine, 5)
-    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + 20_000
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + (1 << 18)
     changes = []
     machine.serving.on_state_change = lambda: changes.append(machine.serving.is_writable)
     number = 5
