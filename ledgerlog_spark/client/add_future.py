@@ -38,8 +38,8 @@ class AddFuture(concurrent.futures.Future[T]):
     thread. An append cannot be withdrawn, so `cancel` always says no.
     """
 
-    def __init__(self, condition: threading.Condition) -> None:
-        self._condition = condition
+    def __init__(self, condition: SharedCondition) -> None:
+        self._condition = self._shared = condition
         self._state = "PENDING"
         self._result = None
         self._exception = None
