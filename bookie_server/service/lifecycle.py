@@ -22,6 +22,7 @@ from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
 from bookie_server.service.in_flight import InFlight
 from bookie_server.service.logging import get_logger
+from bookie_server.service.memory import keep_freed_memory
 from bookie_server.service.metadata_check import StoreMetadataCheck
 from bookie_server.service.metrics import (
     MetricsServer,
@@ -30,6 +31,7 @@ from bookie_server.service.metrics import (
     flat_numbers,
 )
 from bookie_server.service.registration import BookieRegistration
+from bookie_server.service.session_file import SessionFile
 from bookie_server.service.v2_server import V2Server, listen
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.os_filesystem import OsFileSystem
@@ -171,6 +173,8 @@ class Bookie:
 
     async def _register(self, stores: MetadataStores, storage: LedgerStorage) -> None:
         settings = self.settings
+        forget = await SessionFile(settings.directories[0]).take_over(stores.tree)
+        self._closers.callback(forget)
         registration = BookieRegistration(
             stores.registration,
             BookieInfo(
@@ -209,6 +213,7 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
         MetadataUnavailableError: The metadata store did not answer in time.
         ConfigurationError: The metadata service URI is wrong.
     """
+    keep_freed_memory()
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,28 @@
+"""Memory of a bookie process: a block that was freed is there for the next request."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import resource
+from bookie_server.service.memory import keep_freed_memory
+
+assert keep_freed_memory()
+blocks = [bytes(1 << 20) for _ in range(4)]
+del blocks
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    block = bytearray(b"x") * (1 << 20)
+    del block
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_blocks_of_a_megabyte_are_used_again_without_new_pages() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
+    )
+    pages_of_one_block = 256
+    assert int(run.stdout) < 2 * pages_of_one_block
