@@ -111,7 +111,7 @@ def test_variants_come_back(spark: SparkSession, log_name: str, save: Callable[.
     frame = spark.sql("""SELECT parse_json('{"a": [1, null]}') AS v UNION ALL SELECT NULL""")
     save(frame)
     got = load(spark, log_name).selectExpr("to_json(v) AS v", "v:a[0]::int AS first")
-    assert rows_of(got) == [(None, None), ('{"a":[1,null]}', 1)]
+    assert set(rows_of(got)) == {(None, None), ('{"a":[1,null]}', 1)}
 
 
 def test_timestamps_of_another_session_zone_are_the_same_moments(
