@@ -130,8 +130,6 @@ class LedgerReader:
         """Take one event; the host performs the effects in order after this returned."""
         return dispatch(self, READER_TABLE, self.phase, event)
 
-    # --- asking ----------------------------------------------------------------------------------
-
     def _on_start(self, _event: Start) -> list[Effect]:
         self.phase = ReaderPhase.READING
         return [*self._fill(), self._arm_hedge()]
@@ -222,8 +220,6 @@ class LedgerReader:
         self._reads[number] = (tally, index)
         return [SendRead(number, bookie_id, index, tally.entry_id, fence=False, is_recovery=False)]
 
-    # --- answers ---------------------------------------------------------------------------------
-
     def _on_read_replied(self, event: ReadReplied) -> list[Effect]:
         tally, index = self._reads.pop(event.request)
         if self._tallies.get(tally.entry_id) is not tally:
@@ -240,10 +236,10 @@ class LedgerReader:
         batch, index = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
-            # A bookie that only helped may repeat what came meanwhile.
-            fresh = event.entries[batch.next_entry_id - event.entries[0].entry_id :]
+            # A bookie that only helped may repeat what came meanwhile, and any may send too much.
+            first = event.entries[0].entry_id
+            fresh = event.entries[batch.next_entry_id - first : batch.last_entry_id + 1 - first]
             if fresh:
-                assert fresh[-1].entry_id <= batch.last_entry_id, "more than was asked for"
                 batch.next_entry_id = fresh[-1].entry_id + 1
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
@@ -288,8 +284,6 @@ class LedgerReader:
     def _note_failure(self, bookie_id: str, code: Code) -> None:
         if not code.is_absent:
             self._failures[bookie_id] = self._failures.get(bookie_id, 0) + 1
-
-    # --- delivering ------------------------------------------------------------------------------
 
     def _advance(self) -> list[Effect]:
         """Deliver what is ready in order, then see about the first entry that is not."""
@@ -357,8 +351,6 @@ class LedgerReader:
         tally = self._tallies.get(self.next_entry_id)
         codes = tally.codes_by_bookie if tally is not None else ()
         return [ReadFailed(failure, self.next_entry_id, codes)]
-
-    # --- hedging ---------------------------------------------------------------------------------
 
     def _arm_hedge(self) -> StartTimer:
         self._hedge_timer = self._numbers.next()

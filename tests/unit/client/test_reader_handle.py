@@ -228,6 +228,17 @@ def test_a_reader_reads_ahead_no_further_than_its_limit() -> None:
     in_world(work, settings=settings)
 
 
+def test_a_bookie_that_returns_more_than_was_asked_for_changes_nothing() -> None:
+    settings = ClientSettings(reader=ReaderSettings(batch_entries_max=7))
+
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 100))
+        world.transport.generous.update(world.names)
+        assert [entry.entry_id async for entry in reader.read(3, 95)] == list(range(3, 96))
+
+    in_world(work, settings=settings)
+
+
 def test_an_abandoned_read_stops_asking() -> None:
     async def work(world: ClientWorld) -> None:
         reader = await world.client().open_ledger(await written(world, 5000))
