@@ -131,11 +131,13 @@ class MemoryNodes:
         self._transaction_id = 0
         self._listeners: list[Callable[[list[Change]], None]] = []
         self._last_session_id = 0
+        self._owners: dict[int, Callable[[], None]] = {}
         self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
 
-    def new_session_id(self) -> int:
-        """A number that no session had before."""
+    def new_session_id(self, on_expired: Callable[[], None] = lambda: None) -> int:
+        """A number that no session had before; `on_expired` is what `expire` calls."""
         self._last_session_id += 1
+        self._owners[self._last_session_id] = on_expired
         return self._last_session_id
 
     def listen(self, on_commit: Callable[[list[Change]], None]) -> Callable[[], None]:
@@ -167,8 +169,13 @@ class MemoryNodes:
         self._announce(changes)
         return outcomes
 
+    def expire(self, session_id: int) -> None:
+        """Make the owner of a session lose it; fine when it has ended."""
+        self._owners.get(session_id, lambda: None)()
+
     def end_session(self, session_id: int) -> None:
         """Remove the ephemeral nodes of a session."""
+        self._owners.pop(session_id, None)
         owned = [p for p, node in self.current.nodes.items() if node.owner == session_id]
         if owned:
             self.commit([DeleteNode(path) for path in owned], session_id)

@@ -62,7 +62,7 @@ class MemoryTree:
         """A session on `nodes`, or on a store of its own."""
         self.nodes = nodes or MemoryNodes()
         self._session_timeout_ms = session_timeout_ms
-        self._session_id = self.nodes.new_session_id()
+        self._session_id = self.nodes.new_session_id(self.expire_session)
         self._held: NodeMap | None = None
         self._held_changes: list[Change] = []
         self._faults: deque[Fault] = deque()
@@ -88,6 +88,11 @@ class MemoryTree:
     def session_timeout_ms(self) -> int:
         """How long waiting for another session's ephemeral node makes sense."""
         return self._session_timeout_ms
+
+    @property
+    def session_secret(self) -> bytes:
+        """See `ZnodeTree.session_secret`."""
+        return self._session_id.to_bytes(8, "big")
 
     async def get(self, path: str) -> Versioned[bytes]:
         """See `ZnodeTree.get`."""
@@ -149,6 +154,11 @@ class MemoryTree:
         """See `ZnodeTree.watch_session`."""
         return _add(self._session_watches, next(self._keys), on_replaced)
 
+    async def end_session(self, secret: bytes) -> None:
+        """See `ZnodeTree.end_session`."""
+        await self._view()
+        self.nodes.expire(int.from_bytes(secret, "big"))
+
     async def close(self) -> None:
         """See `ZnodeTree.close`."""
         if not self._is_closed:
@@ -192,7 +202,8 @@ class MemoryTree:
 
     def expire_session(self) -> None:
         """Lose the session and get another: ephemeral nodes go, watches are called."""
-        old, self._session_id = self._session_id, self.nodes.new_session_id()
+        old = self._session_id
+        self._session_id = self.nodes.new_session_id(self.expire_session)
         self._delayed.clear()
         self.nodes.end_session(old)
         for key in list(self._session_watches):

@@ -161,6 +161,10 @@ class ZnodeTree(Protocol):
     def session_timeout_ms(self) -> int:
         """How long an ephemeral node outlives the last sign of life of its session."""
 
+    @property
+    def session_secret(self) -> bytes:
+        """What `end_session` takes: whoever has it can end the present session."""
+
     async def get(self, path: str) -> Versioned[bytes]:
         """Data and version.
 
@@ -241,6 +245,15 @@ class ZnodeTree(Protocol):
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
         """Call `on_replaced` after the session was lost (ephemeral nodes with it) and replaced."""
+
+    async def end_session(self, secret: bytes) -> None:
+        """End another session, whose ephemeral nodes go at once; fine when it has ended before.
+
+        If its owner lives, that one's session is replaced: only end what is known to be dead.
+
+        Raises:
+            MetadataUnavailableError: The store did not answer; the session ends by its timeout.
+        """
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes go, what was pending fails. Idempotent."""

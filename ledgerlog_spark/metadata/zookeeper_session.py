@@ -57,6 +57,7 @@ SESSION_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 15_000
 RECONNECT_DELAY_SECONDS = 0.05
 RECONNECT_DELAY_SECONDS_MAX = 1.0
+SESSION_ID_SIZE_BYTES = 8
 
 # kazoo tells of each failed attempt to connect; what matters of it reaches callers as an error.
 _log = logging.getLogger(__name__)
@@ -147,6 +148,17 @@ class ZookeeperSession:
     def session_timeout_ms(self) -> int:
         """As asked for; servers bound it to 2 to 20 of their ticks."""
         return self._session_timeout_ms
+
+    @property
+    def session_secret(self) -> bytes:
+        """See `ZnodeTree.session_secret`: id (8 bytes, signed), then ZooKeeper's password for it.
+
+        Empty while no session stands.
+        """
+        client_id: tuple[int, bytes] | None = self._client.client_id
+        if client_id is None:
+            return b""
+        return client_id[0].to_bytes(SESSION_ID_SIZE_BYTES, "big", signed=True) + client_id[1]
 
     @property
     def is_connected(self) -> bool:
@@ -254,6 +266,23 @@ class ZookeeperSession:
         self._session_watches[key] = on_replaced
         return lambda: self._session_watches.pop(key, None) and None
 
+    async def end_session(self, secret: bytes) -> None:
+        """See `ZnodeTree.end_session`: a connection takes the session up again and closes it."""
+        session_id = int.from_bytes(secret[:SESSION_ID_SIZE_BYTES], "big", signed=True)
+        # A session that has ended is answered by a new one, which is closed instead.
+        client = KazooClient(
+            hosts=self._hosts,
+            timeout=self._session_timeout_ms / 1000,
+            client_id=(session_id, secret[SESSION_ID_SIZE_BYTES:]),
+            logger=_log,
+        )
+        try:
+            await asyncio.to_thread(client.start, self._request_timeout)
+        except KazooTimeoutError:
+            raise self._unavailable(self._request_timeout) from None
+        finally:
+            await asyncio.to_thread(_stop, client)
+
     async def close(self) -> None:
         """See `ZnodeTree.close`."""
         if self._is_closed:
@@ -271,11 +300,7 @@ class ZookeeperSession:
     def _stop_client(self) -> None:
         """Blocks for a moment; up to a session timeout when the server is silent."""
         self._client.remove_listener(self._state_changed)
-        # kazoo raises what it meets while it stops; there is nothing left to save.
-        with contextlib.suppress(Exception):
-            self._client.stop()
-        with contextlib.suppress(Exception):
-            self._client.close()
+        _stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
         """Transaction ids rise, so only a *later* incarnation than ours shows a path made again.
@@ -379,6 +404,14 @@ class ZookeeperSession:
         if before not in (0, session_id):
             for on_replaced in list(self._session_watches.values()):
                 self._loop.call_soon(on_replaced)
+
+
+def _stop(client: KazooClient) -> None:
+    # kazoo raises what it meets while it stops; there is nothing left to save.
+    with contextlib.suppress(Exception):
+        client.stop()
+    with contextlib.suppress(Exception):
+        client.close()
 
 
 def _settle(future: asyncio.Future[Any], result: Any) -> None:

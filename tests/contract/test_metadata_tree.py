@@ -183,6 +183,35 @@ async def test_expired_session_loses_its_nodes_and_is_replaced(
     await tree.create(f"{world.root}/e", kind=NodeKind.EPHEMERAL)
 
 
+async def test_session_ended_by_its_secret_loses_its_nodes_and_its_owner_gets_another(
+    world: World, tree: ZnodeTree
+) -> None:
+    other = await world.session()
+    await other.create(f"{world.root}/e", kind=NodeKind.EPHEMERAL)
+    await tree.create(f"{world.root}/mine", kind=NodeKind.EPHEMERAL)
+    before, replaced = other.session_id, Signal()
+    other.watch_session(replaced)
+    await tree.end_session(other.session_secret)
+    await tree.sync()
+    assert await tree.children(world.root) == ["mine"]
+    await replaced.called()
+    assert other.session_id not in (0, before)
+
+
+async def test_ending_a_session_that_ended_before_changes_nothing(
+    world: World, tree: ZnodeTree
+) -> None:
+    other = await world.session()
+    secret = other.session_secret
+    await other.close()
+    await tree.create(f"{world.root}/mine", kind=NodeKind.EPHEMERAL)
+    mine = tree.session_id
+    await tree.end_session(secret)
+    await tree.sync()
+    assert tree.session_id == mine
+    assert await tree.children(world.root) == ["mine"]
+
+
 async def test_transaction_carries_out_all_operations_in_order(
     world: World, tree: ZnodeTree
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from ledgerlog_spark.metadata.stores import open_metadata
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.requests import encode_read
@@ -17,8 +18,8 @@ from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, free_po
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
     from tests.fixtures.bookie_process import BookieProcess
 
     MakeBookie = Callable[..., BookieProcess]
@@ -133,6 +134,19 @@ async def test_bookie_killed_and_started_again_is_announced_again(
     bookie.kill()
     bookie.start()
     assert await _registered(service_uri)() == ([f"127.0.0.1:{bookie.port}"], [])
+
+
+async def test_killed_bookie_does_not_wait_for_the_end_of_its_old_session(
+    make_bookie: MakeBookie, tmp_path: Path
+) -> None:
+    """The old session would live for two minutes, far beyond a test's patience with a start."""
+    with ZooKeeperProcess(tmp_path / "zookeeper", tick_time_ms=60_000) as zookeeper:
+        uri = zookeeper.service_uri
+        bookie = make_bookie(service_uri=uri, session_timeout_ms=120_000).start()
+        bookie.kill()
+        bookie.start()
+        assert await _registered(uri)() == ([f"127.0.0.1:{bookie.port}"], [])
+        bookie.kill()
 
 
 async def test_full_disk_makes_a_bookie_read_only_and_recovery_still_works(

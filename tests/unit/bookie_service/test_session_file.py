@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bookie_server.service.session_file import SessionFile
+from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory_tree import MemoryTree
+from ledgerlog_spark.metadata.znode_tree import NodeKind
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A bookie's directory, its lock file in it; `boot_id` beside it stands for the kernel's."""
+    (tmp_path / "boot_id").write_text("first boot\n")
+    directory = tmp_path / "data"
+    directory.mkdir()
+    (directory / "LOCK").touch()
+    return directory
+
+
+def file_of(directory: Path) -> SessionFile:
+    return SessionFile(directory, boot_id=directory.parent / "boot_id")
+
+
+async def killed_process(directory: Path, nodes: MemoryNodes) -> MemoryTree:
+    """The session of a process that was killed: its node is there, and nobody will close it."""
+    tree = MemoryTree(nodes)
+    await file_of(directory).take_over(tree)
+    await tree.create("/bookie", kind=NodeKind.EPHEMERAL)
+    return tree
+
+
+async def test_next_start_ends_the_session_of_the_process_before(directory: Path) -> None:
+    nodes = MemoryNodes()
+    await killed_process(directory, nodes)
+    later = MemoryTree(nodes)
+    await file_of(directory).take_over(later)
+    assert await later.stat("/bookie") is None
+
+
+async def test_session_that_replaced_a_lost_one_is_the_one_remembered(directory: Path) -> None:
+    nodes = MemoryNodes()
+    tree = MemoryTree(nodes)
+    stop_following = await file_of(directory).take_over(tree)
+    tree.expire_session()
+    await tree.create("/bookie", kind=NodeKind.EPHEMERAL)
+    assert json.loads((directory / "SESSION").read_text())["secret"] == tree.session_secret.hex()
+    stop_following()
+    later = MemoryTree(nodes)
+    await file_of(directory).take_over(later)
+    assert await later.stat("/bookie") is None
+
+
+async def test_file_is_readable_by_its_owner_only(directory: Path) -> None:
+    await file_of(directory).take_over(MemoryTree())
+    assert (directory / "SESSION").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda d: (d.parent / "boot_id").write_text("second"), id="after a reboot"),
+        pytest.param(lambda d: (d.parent / "boot_id").unlink(), id="no boot id"),
+        pytest.param(
+            lambda d: ((d / "LOCK").rename(d / "OLD"), (d / "LOCK").touch()), id="copied directory"
+        ),
+        pytest.param(lambda d: (d / "SESSION").write_text("{"), id="cut off"),
+        pytest.param(lambda d: (d / "SESSION").write_text("[]"), id="not a record"),
+        pytest.param(lambda d: (d / "SESSION").unlink(), id="no file"),
+    ],
+)
+async def test_session_is_left_alone_where_its_owner_may_live(directory: Path, change) -> None:
+    nodes = MemoryNodes()
+    await killed_process(directory, nodes)
+    change(directory)
+    later = MemoryTree(nodes)
+    await file_of(directory).take_over(later)
+    assert await later.stat("/bookie") is not None
+
+
+async def test_store_that_does_not_answer_delays_nothing(directory: Path) -> None:
+    nodes = MemoryNodes()
+    await killed_process(directory, nodes)
+    later = MemoryTree(nodes)
+    later.disconnect()
+    await file_of(directory).take_over(later)
+    record = json.loads((directory / "SESSION").read_text())
+    assert record["secret"] == later.session_secret.hex()
