@@ -123,6 +123,7 @@ class AddPipeline:
         self._numbers = numbers
         self._window = window
         self._suspended = 0
+        self._abandoned = 0
         self._everyone = (1 << quorum.ensemble_size) - 1
         self._is_striped = quorum.is_striped
         self._ack_quorum = quorum.ack_quorum
@@ -170,7 +171,7 @@ class AddPipeline:
         )
         self.next_entry_id = run.last_entry_id + 1
         self._length_sent = run.length
-        pending = PendingRun(run, self._owners(run))
+        pending = PendingRun(run, self._owners(run) & ~self._abandoned)
         self._unconfirmed.append(pending)
         self.entries_in_flight += run.entries
         self.size_bytes_in_flight += run.size_bytes
@@ -233,6 +234,13 @@ class AddPipeline:
         """Try the same bookie again with all it did not store, late runs included."""
         self._suspended &= ~(1 << index)
         return self._send_missing(index)
+
+    def abandon(self, index: int) -> None:
+        """Send nothing to `index` any more and wait for nothing from it: it has no successor."""
+        self.suspend(index)
+        self._abandoned |= 1 << index
+        for pending in (*self._late.values(), *self._unconfirmed):
+            self._let_off(pending, index)
 
     def withdraw(self) -> int | None:
         """Forget all pending runs: their outcome is unknown and they will never be confirmed.

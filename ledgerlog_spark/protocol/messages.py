@@ -124,9 +124,6 @@ class Failure(Enum):
     DIGEST_MISMATCH = "every replica that answered had a bad digest"
 
 
-# --- requests ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class SendAdd:
     """Store a run on one bookie. Answered by `AddReplied`.
@@ -235,8 +232,6 @@ Request = (
     | StartTimer
 )
 
-# --- replies -------------------------------------------------------------------------------------
-
 
 class AddReplied(NamedTuple):
     """One bookie's answer to a `SendAdd`; a deadline or a lost connection is an answer too."""
@@ -321,9 +316,6 @@ class TimerFired:
     request: int
 
 
-# --- what the application asks for ---------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Start:
     """Begin. The first event of a recovery, a reader and a LAC read."""
@@ -364,8 +356,6 @@ Event = (
     | CloseRequested
     | EntriesTaken
 )
-
-# --- indications ---------------------------------------------------------------------------------
 
 
 class RunConfirmed(NamedTuple):

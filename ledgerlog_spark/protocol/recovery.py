@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState
+from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.dispatch import Table, dispatch, row
 from ledgerlog_spark.protocol.ensemble_change import FailedBookies, with_fragment
 from ledgerlog_spark.protocol.fencing import Fencing, FencingState
@@ -68,11 +69,13 @@ class RecoverySettings:
 
     Attributes:
         read_ahead: How far it reads ahead.
+        window: How much may be on its way back.
         metadata: Retries of one change of the record.
         retry: Attempts from the beginning.
     """
 
     read_ahead: ReadAhead = field(default_factory=ReadAhead)
+    window: Window = field(default_factory=Window)
     metadata: RetryPolicy = field(default_factory=RetryPolicy)
     retry: RetryPolicy = field(
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=5_000, attempts_max=8)
@@ -144,8 +147,6 @@ class LedgerRecovery:
         """
         return dispatch(self, RECOVERY_TABLE, self.phase, event)
 
-    # --- the record ------------------------------------------------------------------------------
-
     def _begin(self, _event: Start | TimerFired) -> list[Effect]:
         self.attempts += 1
         self._fencing = self._reads = self._write_back = self._update = None
@@ -214,8 +215,6 @@ class LedgerRecovery:
         self.phase = RecoveryPhase.DONE
         return [LedgerClosed(result.current)]
 
-    # --- fencing ---------------------------------------------------------------------------------
-
     def _fence(self, record: Versioned[LedgerMetadata]) -> list[Effect]:
         self._base = record
         self._tail = (record.value.last_fragment,)
@@ -239,8 +238,6 @@ class LedgerRecovery:
             case _:
                 return []
 
-    # --- reading and writing back ----------------------------------------------------------------
-
     def _begin_reading(self, fencing: Fencing) -> list[Effect]:
         metadata = self._metadata
         found = self._last_safe_entry(fencing.last_add_confirmed)
@@ -258,6 +255,7 @@ class LedgerRecovery:
             ensemble=metadata.last_fragment.ensemble,
             last_add_confirmed=found,
             numbers=self._numbers,
+            window=self._settings.window,
         )
         self.phase = RecoveryPhase.READING
         self._hedge_timer = self._numbers.next()
@@ -343,8 +341,10 @@ class LedgerRecovery:
         found = self._failed.choose(pipeline.ensemble, event.candidates)
         for index in self._failed.indexes:
             self._failed.settle(index)
+        for index in found.unreplaced:
+            pipeline.abandon(index)
         if not found.replaced:
-            return self._give_up_if_stuck()
+            return self._give_up_if_stuck() or self._advance()
         new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)
         self._tail = with_fragment(self._tail, new)
         effects: list[Effect] = [*pipeline.replace(found.ensemble, found.replaced)]
@@ -362,8 +362,6 @@ class LedgerRecovery:
         size = len(pipeline.ensemble)
         answering = sum(not pipeline.is_suspended(index) for index in range(size))
         return self._try_again(Failure.NOT_ENOUGH_BOOKIES, wanted=size, available=answering)
-
-    # --- the length of a ledger in which nothing was found ---------------------------------------
 
     def _measure(self) -> list[Effect]:
         """Nothing was written back: the length is in the header of the last safe entry (C22)."""
@@ -401,8 +399,6 @@ class LedgerRecovery:
                 return effects
             case _:
                 return self._try_again(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
-
-    # --- the end ---------------------------------------------------------------------------------
 
     def _close(self) -> list[Effect]:
         assert self._write_back is not None

@@ -40,6 +40,7 @@ class WriteBack:
         ensemble: tuple[str, ...],
         last_add_confirmed: int,
         numbers: RequestNumbers,
+        window: Window,
     ) -> None:
         self.pipeline: AddPipeline | None = None
         self._ledger_id = ledger_id
@@ -47,6 +48,7 @@ class WriteBack:
         self._ensemble = ensemble
         self._found = last_add_confirmed
         self._numbers = numbers
+        self._window = window
         self._buffered: deque[StoredEntry] = deque()
         self._buffered_size_bytes = 0
         self._measured_length: int | None = None
@@ -112,7 +114,7 @@ class WriteBack:
             numbers=self._numbers,
             last_add_confirmed=first.entry_id - 1,
             length=first.length - len(first.payload),
-            window=Window(),
+            window=self._window,
             is_recovery=True,
         )
 

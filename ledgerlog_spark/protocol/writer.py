@@ -196,8 +196,6 @@ class LedgerWriter:
         """
         return dispatch(self, WRITER_TABLE, self.phase, event)
 
-    # --- adds ------------------------------------------------------------------------------------
-
     def _on_add_requested(self, event: AddRequested) -> list[Effect]:
         self._check_add(event)
         return [*self._pipeline.add(event.payloads), *self._arm_quorum_timer()]
@@ -263,8 +261,6 @@ class LedgerWriter:
             self._retry_timer = 0
             return self._begin_change() if self.phase is WriterPhase.OPEN else []
         return self._on_update_reply(event)
-
-    # --- ensemble change -------------------------------------------------------------------------
 
     def _begin_change(self) -> list[Effect]:
         """Pause confirmation and ask for candidates, if an index needs one."""
@@ -373,8 +369,6 @@ class LedgerWriter:
         replaced = tuple(failed for failed, _ in change.replacements.values())
         changed = EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
-
-    # --- the end ---------------------------------------------------------------------------------
 
     def _on_close_requested(self, _event: CloseRequested) -> list[Effect]:
         """Close at the last add confirmed (PROTOCOL.md#D2); a change under way is overtaken."""

@@ -89,8 +89,6 @@ class Checker:
         """The record as the store has it."""
         return self.records[-1][1].value
 
-    # --- bookies ---------------------------------------------------------------------------------
-
     def add_answered(self, bookie: str, request: AddRequest, code: Code) -> None:
         if code is not Code.OK:
             return
@@ -132,8 +130,6 @@ class Checker:
         if self.record.is_closed:
             limit = self.record.last_entry_id
         require(lac <= limit, "L9", f"{bookie} serves LAC {lac}, above {limit}")
-
-    # --- clients ---------------------------------------------------------------------------------
 
     def around_handle(self, client: SimClient, event: Any) -> list[Any]:
         """Let the machine handle an event, and look at what it did with it."""
@@ -293,8 +289,6 @@ class Checker:
                 f"{client.name} reads {entry.payload!r} as entry {entry.entry_id}",
             )
         self.mark("entries read")
-
-    # --- the store -------------------------------------------------------------------------------
 
     def created(self, record: Versioned[LedgerMetadata]) -> None:
         self.records.append(("creator", record))

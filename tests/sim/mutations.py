@@ -51,8 +51,6 @@ def applied(name: str) -> Iterator[None]:
         yield
 
 
-# --- recovery ------------------------------------------------------------------------------------
-
 _ask = RecoveryReads._ask
 _recovery_listed = LedgerRecovery._on_bookies_listed
 
@@ -85,8 +83,6 @@ def _commit_fragments_early(self: LedgerRecovery, event: Any) -> list[Any]:
 def _anything_but_the_entry_is_absent(code: Code) -> bool:
     return code is not Code.OK
 
-
-# --- adds and ensemble changes -------------------------------------------------------------------
 
 _begin_change = LedgerWriter._begin_change
 _writer_listed = LedgerWriter._on_bookies_listed
@@ -167,8 +163,6 @@ def _header_lac_moves(self: AddPipeline) -> int:
     return self.last_add_confirmed
 
 
-# --- the metadata --------------------------------------------------------------------------------
-
 _on_written = MetadataUpdate._on_written
 
 
@@ -192,8 +186,6 @@ def _unknown_is_failure(self: MetadataUpdate, event: Any) -> Any:
     self.phase = UpdatePhase.DONE
     return self._finish(Failure.METADATA_UNAVAILABLE)
 
-
-# --- the bookie ----------------------------------------------------------------------------------
 
 _admit = AddPath._admit
 _fence = LedgerStorage._fence

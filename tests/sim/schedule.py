@@ -110,8 +110,6 @@ class Workload:
             for client in self.world.clients.values()
         )
 
-    # --- the writer ------------------------------------------------------------------------------
-
     def _add(self) -> None:
         writer = self.writer
         if not writer.is_alive or not writer.machine.is_adding:
@@ -156,8 +154,6 @@ class Workload:
             self.world.checker.on_stored = None
             self.world.scheduler.call_later(0, lambda: self._recover(9))
 
-    # --- others ----------------------------------------------------------------------------------
-
     def _recover(self, number: int) -> None:
         name = f"r{number}"
         client = self.world.recoverer(name)
@@ -177,8 +173,6 @@ class Workload:
             self.readers += 1
             record = self.world.store.load(LEDGER, is_synced=False, name=f"reader{self.readers}")
             self.world.reader(f"reader{self.readers}", record.value, indication.last_add_confirmed)
-
-    # --- faults that are planned ahead -----------------------------------------------------------
 
     def _plan_faults(self) -> None:
         world, draws, options = self.world, self.draws, self.options

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -51,9 +52,6 @@ def lose(world: World, *matches: tuple[str, str, str]) -> None:
 def hold(world: World, *matches: tuple[str, str, str]) -> None:
     for kind, source, target in matches:
         world.network.holds.append(matching(kind, source, target))
-
-
-# --- recovery ------------------------------------------------------------------------------------
 
 
 def t1_recovery_reads_fence() -> World:
@@ -198,9 +196,6 @@ def t30_fencing_covers_the_ensemble() -> World:
     world.add()
     world.run_for(100)
     return world
-
-
-# --- adds and ensemble changes -------------------------------------------------------------------
 
 
 def t9_confirmation_is_contiguous() -> World:
@@ -356,9 +351,6 @@ def b12_everything_is_forgotten_before_anything_is_confirmed() -> World:
     return world
 
 
-# --- the bookie ----------------------------------------------------------------------------------
-
-
 def t16_a_fence_is_durable_before_it_is_answered() -> World:
     """b0 loses power right after it answered the fence; the writer's adds come when it is back."""
     world = world_with(rpc_timeout_ms=2_000)
@@ -471,3 +463,10 @@ def test_the_counterexample_breaks_its_invariant_with_its_mutation(
 
 def test_every_mutation_has_a_counterexample() -> None:
     assert {mutation for _, mutation, _ in COUNTEREXAMPLES} == set(MUTATIONS)
+
+
+def test_every_mutation_is_named_by_its_rule_in_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "PROTOCOL.md").read_text()
+    rules = {part.partition('"')[0]: part for part in text.split('<a id="')[1:]}
+    for name, mutation in MUTATIONS.items():
+        assert f"`{name}`" in rules[mutation.rule], f"{name} belongs to {mutation.rule}"

@@ -73,13 +73,13 @@ def test_the_same_seeds_give_the_same_traces_in_processes_with_other_hash_seeds(
 @pytest.mark.parametrize(
     ("mutation", "schedules"),
     [
-        ("blind_metadata_write", 400),
-        ("close_at_last_pushed", 100),
-        ("fence_one_is_enough", 400),
-        ("lac_moves_during_change", 400),
-        ("no_floor_at_last_fragment", 400),
-        ("one_negative_is_enough", 400),
-        ("timeouts_are_negatives", 400),
+        ("blind_metadata_write", 1_000),
+        ("close_at_last_pushed", 1_000),
+        ("fence_one_is_enough", 1_000),
+        ("lac_moves_during_change", 2_000),
+        ("no_floor_at_last_fragment", 2_000),
+        ("one_negative_is_enough", 1_000),
+        ("timeouts_are_negatives", 1_000),
     ],
 )
 def test_random_schedules_find_a_mutation_by_themselves(mutation: str, schedules: int) -> None:

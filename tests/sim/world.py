@@ -68,8 +68,6 @@ class World:
         if keeps_trace:
             self.network.on_event = lambda line: self.note("network", line)
 
-    # --- the story -------------------------------------------------------------------------------
-
     def note(self, who: str, what: object) -> None:
         if self.trace is not None:
             self.trace.append(f"{self.scheduler.now_us / 1000:9.3f} {who}: {what}")
@@ -82,8 +80,6 @@ class World:
     def _on_write(self, client: str, ledger_id: int, before: Any, after: Any) -> None:
         self.note("zk", f"{client} wrote {after.value.state.name} {after.value.fragments}")
         self.checker.written(client, ledger_id, before, after)
-
-    # --- actors ----------------------------------------------------------------------------------
 
     def create_ledger(self, quorum: Quorum, ensemble: tuple[str, ...]) -> SimClient:
         """The writer `w` of a new ledger."""
@@ -105,6 +101,7 @@ class World:
             read_ahead=ReadAhead(
                 entries_first=2, entries_max=16, hedge_delay_ms=self.options.hedge_ms
             ),
+            window=Window(entries_max=self.options.window_entries, size_bytes_max=1 << 20),
             metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=10),
             retry=RetryPolicy(first_delay_ms=10, delay_max_ms=50, attempts_max=attempts_max),
         )
@@ -151,8 +148,6 @@ class World:
             self.note(name, "starts")
             self.bookies[name].start()
 
-    # --- running ---------------------------------------------------------------------------------
-
     def run_for(self, duration_ms: float) -> None:
         end_us = self.scheduler.now_us + int(duration_ms * 1_000)
         self.scheduler.call_at(end_us, lambda: None)
@@ -175,8 +170,6 @@ class World:
             bookie.disk.faults = DiskFaults()
             self.restart(name)
         self.note("world", "healed")
-
-    # --- the end ---------------------------------------------------------------------------------
 
     def seal(self) -> LedgerMetadata:
         """After healing: recovery must come to an end within bounded time (V1, V3)."""

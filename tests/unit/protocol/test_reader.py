@@ -213,9 +213,6 @@ def test_a_bookie_without_batches_is_read_entry_by_entry() -> None:
     assert [r.entry_id for r in reads if isinstance(r, m.SendRead)] == [0, 1, 2, 3]
 
 
-# --- last add confirmed --------------------------------------------------------------------------
-
-
 def lac_answers(metadata: LedgerMetadata, *answers: tuple[Code, int], **arguments: object) -> list:
     one = LacReader(metadata=metadata, **arguments)
     sends = one.handle(m.Start())

@@ -18,6 +18,7 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.recovery import (
     LedgerRecovery,
     RecoveryPhase,
@@ -287,3 +288,16 @@ def test_a_copy_that_turns_up_after_a_negative_quorum_does_not_stop_reading_ahea
         effects = [e for x in effects for e in one.handle(cluster.reply(x))]
         assert effects, "recovery stopped asking"
     assert cluster.stored.value.last_entry_id == 40
+
+
+def test_a_dead_bookie_without_a_successor_does_not_hold_the_window() -> None:
+    one = LedgerRecovery(
+        ledger_id=1,
+        password=b"secret",
+        settings=RecoverySettings(window=Window(entries_max=2, size_bytes_max=1 << 20)),
+    )
+    cluster = Cluster(OPEN, holding(40))
+    cluster.add_code = lambda send: Code.OK if send.bookie_id != "b1" else Code.TIMEOUT
+    end = cluster.run(one)
+    assert isinstance(end, m.LedgerClosed)
+    assert end.versioned.value.last_entry_id == 40
