@@ -1,0 +1,120 @@
+"""Apache BookKeeper's jars and our Java program, fetched and compiled once into a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+JAVA = Path(__file__).parent / "java"
+POM = JAVA / "pom.xml"
+PROGRAM = JAVA / "InteropClient.java"
+LOGGING = JAVA / "log4j2.xml"
+FETCH_TIMEOUT_SECONDS = 600
+UNRESOLVED = re.compile(
+    r"Could not (resolve|transfer|find)|could not be resolved|Unknown host|in offline mode",
+    re.IGNORECASE,
+)
+OPENED = ("java.io", "java.nio", "java.lang", "java.util.zip", "jdk.internal.misc", "sun.nio.ch")
+
+
+class SkippedError(Exception):
+    """This machine cannot have Apache BookKeeper; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheTools:
+    """Where the jars and our compiled program are."""
+
+    jars: Path
+    classes: Path
+
+    def java(self, *arguments: str, heap_mib: int) -> tuple[str, ...]:
+        """A command that runs a Java program with everything on its class path."""
+        return (
+            "java",
+            f"-Xmx{heap_mib}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED),
+            "-Dio.netty.tryReflectionSetAccessible=true",
+            "-Dio.netty.leakDetectionLevel=disabled",
+            f"-Dlog4j2.configurationFile={LOGGING}",
+            *("-cp", f"{self.classes}{os.pathsep}{self.jars}/*"),
+            *arguments,
+        )
+
+    def client(self, metadata_service_uri: str, *, batch_recovery: bool) -> tuple[str, ...]:
+        """A command that runs Apache's client behind line commands."""
+        uri = metadata_service_uri.replace("zk://", "zk+hierarchical://")
+        batches = f"-Dinterop.batches={str(batch_recovery).lower()}"
+        return self.java(batches, "InteropClient", uri, heap_mib=320)
+
+
+def apache_tools() -> ApacheTools:
+    """The tools, fetched when they are not in the cache yet.
+
+    Raises:
+        SkippedError: Maven or a Java compiler is missing, or Maven cannot resolve the jars.
+    """
+    javac = shutil.which("javac")
+    if javac is None:
+        raise SkippedError("no javac on PATH; install a Java 17 development kit")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ledgerlog-interop"
+    cache.mkdir(parents=True, exist_ok=True)
+    jars = cache / f"jars-{_name(POM)}"
+    if not jars.exists():
+        _into(jars, _fetch)
+    classes = cache / f"classes-{_name(POM, PROGRAM)}"
+    if not classes.exists():
+        _into(classes, lambda folder: _compile(javac, jars, folder))
+    return ApacheTools(jars, classes)
+
+
+def _name(*paths: Path) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+def _into(folder: Path, fill: object) -> None:
+    """Fill a folder beside its place and move it there, whole or not at all."""
+    assert callable(fill)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        made = Path(temporary) / folder.name
+        made.mkdir()
+        fill(made)
+        made.rename(folder)
+
+
+def _fetch(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SkippedError("no mvn on PATH; install Maven to fetch Apache BookKeeper")
+    Console().print("fetching Apache BookKeeper with Maven (once, about 95 MB)")
+    ran = subprocess.run(
+        [
+            *(maven, "--batch-mode", "--quiet", "--file", str(POM), "dependency:copy-dependencies"),
+            *("-DincludeScope=runtime", f"-DoutputDirectory={folder}"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=FETCH_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if ran.returncode:
+        said = (ran.stdout + ran.stderr).strip()
+        if UNRESOLVED.search(said):
+            raise SkippedError(f"Maven cannot resolve Apache BookKeeper: {said.splitlines()[0]}")
+        raise RuntimeError(f"Maven failed:\n{said}")
+
+
+def _compile(javac: str, jars: Path, folder: Path) -> None:
+    subprocess.run(
+        [javac, "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(PROGRAM)], check=True
+    )
