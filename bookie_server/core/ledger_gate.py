@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from hmac import compare_digest
 
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.requests import ID_MAX, AddRequest, BatchReadRequest, ReadRequest
@@ -98,7 +99,7 @@ def admit_fence(key: bytes, state: LedgerState | None, health: Health) -> Code |
 
 def key_fits(state: LedgerState, key: bytes) -> bool:
     """Whether a master key is the ledger's, or the ledger has none yet."""
-    return state.master_key is None or state.master_key == key
+    return state.master_key is None or compare_digest(state.master_key, key)
 
 
 def may_say_absent(state: LedgerState | None, health: Health) -> bool:
