@@ -195,6 +195,13 @@ class FileKeeper:
         self.wake()
         await self._ended
 
+    async def close_handles(self) -> None:
+        """Let go of every file."""
+        opened = [file for file in (self.active, self.spare) if file is not None]
+        handles = [file.handle for file in opened] + [file.handle for file in self.finished]
+        for handle in dict.fromkeys(handles):
+            await handle.close()
+
     async def _catch_up(self) -> None:
         manifest = self._store.current
         prepared: OpenFile | None = None

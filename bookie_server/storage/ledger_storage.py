@@ -309,6 +309,7 @@ class LedgerStorage:
         except StorageError as error:
             self._fail(error)
         finally:
+            await self._keeper.close_handles()
             await self._files.unlock()
 
     # How answers come about.

@@ -153,6 +153,8 @@ class Log:
                     await self._wake
                 if self._files.must_roll(size_at_most(self._queue[0])):
                     await self._files.roll()
+                    if self.failure is not None:
+                        return
                 group, start, buffers = self._take_group()
                 began_ms = self._clock.monotonic_ms()
                 await self._files.active.handle.write_synced(start, buffers)

@@ -263,7 +263,10 @@ async def finish(reading: Generator[Need, bytes, R], need: Need | None = None) -
         if need is None:
             need = next(reading)
         while True:
-            need = reading.send(await need.handle.read(need.offset, need.size))
+            data = need.handle.read_now(need.offset, need.size)
+            if data is None:
+                data = await need.handle.read(need.offset, need.size)
+            need = reading.send(data)
     except StopIteration as end:
         result: R = end.value
         return result

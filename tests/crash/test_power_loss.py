@@ -15,8 +15,8 @@ from tests.crash.machine import Machine, entry
 from tests.crash.model import Run, ViolationError
 from tests.sim.disk import SimFile, SimFileSystem
 
-SEEDS = 200
-MUTATION_SEEDS = 60
+SEEDS = 160
+MUTATION_SEEDS = 40
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -1,0 +1,180 @@
+"""One contract for the FileSystem port: the real directory and the simulated disk."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import DirectoryLockedError, MissingFileError
+from bookie_server.ports import FileSystem, Lane, Standing
+from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.os_filesystem import OsFileSystem
+from bookie_server.storage.os_runtime import OsClock, OsTasks
+from ledgerlog_spark.model import Code
+from tests.crash.machine import FixedMetadata, add_request, entry
+from tests.sim.disk import SimDisk, SimFileSystem
+from tests.sim.runtime import Host, Scheduler
+
+
+async def names_come_and_go(files: FileSystem, _other: FileSystem) -> None:
+    await files.lock()
+    with pytest.raises(MissingFileError):
+        await files.open("a")
+    file = await files.open("a", create=True)
+    assert file.name == "a"
+    await file.close()
+    assert await files.names() == ["a"]
+    await files.rename("a", "b")
+    await files.sync_directory()
+    assert await files.names() == ["b"]
+    with pytest.raises(MissingFileError):
+        await files.rename("a", "c")
+    await files.remove("b")
+    with pytest.raises(MissingFileError):
+        await files.remove("b")
+    assert await files.names() == []
+
+
+async def bytes_are_read_back(files: FileSystem, _other: FileSystem) -> None:
+    await files.lock()
+    file = await files.open("a", create=True)
+    await file.write(3, (b"abc", memoryview(b"def"), bytearray(b"g")))
+    await file.write_synced(10, (b"hi",))
+    assert await file.read(0, 100) == b"\0\0\0abcdefghi"
+    assert await file.read(4, 2, Lane.BACKGROUND) == b"bc"
+    assert await file.read(50, 2) == b""
+    assert file.read_now(3, 4) in (b"abcd", None)
+    assert await file.size() == 12
+    many = [bytes([n % 256]) * 3 for n in range(3_000)]
+    await file.write_synced(0, many)
+    await file.datasync()
+    assert await file.read(0, 9_000) == b"".join(many)
+    await file.close()
+
+
+async def room_is_made_ahead_and_given_back(files: FileSystem, _other: FileSystem) -> None:
+    await files.lock()
+    free = await files.free_space()
+    assert free > 1 << 20
+    file = await files.open("a", create=True)
+    await file.allocate(1 << 16)
+    assert await file.size() == 1 << 16
+    assert await file.read(60_000, 10_000) == bytes(5_536)
+    await file.write_synced(100, (b"x",))
+    assert await file.size() == 1 << 16
+    await file.truncate(101)
+    assert await file.read(90, 100) == bytes(10) + b"x"
+    await file.close()
+
+
+async def a_second_holder_is_refused(files: FileSystem, other: FileSystem) -> None:
+    await files.lock()
+    with pytest.raises(DirectoryLockedError):
+        await other.lock()
+    await files.unlock()
+    await other.lock()
+
+
+CONTRACT = (
+    names_come_and_go,
+    bytes_are_read_back,
+    room_is_made_ahead_and_given_back,
+    a_second_holder_is_refused,
+)
+
+
+@pytest.mark.parametrize("clause", CONTRACT)
+def test_simulated_disk_keeps_the_contract(clause):
+    scheduler = Scheduler()
+    disk = SimDisk(Random(1))
+    host = Host(scheduler, "bookie")
+    scheduler.run(clause(SimFileSystem(disk, host), SimFileSystem(disk, host)), host)
+
+
+@pytest.mark.parametrize("clause", CONTRACT)
+async def test_real_directory_keeps_the_contract(clause, tmp_path: Path):
+    systems = [OsFileSystem(tmp_path / "data") for _ in range(2)]
+    try:
+        await clause(*systems)
+    finally:
+        for files in systems:
+            await files.unlock()
+
+
+async def test_file_system_that_cannot_allocate_says_so_once_and_grows(tmp_path, monkeypatch):
+    class NoFallocate:
+        @staticmethod
+        def fallocate(*_arguments: object) -> int:
+            import ctypes
+            import errno
+
+            ctypes.set_errno(errno.EOPNOTSUPP)
+            return -1
+
+    monkeypatch.setattr("bookie_server.storage.os_filesystem._libc", NoFallocate)
+    notices: list[str] = []
+    files = OsFileSystem(tmp_path / "data", notices.append)
+    try:
+        await room_is_made_ahead_and_given_back(files, files)
+        file = await files.open("b", create=True)
+        await file.allocate(1 << 13)
+        assert await file.size() == 1 << 13
+        await file.close()
+    finally:
+        await files.unlock()
+    assert len(notices) == 1
+
+
+class Bookie:
+    """A storage on a real directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    async def __aenter__(self) -> LedgerStorage:
+        self.tasks = OsTasks()
+        self.storage = await LedgerStorage.open(
+            files=OsFileSystem(self.directory),
+            clock=OsClock(),
+            tasks=self.tasks,
+            settings=StorageSettings(file_size_bytes=1 << 20, free_bytes_min=0),
+            metadata=FixedMetadata(Standing.OPEN_WITH_ME),
+        )
+        return self.storage
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.storage.close()
+        await self.tasks.aclose()
+
+
+async def added(storage: LedgerStorage, request) -> Code:
+    done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+    storage.add(request, done.set_result)
+    return await done
+
+
+async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path):
+    payload = bytes(70_000)
+    for start in range(2):
+        async with Bookie(tmp_path / "data") as storage:
+            assert storage.was_unclean is False
+            answers = await asyncio.gather(
+                *(added(storage, add_request(1, (start * 40 + n,), payload)) for n in range(40))
+            )
+            assert set(answers) == {Code.OK}
+            assert await storage.entries_held(1) == [(0, start * 40 + 39)]
+    async with Bookie(tmp_path / "data") as storage:
+        from bookie_server.core.requests import ReadRequest
+
+        for number in range(80):
+            done: asyncio.Future[tuple] = asyncio.get_running_loop().create_future()
+            storage.read(ReadRequest(1, number), lambda *a, done=done: done.set_result(a))
+            assert await done == (Code.OK, entry(1, number, payload))
+    names = sorted(path.name for path in (tmp_path / "data").iterdir())
+    assert "UNCLEAN" not in names
+    assert (tmp_path / "data" / "MANIFEST").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
