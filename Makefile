@@ -53,8 +53,13 @@ interop: $(STAMP) ## Apache BookKeeper's client on our bookies, and ours on its 
 bench: $(STAMP) ## All benchmarks, each beside the machine's limit in the same run
 	$(BIN)/python -m benchmarks
 
-proto: $(STAMP) ## Python stubs of the control service
-	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
+# The oldest release whose stubs are wanted: newer ones refuse the runtimes that we still accept.
+PROTO_TOOLS := grpcio-tools==1.73.1
+
+proto: ## Python stubs of the control service
+	$(PYTHON) -m venv .venv/proto
+	.venv/proto/bin/pip install --quiet --disable-pip-version-check $(PROTO_TOOLS)
+	.venv/proto/bin/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
 		ledgerlog_spark/transport/control.proto
 
 lock: $(STAMP) ## requirements.lock from pyproject.toml
