@@ -80,6 +80,7 @@ class Checker:
         self.marks: dict[str, int] = {}
         self.on_stored: Callable[[int], None] | None = None
         self._recoveries: dict[str, RecoverySeen] = {}
+        self._closes: list[tuple[LedgerMetadata, RecoverySeen]] = []
 
     def mark(self, name: str) -> None:
         self.marks[name] = self.marks.get(name, 0) + 1
@@ -169,6 +170,8 @@ class Checker:
         for effect in effects:
             if type(effect) is m.SendRead and effect.entry_id >= 0:
                 seen.asked[effect.request] = (effect.bookie_id, effect.index, effect.entry_id)
+            elif type(effect) is m.CasMetadata and effect.metadata.is_closed:
+                self._closes.append((effect.metadata, seen))
             elif type(effect) is m.SendAdd:
                 run = effect.run
                 seen.added[effect.request] = (
@@ -355,8 +358,11 @@ class Checker:
             )
 
     def _require_recovered(self, client: str, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        """L18 and L22: from what this recovery was told, not from what it made of it."""
-        seen = self._recoveries[client]
+        """L18 and L22: from what this recovery was told, not from what it made of it.
+
+        The write of an attempt that gave up may be applied late: it is judged by that attempt.
+        """
+        seen = next(seen for metadata, seen in self._closes if metadata is new)
         quorum, end = new.quorum, new.last_entry_id + 1
         members = set(write_set(quorum, end))
         absents = seen.absents.get(end, set()) & members
