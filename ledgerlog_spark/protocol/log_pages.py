@@ -9,6 +9,7 @@ every fiftieth or so also one page, and no page that is full is ever written aga
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -163,14 +164,12 @@ def overlapping(refs: Iterable[PageRef], first_key: int, end_key: int) -> list[P
 
 
 def select(
-    kind: RecordKind[T], records: Iterable[T], first_key: int, end_key: int
+    kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int
 ) -> tuple[T, ...]:
-    """Those records that cover keys of [first_key, end_key)."""
-    return tuple(
-        record
-        for record in records
-        if kind.first_key(record) < end_key and kind.end_key(record) > first_key
-    )
+    """Those records, which are in rising order, that cover keys of [first_key, end_key)."""
+    first = bisect_right(records, first_key, key=kind.end_key)
+    end = bisect_left(records, end_key, key=kind.first_key)
+    return tuple(records[first:end])
 
 
 def _fits(ref: PageRef, size_bytes: int) -> bool:

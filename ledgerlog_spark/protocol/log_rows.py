@@ -2,7 +2,7 @@
 
 A sequence of records is a varint count, then that many fixed big-endian rows, then what has no
 fixed length (statistics, schemas) one behind the other. Fixed rows compress well and are parsed
-by `struct.iter_unpack`, which makes 100,000 items a matter of a quarter of a second.
+by `struct.iter_unpack`, so that 100,000 items take half a second.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ class ItemKind(RecordKind[Item]):
                 rows
             )
         )
-        for item in items:
-            if item.rows < 1 or item.first_offset < 0 or item.last_entry_id < item.first_entry_id:
-                raise WireFormatError(f"an item that cannot be: {item}")
+        for row in _ITEM.iter_unpack(rows):
+            if row[2] < row[1] or row[4] < 1 or row[6] < 0:
+                raise WireFormatError(f"an item that cannot be: {row}")
         return items
 
 

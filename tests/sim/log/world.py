@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 from collections.abc import Callable, Generator
@@ -221,6 +222,15 @@ class World:
                 except LedgerLogError:
                     continue
 
+    def pages_sweeper(self) -> Actor:
+        """Sweeps pages all the time, also those of commits that are on their way."""
+        session = Session()
+        for _ in range(12):
+            yield self.sleep(self.random.randint(10, 150))
+            tokens = tuple(sorted(self.store.state.pages))
+            with contextlib.suppress(LedgerLogError):
+                yield self.drive(session, PagesSweep("log", tokens))
+
     def due(self) -> tuple[int, ...]:
         marks = sorted(self.store.state.marks.items())
         return tuple(i for i, at in marks if self.now - at >= GRACE_MS or i not in self.listed_ever)
@@ -380,6 +390,7 @@ def schedule(seed: int) -> World:
         world.spawn(job, random.randint(0, 600))
     world.spawn(world.sweeper())
     world.spawn(world.sweeper())
+    world.spawn(world.pages_sweeper())
     world.spawn(world.sealer())
     world.run()
     world.store.faulty = False
