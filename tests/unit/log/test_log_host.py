@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import pickle
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from ledgerlog_spark.errors import (
     NeedsOperatorError,
     NotEnoughBookiesError,
     ProducerFencedError,
+    SchemaMismatchError,
     StaleCheckpointError,
     VersionNotAvailableError,
 )
@@ -301,6 +303,42 @@ def test_another_schema_since_planning_fails_the_job_and_the_same_one_does_not(
         assert snapshot.schemas == {0: SCHEMA, 1: b"grown schema"}
         assert [item.schema_id for item in snapshot.items] == [0, 0, 0, 1]
         assert (await log.snapshot(2)).schema == SCHEMA
+
+    in_world(work)
+
+
+def test_large_schema_of_a_new_log_goes_to_a_page_and_one_too_large_is_refused(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs, schema = world.logs(), Random(5).randbytes(200_000)
+        log = await logs.create("flights", schema=schema)
+        state = await log.state()
+        assert state.schema == schema
+        assert state.schema_id_of(schema) == 0
+        assert len(await logs.store.page_nodes(log.log_id)) == 1
+        with pytest.raises(SchemaMismatchError):
+            await logs.create("other", schema=bytes(300_000))
+        assert list(await logs.names()) == ["flights"]
+        job = await log.begin(schema=bytes(300_000))
+        with pytest.raises(SchemaMismatchError):
+            await log.commit(job, [await write(log, job, "x")])
+        world.skip(DAY_MS)
+        await logs.sweeper().sweep(log.log_id)
+        assert (await log.state()).schema == schema
+
+    in_world(work)
+
+
+def test_schema_decided_on_an_older_state_fails_the_commit(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights", schema=SCHEMA)
+        planned = await log.state()
+        grown = await log.begin(schema=b"with one more column")
+        await log.commit(grown, [await write(log, grown, "g")])
+        late = await log.begin(schema=b"with another column", planned=planned)
+        with pytest.raises(ConcurrentCommitError):
+            await log.commit(late, [await write(log, late, "l")])
 
     in_world(work)
 
