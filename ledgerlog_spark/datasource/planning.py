@@ -73,8 +73,10 @@ def tasks_of(options: ReadOptions, uri: str, predicates: Sequence[Predicate]) ->
 
 
 def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
-    # The newest version's schema needs none of the list's pages.
-    return log.state().schema if version is None else log.snapshot(version).schema
+    if version is not None and (schema := log.snapshot(version).schema) is not None:
+        return schema
+    # Also for version 0: it has no rows and no schema, and reads as the empty log that it was.
+    return log.state().schema
 
 
 def _scans(uri: str, options: ReadOptions) -> list[LogScan]:

@@ -81,6 +81,7 @@ def test_overwrite_replaces_the_rows_and_version_as_of_reads_the_old_ones(
     same_rows(load(spark, log_name), spark.range(50, 53))
     same_rows(load(spark, log_name, versionAsOf="2"), spark.range(0, 20))
     same_rows(load(spark, log_name, versionAsOf="1"), spark.range(0, 10))
+    same_rows(load(spark, log_name, versionAsOf="0"), spark.range(0))
 
 
 def test_an_overwrite_without_rows_empties_the_log(
