@@ -35,6 +35,7 @@ class SimClient:
 
     Attributes:
         is_alive: A dead client sends nothing and hears nothing.
+        is_frozen: Its process is stopped: events wait, deadlines pass.
         ended: The last indication, None while it works.
     """
 
@@ -44,6 +45,7 @@ class SimClient:
         self.machine = machine
         self.ledger_id = ledger_id
         self.is_alive = True
+        self.is_frozen = False
         self.ended: m.Indication | None = None
         self.on_indication: Callable[[Any], None] = lambda _: None
         self._open: dict[int, Any] = {}
@@ -63,7 +65,17 @@ class SimClient:
     def feed(self, event: Any) -> None:
         """Give the machine an event; effects are performed after `handle` returned."""
         self._events.append(event)
-        if self._is_handling:
+        self._drain()
+
+    def freeze(self) -> None:
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        self.is_frozen = False
+        self._drain()
+
+    def _drain(self) -> None:
+        if self._is_handling or self.is_frozen:
             return
         self._is_handling = True
         try:

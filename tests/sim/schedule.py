@@ -115,6 +115,9 @@ class Workload:
         if not writer.is_alive or not writer.machine.is_adding:
             self.left = 0
             return
+        if writer.is_frozen:
+            self.world.scheduler.call_later(5_000, self._add)
+            return
         if self.left == 0:
             if self.options.ending == "close" and self.world.checker.last_confirmed == (
                 writer.machine.next_entry_id - 1
@@ -140,6 +143,9 @@ class Workload:
     def _end(self) -> None:
         writer = self.writer
         if not writer.is_alive or not writer.machine.is_adding:
+            return
+        if writer.is_frozen:
+            self.world.scheduler.call_later(5_000, self._end)
             return
         if self.options.ending == "close_early":
             self.left = 0
@@ -189,6 +195,10 @@ class Workload:
             victim = draws.pick(names, "disk", number)
             at = draws.integer(1, 60, "disk at", number)
             self._at(at, lambda v=victim, n=number: self._disk_error(v, n))
+        for number in range(options.freezes):
+            at = draws.integer(1, 60, "freeze at", number)
+            duration_ms = draws.integer(10, 200, "freeze for", number)
+            self._at(at, lambda n=number, d=duration_ms: self._freeze(n, d))
         for number in range(options.partitions):
             alone = draws.pick(everybody, "part", number)
             others = tuple(name for name in everybody if name != alone)
@@ -214,6 +224,18 @@ class Workload:
     def _join(self, alone: str, others: tuple[str, ...], *, both_ways: bool) -> None:
         if not self.world.faults.is_healed:
             self.world.network.join((alone,), others, both_ways=both_ways)
+
+    def _freeze(self, number: int, duration_ms: int) -> None:
+        """A process that is stopped and later goes on as if nothing had happened."""
+        clients = [c for c in self.world.clients.values() if c.is_alive and c.ended is None]
+        if not clients:
+            return
+        client = self.draws.pick(clients, "freeze who", number)
+        if not client.is_frozen and self.world.faults.take(f"freeze {number}"):
+            self.world.note(client.name, "is frozen")
+            self.world.checker.mark("client frozen")
+            client.freeze()
+            self.world.scheduler.call_later(duration_ms * 1_000, client.thaw)
 
     def _disk_error(self, victim: str, number: int) -> None:
         kind = self.draws.pick(("sync", "write", "read"), "disk kind", number)
