@@ -25,6 +25,7 @@ from ledgerlog_spark.protocol.quorum import is_acknowledged
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.recovery_reads import EntryTally, RecoveryReads
 from ledgerlog_spark.protocol.writer import LedgerWriter
+from tests.sim.disk import SimFile
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,13 @@ def _fence_in_memory(
     then(Code.OK)
 
 
+async def _entry_log_is_never_synced(self: SimFile, offset: int, buffers: Any) -> None:
+    """Entry-log files are only written; what else is synced stays synced."""
+    await self.write(offset, buffers)
+    if not self.name.startswith("slot-"):
+        await self.datasync()
+
+
 def _fence_skips_queue(self: Durability, state: Any) -> int:
     """The fence is durable in a place of its own, before the adds that were accepted first."""
     return 0
@@ -269,6 +277,7 @@ MUTATIONS: dict[str, Mutation] = {
     "unknown_write_is_failure": Mutation(
         "B18", ((MetadataUpdate, "_on_written", _unknown_is_failure),)
     ),
+    "no_fsync": Mutation("F4", ((SimFile, "write_synced", _entry_log_is_never_synced),)),
     "fence_not_durable": Mutation("F1", ((LedgerStorage, "_fence", _fence_in_memory),)),
     "fence_skips_queue": Mutation("F2", ((Durability, "fence_waits_for", _fence_skips_queue),)),
     "admitted_before_fence": Mutation("F2", ((AddPath, "_admit", _admitted_before_fence),)),
