@@ -1,0 +1,114 @@
+"""How long things take at most, in virtual time, when something is gone for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ledgerlog_spark.protocol import messages as m
+from tests.sim.faults import JITTER
+from tests.sim.options import Options
+from tests.sim.world import World
+
+DEADLINE_MS = 100
+CHANGE_MS = 10
+"""Listing bookies and one compare-and-swap, a few round trips of one millisecond."""
+
+
+def serving(bookies: int = 5) -> World:
+    options = replace(Options(), bookies=bookies, window_entries=64, rpc_timeout_ms=DEADLINE_MS)
+    world = World(1, options, suppressed=frozenset({JITTER}))
+    world.create_ledger(options.quorum, ("b0", "b1", "b2"))
+    for bookie in world.bookies.values():
+        bookie.start()
+    world.run_for(20)
+    return world
+
+
+def confirmed_within(world: World, entries: int, within_ms: int) -> bool:
+    return world.run_until(lambda: world.checker.last_confirmed == entries - 1, within_ms)
+
+
+def test_a_silent_bookie_stops_writes_for_no_longer_than_one_change() -> None:
+    world = serving()
+    world.network.part(("b2",), ("w",), both_ways=True)
+    longest_us = 0
+    for entry_id in range(60):
+        began_us = world.scheduler.now_us
+        world.add()
+        assert confirmed_within(world, entry_id + 1, DEADLINE_MS)
+        longest_us = max(longest_us, world.scheduler.now_us - began_us)
+        world.run_for(5)
+    assert longest_us <= CHANGE_MS * 1_000
+    assert "b2" not in world.checker.record.last_fragment.ensemble
+    world.audit()
+
+
+def test_a_dead_bookie_is_replaced_and_writes_go_on() -> None:
+    world = serving()
+    world.kill("b0")
+    for _ in range(10):
+        world.add()
+    assert confirmed_within(world, 10, CHANGE_MS)
+    assert world.clients["w"].machine.ensemble_changes == 1
+    world.audit()
+
+
+def test_without_a_spare_writes_go_on_until_a_dead_bookie_is_back_with_what_it_missed() -> None:
+    world = serving(bookies=3)
+    world.kill("b0")
+    for _ in range(10):
+        world.add()
+    assert confirmed_within(world, 10, CHANGE_MS)
+    world.restart("b0")
+    writer = world.clients["w"].machine
+    assert world.run_until(lambda: writer.entries_in_flight == 0, 1_000)
+    assert writer.ensemble_changes == 0
+    assert all(world.bookies["b0"].peek(7, entry_id) is not None for entry_id in range(10))
+    world.audit()
+
+
+def test_without_a_spare_the_writer_gives_up_after_a_bounded_time() -> None:
+    world = serving(bookies=3)
+    world.kill("b0")
+    world.add()
+    writer = world.clients["w"]
+    assert world.run_until(lambda: writer.ended is not None, 2_000)
+    assert isinstance(writer.ended, m.LedgerFailed)
+    assert writer.ended.failure is m.Failure.NOT_ENOUGH_BOOKIES
+    assert world.checker.last_confirmed == 0
+    writer.feed(m.CloseRequested())
+    assert world.run_until(lambda: world.checker.record.is_closed, 100)
+    world.audit()
+
+
+def test_recovery_needs_no_deadline_to_pass_when_one_bookie_is_gone() -> None:
+    world = serving()
+    for _ in range(20):
+        world.add()
+    assert confirmed_within(world, 20, 20)
+    world.clients["w"].crash()
+    world.kill("b1")
+    recovery = world.recoverer("r")
+    recovery.feed(m.Start())
+    assert world.run_until(lambda: recovery.ended is not None, DEADLINE_MS)
+    assert isinstance(recovery.ended, m.LedgerClosed)
+    world.audit()
+
+
+def test_duelling_recoveries_all_end_with_the_same_answer() -> None:
+    world = serving()
+    for _ in range(8):
+        world.add()
+    world.run_for(1)
+    rivals = [world.recoverer(f"r{number}") for number in range(6)]
+    for rival in rivals:
+        rival.feed(m.Start())
+    assert world.run_until(lambda: all(rival.ended for rival in rivals), 500)
+    ends = {
+        (rival.ended.versioned.value.last_entry_id, rival.ended.versioned.value.length)
+        for rival in rivals
+        if isinstance(rival.ended, m.LedgerClosed)
+    }
+    assert len(ends) == 1
+    assert all(isinstance(rival.ended, m.LedgerClosed) for rival in rivals)
+    world.audit()
