@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import signal
-import threading
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table
+from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.local.cluster import USUAL_PORT, Cluster
+from ledgerlog_spark.local.cluster import USUAL_PORT, ZOOKEEPER, Cluster
 
-app = typer.Typer(help="A cluster of processes on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    help="A cluster of processes on this machine.",
+    epilog="Example: ledgerlog local up --bookies 3 --detach",
+    no_args_is_help=True,
+)
 
 Directory = Annotated[
     Path, typer.Option("--directory", "-d", help="Where the cluster keeps its data.")
 ]
+MemberId = Annotated[str, typer.Argument(help="zookeeper, bookie-0, bookie-1, ...")]
 DEFAULT_DIRECTORY = Path(".ledgerlog")
+LOOK_SECONDS = 0.5
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """What `up --json` and `status --json` print."""
+    """What `up --json`, `down --json` and `status --json` print."""
     known = cluster.status()
     return {
         "metadata_service_uri": cluster.metadata_service_uri if known else None,
@@ -35,71 +42,102 @@ def describe(cluster: Cluster) -> dict[str, Any]:
 def up(
     directory: Directory = DEFAULT_DIRECTORY,
     bookies: Annotated[
-        int | None, typer.Option(help="How many bookies; 3, or as many as there were.")
+        int | None,
+        typer.Option(help="How many bookies; 3, or as many as there were. Never fewer than that."),
     ] = None,
-    detach: Annotated[bool, typer.Option(help="Leave the processes running and return.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Leave the processes running and return.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start ZooKeeper and bookies; what an earlier start stored is found again."""
+    """Start ZooKeeper and bookies; what an earlier start stored is found again.
+
+    Without --detach it serves until Ctrl-C, which stops everything and keeps the data. In the
+    directory of a cluster that runs it starts what is missing, and returns.
+    """
     cluster = Cluster(directory)
-    try:
-        with console.status("starting") as progress:
-            cluster.up(bookies, on_progress=progress.update if not as_json else _silent)
-    except BaseException:
-        cluster.down()
-        raise
-    if as_json:
-        print_json(describe(cluster))
-    else:
-        _show(cluster)
-        if cluster.zookeeper_port != USUAL_PORT:
-            console.print(
-                f"port {USUAL_PORT} is taken; point programs at this cluster with\n"
-                f"  export LEDGERLOG_METADATA_SERVICE_URI={cluster.metadata_service_uri}"
-            )
-    if detach:
-        return
-    _wait_for_interrupt(as_json=as_json)
-    cluster.down()
+    with StopSignals():
+        if as_json:
+            started = cluster.up(bookies)
+            print_json(describe(cluster))
+        else:
+            with console.status("starting") as progress:
+                started = cluster.up(bookies, on_progress=progress.update)
+            _show(cluster)
+            _explain(cluster, started, directory)
+        if detach or ZOOKEEPER not in started:
+            return
+        try:
+            if not as_json:
+                console.print("serving; Ctrl-C stops the cluster and keeps its data")
+            _watch(cluster, is_silent=as_json)
+        except KeyboardInterrupt:
+            cluster.down()
+            if not as_json:
+                console.print(f"stopped; the data are in {cluster.directory}", soft_wrap=True)
+        except BaseException:
+            cluster.down()
+            raise
 
 
-def _silent(_what: str) -> None:
-    return
+def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
+    if ZOOKEEPER not in started:
+        what = f"started {', '.join(started)}" if started else "nothing to start"
+        console.print(
+            f"the cluster ran already: {what}. "
+            f"`ledgerlog local down --directory {directory}` stops it",
+            soft_wrap=True,
+        )
+    if cluster.zookeeper_port != USUAL_PORT:
+        console.print(
+            f"programs look for a cluster at port {USUAL_PORT}; point them at this one with\n"
+            f"  export LEDGERLOG_METADATA_SERVICE_URI={cluster.metadata_service_uri}",
+            soft_wrap=True,
+        )
 
 
-def _wait_for_interrupt(*, as_json: bool) -> None:
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    if not as_json:
-        console.print("serving; Ctrl-C stops the cluster and keeps its data")
-    stopped.wait()
+def _watch(cluster: Cluster, *, is_silent: bool) -> None:
+    """Tells of processes that come and go; returns when none is left."""
+    before = {member.id: member.state for member in cluster.status()}
+    while any(state != "down" for state in before.values()):
+        time.sleep(LOOK_SECONDS)
+        now = {member.id: member.state for member in cluster.status()}
+        for member_id, state in now.items():
+            if state != before.get(member_id) and not is_silent:
+                console.print(f"{member_id} is {state}")
+        before = now
+    if not is_silent:
+        console.print("every process has ended", soft_wrap=True)
 
 
 @app.command(epilog="Example: ledgerlog local down --directory .ledgerlog")
-def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
+def down(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
     """Stop every process of the cluster; the data stay."""
     cluster = _existing(directory)
+    if as_json:
+        cluster.down()
+        print_json(describe(cluster))
+        return
     with console.status("stopping") as progress:
         cluster.down(on_progress=progress.update)
-    console.print(f"stopped; the data are in {cluster.directory}")
+    console.print(f"stopped; the data are in {cluster.directory}", soft_wrap=True)
 
 
 @app.command(epilog="Example: ledgerlog local status --json")
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
     """List every process: role, id, port, pid, directory, state."""
-    cluster = Cluster(directory)
     if as_json:
-        print_json(describe(cluster))
+        print_json(describe(Cluster(directory)))
         return
     _show(_existing(directory))
 
 
-@app.command(epilog="Example: ledgerlog local kill bookie-1")
+@app.command(epilog="Example: ledgerlog local kill bookie-1 --signal STOP")
 def kill(
-    member: Annotated[str, typer.Argument(help="zookeeper, bookie-0, bookie-1, ...")],
+    member: MemberId,
     directory: Directory = DEFAULT_DIRECTORY,
     signal_name: Annotated[str, typer.Option("--signal", help="KILL, TERM, STOP, CONT.")] = "KILL",
+    as_json: AsJson = False,
 ) -> None:
     """Send a signal to one process, SIGKILL unless told otherwise."""
     name = signal_name.upper().removeprefix("SIG")
@@ -111,18 +149,24 @@ def kill(
             signal=signal_name,
         ) from None
     killed = _existing(directory).kill(member, number)
+    if as_json:
+        print_json(killed.as_json())
+        return
     console.print(f"sent {number.name} to {killed.id} (pid {killed.pid})")
 
 
 @app.command(epilog="Example: ledgerlog local start bookie-1")
 def start(
-    member: Annotated[str, typer.Argument(help="zookeeper, bookie-0, bookie-1, ...")],
-    directory: Directory = DEFAULT_DIRECTORY,
+    member: MemberId, directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False
 ) -> None:
     """Start one process that is down."""
     cluster = _existing(directory)
     cluster.members.get(member)
-    started = cluster.start(member)
+    with StopSignals():
+        started = cluster.start(member)
+    if as_json:
+        print_json(started.as_json())
+        return
     console.print(f"{started.id} serves on port {started.port} (pid {started.pid})")
 
 

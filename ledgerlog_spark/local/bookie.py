@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -26,73 +27,116 @@ class RunningBookie:
     grpc_port: int | None
 
 
-def start_bookie(
-    directory: Path,
-    *,
-    bookie_id: str,
-    metadata_service_uri: str,
-    port: int = 0,
-    file_size_bytes: int = FILE_SIZE_BYTES,
-    extra_arguments: tuple[str, ...] = (),
-) -> RunningBookie:
-    """A bookie process that serves.
+class StartingBookie:
+    """A bookie process that was made and does not serve yet.
 
-    It has a session of its own, so that Ctrl-C in a terminal reaches the caller only.
-
-    Args:
-        directory: Its data; made when missing. What the bookie says goes to a file of the same
-            name with `.log` beside it: a directory with anything else in it is not a bookie's.
-        port: 0 takes a free one.
-
-    Raises:
-        BookieUnavailableError: It ended or did not serve in time; carries what it said last.
+    It has a session of its own, so that Ctrl-C in a terminal reaches the caller only: end it with
+    `abandon` when nobody waits for it any more.
     """
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    log_path = directory.with_suffix(".log")
-    command = [
-        sys.executable,
-        "-m",
-        "bookie_server",
-        *("--directory", str(directory)),
-        *("--bookie-id", bookie_id),
-        *("--port", str(port)),
-        *("--metadata-service-uri", metadata_service_uri),
-        *("--file-size-bytes", str(file_size_bytes)),
-        *extra_arguments,
-    ]
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(  # noqa: S603 (built above)
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        bookie_id: str,
+        metadata_service_uri: str,
+        port: int = 0,
+        file_size_bytes: int = FILE_SIZE_BYTES,
+        extra_arguments: tuple[str, ...] = (),
+    ) -> None:
+        """Makes the process.
+
+        Args:
+            directory: Its data; made when missing. What the bookie says goes to a file of the
+                same name with `.log` beside it: a directory with anything else in it is not a
+                bookie's.
+            bookie_id: Its name in the cluster.
+            metadata_service_uri: Of the cluster.
+            port: 0 takes a free one.
+            file_size_bytes: Of each entry-log file.
+            extra_arguments: More options of `python -m bookie_server`.
+        """
+        self._id = bookie_id
+        self._log_path = directory.with_suffix(".log")
+        command = [
+            sys.executable,
+            "-m",
+            "bookie_server",
+            *("--directory", str(directory)),
+            *("--bookie-id", bookie_id),
+            *("--port", str(port)),
+            *("--metadata-service-uri", metadata_service_uri),
+            *("--file-size-bytes", str(file_size_bytes)),
+            *extra_arguments,
+        ]
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with self._log_path.open("ab") as log:
+            self._log_begin = log.tell()
+            self._process = subprocess.Popen(  # noqa: S603 (built above)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+
+    def ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> RunningBookie:
+        """Returns when it serves; on any error the process has ended.
+
+        Raises:
+            BookieUnavailableError: It ended or did not serve in time; carries what it said last.
+        """
+        output = self._process.stdout
+        assert output is not None
+        try:
+            line = _first_line(output, timeout_seconds)
+            refusal = None if line else self._refusal(timeout_seconds)
+        except BaseException:
+            self.abandon()
+            raise
+        if refusal is not None:
+            self.abandon()
+            raise refusal
+        output.close()
+        said = json.loads(line)
+        return RunningBookie(self._process, int(said["port"]), said.get("grpc_port"))
+
+    def abandon(self) -> None:
+        """End the process at once; fine when it has ended."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _refusal(self, timeout_seconds: float) -> BookieUnavailableError:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)  # it closed its output a moment before it ends
+        ended = self._process.poll() is not None
+        reason = (
+            self._last_words() or f"it ended with exit code {self._process.returncode}"
+            if ended
+            else f"it does not serve after {timeout_seconds:g} s"
         )
-    assert process.stdout is not None
-    line = _first_line(process.stdout, START_TIMEOUT_SECONDS)
-    if not line:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        raise BookieUnavailableError(
-            f"bookie {bookie_id} did not start; {log_path} ends:\n{_last_lines(log_path)}",
-            bookie_id=bookie_id,
-            log_path=str(log_path),
+        return BookieUnavailableError(
+            f"bookie {self._id} did not start: {reason}. Its log is {self._log_path}",
+            bookie_id=self._id,
+            log_path=str(self._log_path),
+            retriable=not ended,
+            definite=True,
         )
-    process.stdout.close()
-    ready = json.loads(line)
-    return RunningBookie(process, int(ready["port"]), ready.get("grpc_port"))
+
+    def _last_words(self) -> str:
+        """What it wrote for people in this start: lines that are no JSON, at most the last 12."""
+        with self._log_path.open("rb") as log:
+            log.seek(self._log_begin)
+            lines = log.read().decode(errors="replace").splitlines()
+        said = [line.removeprefix("bookie: ") for line in lines if not line.startswith("{")]
+        return "\n".join(said[-12:])
 
 
 def _first_line(stream: IO[str], timeout_seconds: float) -> str:
-    lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.append(stream.readline()), daemon=True)
-    reader.start()
-    reader.join(timeout_seconds)
-    return lines[0] if lines else ""
-
-
-def _last_lines(path: Path, count: int = 12) -> str:
-    return "\n".join(path.read_text(errors="replace").splitlines()[-count:])
+    """The first line, "" at the end of the stream or of the time."""
+    readable, _, _ = select.select([stream], [], [], timeout_seconds)
+    return stream.readline() if readable else ""

@@ -13,14 +13,16 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.local.bookie import start_bookie
+from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
+from ledgerlog_spark.local.bookie import StartingBookie
+from ledgerlog_spark.local.directory import locked_directory
 from ledgerlog_spark.local.members import Member, Members
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess, four_letters, port_is_free
 
@@ -30,12 +32,19 @@ if TYPE_CHECKING:
 
 ZOOKEEPER = "zookeeper"
 USUAL_PORT = 2181
+BOOKIES_DEFAULT = 3
 STOP_TIMEOUT_SECONDS = 15.0
+POLL_SECONDS = 0.02
 URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
 
 
 class Cluster:
-    """The cluster in one directory, running or not."""
+    """The cluster in one directory, running or not.
+
+    Attributes:
+        directory: Absolute.
+        members: Its processes as of the last call; other programs may change them.
+    """
 
     def __init__(self, directory: str | Path) -> None:
         """Looks at the directory; starts nothing.
@@ -62,13 +71,18 @@ class Cluster:
         bookies: int | None = None,
         *,
         on_progress: Callable[[str], None] = lambda _what: None,
-    ) -> None:
+    ) -> list[str]:
         """Returns when everything serves; starts what does not run yet.
+
+        When one of them fails, or on Ctrl-C, those that this call started are stopped again.
 
         Args:
             bookies: How many there should be; None keeps the number there was, or takes 3.
                 Bookies of an earlier start are never dropped.
             on_progress: Called with a few words before each step.
+
+        Returns:
+            Ids of the processes that were started.
 
         Raises:
             ConfigurationError: Java or PySpark missing, a directory in use.
@@ -77,44 +91,69 @@ class Cluster:
         """
         if bookies is not None and bookies < 1:
             raise ConfigurationError(f"a cluster needs at least 1 bookie, got {bookies}")
-        self.directory.mkdir(parents=True, exist_ok=True)
-        wanted = max(bookies or len(self.members.bookies) or 3, len(self.members.bookies))
-        on_progress("starting ZooKeeper")
-        self.start(ZOOKEEPER)
-        for number in range(wanted):
-            on_progress(f"starting bookie {number + 1} of {wanted}")
-            self.start(f"bookie-{number}")
+        started: list[str] = []
+        with locked_directory(self.directory):
+            self.refresh()
+            before = len(self.members.bookies)
+            wanted = max(bookies or before or BOOKIES_DEFAULT, before)
+            ids = [f"bookie-{number}" for number in range(wanted)]
+            try:
+                if self._member(ZOOKEEPER).state == "down":
+                    on_progress("starting ZooKeeper")
+                    self._start_zookeeper()
+                    started.append(ZOOKEEPER)
+                down = [each for each in ids if self._member(each).state == "down"]
+                self._start_bookies(down, started, on_progress)
+            except BaseException:
+                for member_id in reversed(started):
+                    self._stop(member_id)
+                raise
+        return started
 
     def down(self, *, on_progress: Callable[[str], None] = lambda _what: None) -> None:
-        """Stops every process, bookies first; fine when nothing runs."""
-        bookies = [m.id for m in self.members.bookies]
-        for member_id in bookies:
-            self._signal(member_id, signal.SIGCONT)
-            self._signal(member_id, signal.SIGTERM)
-        for member_id in [*bookies, ZOOKEEPER]:
-            if member_id in self.members.by_id:
-                on_progress(f"stopping {member_id}")
-                self._stop(member_id)
+        """Stops every process, bookies first; fine when nothing runs.
+
+        Whoever started them: also those that another program started again meanwhile.
+        """
+        if not self.directory.exists() and not self._children:
+            return
+        with locked_directory(self.directory):
+            self.refresh()
+            bookies = [m.id for m in self.members.bookies]
+            for member_id in bookies:
+                self._signal(member_id, signal.SIGCONT)
+                self._signal(member_id, signal.SIGTERM)
+            for member_id in [*bookies, ZOOKEEPER]:
+                if member_id in self.members.by_id:
+                    on_progress(f"stopping {member_id}")
+                    self._stop(member_id)
 
     def start(self, member_id: str) -> Member:
-        """Starts one process on the port it had, if that is free; fine when it runs."""
-        member = self.members.by_id.get(member_id) or Member(
-            role=ZOOKEEPER if member_id == ZOOKEEPER else "bookie",
-            id=member_id,
-            directory=str(self.directory / member_id),
-        )
-        if member.state == "down":
-            start = self._start_zookeeper if member_id == ZOOKEEPER else self._start_bookie
-            member = start(member)
-            self.members.put(member)
-        return member
+        """Starts one process on the port it had, if that is free; fine when it runs.
+
+        Raises:
+            ConfigurationError: A bookie whose ZooKeeper is down; Java or PySpark missing.
+            MetadataUnavailableError: ZooKeeper did not start.
+            BookieUnavailableError: The bookie did not start.
+        """
+        with locked_directory(self.directory):
+            self.refresh()
+            if self._member(member_id).state == "down":
+                if member_id == ZOOKEEPER:
+                    self._start_zookeeper()
+                else:
+                    self._require_zookeeper(member_id)
+                    self._start_bookies([member_id], [], lambda _what: None)
+        return self.members.get(member_id)
 
     def kill(self, member_id: str, signal_number: int = signal.SIGKILL) -> Member:
-        """Sends a signal to one process; after SIGKILL returns when it has ended.
+        """Sends a signal to one process; after SIGKILL and SIGTERM returns when it has ended.
 
         Raises:
             ConfigurationError: There is no such process, or it does not run.
+            LocalProtocolError: It did not end in time.
         """
+        self.refresh()
         member = self.members.get(member_id)
         if member.state == "down":
             raise ConfigurationError(
@@ -123,32 +162,88 @@ class Cluster:
                 id=member_id,
             )
         self._signal(member_id, signal_number)
-        if signal_number in (signal.SIGKILL, signal.SIGTERM):
-            self._wait(member_id)
+        if signal_number in (signal.SIGKILL, signal.SIGTERM) and not self._ends(member_id):
+            raise LocalProtocolError(
+                f"{member_id} (pid {member.pid}) still runs {STOP_TIMEOUT_SECONDS:g} s after the "
+                f"signal; end it with `ledgerlog local kill {member_id} --directory "
+                f"{self.directory}`",
+                id=member_id,
+            )
         return member
 
     def status(self) -> list[Member]:
-        """Every process, ZooKeeper first."""
+        """Every process, ZooKeeper first, as of now."""
+        self.refresh()
         return list(self.members.by_id.values())
 
-    def _start_zookeeper(self, member: Member) -> Member:
-        port = member.port or (USUAL_PORT if port_is_free(USUAL_PORT) else 0)
-        server = ZooKeeperProcess(member.directory, port=port or None)
+    def refresh(self) -> None:
+        """Read what other programs changed; what this one started and has ended is cleaned up."""
+        loaded = Members.load(self.directory)
+        if loaded.by_id or not self._children:  # the file may have been deleted under us
+            self.members = loaded
+        for member_id in self._children:
+            self._reap(member_id)
+
+    def _member(self, member_id: str) -> Member:
+        """A member that is known, or one that was never started."""
+        return self.members.by_id.get(member_id) or Member(
+            role=ZOOKEEPER if member_id == ZOOKEEPER else "bookie",
+            id=member_id,
+            directory=str(self.directory / member_id),
+        )
+
+    def _start_zookeeper(self) -> None:
+        member = self._member(ZOOKEEPER)
+        server = ZooKeeperProcess(member.directory, port=self._port_of_zookeeper(member))
         server.start()
         assert server.pid is not None
         self._children[member.id] = server
-        return member.started_as(server.pid, server.port)
+        self.members.put(member.started_as(server.pid, server.port))
 
-    def _start_bookie(self, member: Member) -> Member:
-        port = member.port if member.port and port_is_free(member.port) else 0
-        running = start_bookie(
-            Path(member.directory),
-            bookie_id=member.id,
-            port=port,
-            metadata_service_uri=self.metadata_service_uri,
-        )
-        self._children[member.id] = running.process
-        return member.started_as(running.process.pid, running.port, running.grpc_port)
+    def _port_of_zookeeper(self, member: Member) -> int | None:
+        """The one it had, else the usual one, else None: any. Bookies that run know only the first.
+
+        Only when no bookie runs may the port change.
+        """
+        if any(bookie.state != "down" for bookie in self.members.bookies):
+            return member.port
+        return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
+
+    def _require_zookeeper(self, bookie_id: str) -> None:
+        if self._member(ZOOKEEPER).state == "down":
+            raise ConfigurationError(
+                f"{bookie_id} needs the cluster's ZooKeeper, which is down; start everything with "
+                f"`ledgerlog local up --directory {self.directory}`",
+                id=bookie_id,
+            )
+
+    def _start_bookies(
+        self, ids: list[str], started: list[str], on_progress: Callable[[str], None]
+    ) -> None:
+        """Starts them side by side; adds the id of each that serves to `started`."""
+        starting: dict[str, StartingBookie] = {}
+        try:
+            for member_id in ids:
+                member = self._member(member_id)
+                starting[member_id] = StartingBookie(
+                    Path(member.directory),
+                    bookie_id=member.id,
+                    port=member.port if member.port and port_is_free(member.port) else 0,
+                    metadata_service_uri=self.metadata_service_uri,
+                )
+            for number, member_id in enumerate(ids, start=1):
+                on_progress(f"starting bookie {number} of {len(ids)}")
+                running = starting[member_id].ready()
+                self._children[member_id] = running.process
+                pid = running.process.pid
+                self.members.put(
+                    self._member(member_id).started_as(pid, running.port, running.grpc_port)
+                )
+                del starting[member_id]
+                started.append(member_id)
+        finally:
+            for bookie in starting.values():
+                bookie.abandon()
 
     def _signal(self, member_id: str, number: int) -> None:
         process = self.members.get(member_id).process
@@ -159,23 +254,28 @@ class Cluster:
     def _stop(self, member_id: str) -> None:
         self._signal(member_id, signal.SIGCONT)
         self._signal(member_id, signal.SIGTERM)
-        if not self._wait(member_id):
+        if not self._ends(member_id):
             self._signal(member_id, signal.SIGKILL)
-            self._wait(member_id)
+            self._ends(member_id)
 
-    def _wait(self, member_id: str) -> bool:
-        """Whether the process ended in time."""
-        process = self.members.get(member_id).process
-        ended = True
-        if process is not None:
-            _, alive = psutil.wait_procs([process], timeout=STOP_TIMEOUT_SECONDS)
-            ended = not alive
+    def _ends(self, member_id: str) -> bool:
+        """Whether the process ends in time. A zombie has ended: its parent may be busy."""
+        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+        while True:
+            self._reap(member_id)
+            if self.members.get(member_id).process is None:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+
+    def _reap(self, member_id: str) -> None:
+        """Take the exit code of a child that has ended, so that it does not stay a zombie."""
         child = self._children.get(member_id)
-        if ended and isinstance(child, subprocess.Popen):
-            child.wait()
-        elif ended and isinstance(child, ZooKeeperProcess):
-            child.kill()
-        return ended
+        if isinstance(child, ZooKeeperProcess):
+            _ = child.is_running
+        elif child is not None:
+            child.poll()
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -197,7 +297,9 @@ class OwnedCluster(Cluster):
     """A cluster that is stopped when its `with` block ends, and removed when it was temporary."""
 
     def __init__(self, directory: str | Path | None, bookies: int) -> None:
-        """Starts nothing; `start_all` and the `with` statement do."""
+        """Starts nothing; the `with` statement does."""
+        if bookies < 1:
+            raise ConfigurationError(f"a cluster needs at least 1 bookie, got {bookies}")
         self._is_temporary = directory is None
         super().__init__(directory or tempfile.mkdtemp(prefix="ledgerlog-"))
         if self.members.running:

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError
 
 FILE_NAME = "cluster.json"
 FORMAT = 1
@@ -64,14 +64,21 @@ class Member:
         return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
 
     def started_as(self, pid: int, port: int, grpc_port: int | None = None) -> Member:
-        """The same member after a start."""
-        return replace(
-            self,
-            pid=pid,
-            port=port,
-            grpc_port=grpc_port,
-            started=psutil.Process(pid).create_time(),
-        )
+        """The same member after a start.
+
+        Raises:
+            BookieUnavailableError: It has ended again already.
+        """
+        try:
+            started = psutil.Process(pid).create_time()
+        except psutil.NoSuchProcess:
+            raise BookieUnavailableError(
+                f"{self.id} ended as soon as it had started; its log is beside or in "
+                f"{self.directory}",
+                bookie_id=self.id,
+                definite=True,
+            ) from None
+        return replace(self, pid=pid, port=port, grpc_port=grpc_port, started=started)
 
     def as_json(self) -> dict[str, Any]:
         """For `local status --json`."""
@@ -98,12 +105,12 @@ class Members:
             ConfigurationError: The file is there and cannot be read.
         """
         path = directory / FILE_NAME
-        if not path.exists():
-            return cls(directory)
         try:
             stored = json.loads(path.read_text())
             assert stored["format"] == FORMAT, f"format {stored['format']}"
             members = [Member(**fields) for fields in stored["members"]]
+        except (FileNotFoundError, NotADirectoryError):
+            return cls(directory)
         except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
             raise ConfigurationError(
                 f"{path} cannot be read ({error}): it was written by another version or damaged; "

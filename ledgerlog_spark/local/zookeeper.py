@@ -224,8 +224,7 @@ class ZooKeeperProcess:
             if wants_any_port:
                 self.port = self._last_port() if attempt == 1 else free_port()
             self._refuse_taken_port()
-            self._spawn(java, jars)
-            if self._serves():
+            if self._spawned_and_serves(java, jars):
                 return
             reason = self._last_log_lines()
             self.kill()
@@ -374,6 +373,15 @@ class ZooKeeperProcess:
             "autopurge.snapRetainCount=3\n"
             "autopurge.purgeInterval=1\n"
         )
+
+    def _spawned_and_serves(self, java: str, jars: list[Path]) -> bool:
+        """Whether a new process came to serve; an interrupt while it starts ends it."""
+        try:
+            self._spawn(java, jars)
+            return self._serves()
+        except BaseException:
+            self.kill()
+            raise
 
     def _serves(self) -> bool:
         """Whether it came to serve within the time; False as soon as it ended."""

@@ -1,0 +1,47 @@
+"""Ctrl-C, SIGTERM and a closed terminal end a command in one way: it cleans up, then it ends."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopSignals:
+    """In its block the first such signal raises KeyboardInterrupt, further ones are ignored.
+
+    So an impatient second Ctrl-C does not cut off the stopping of processes. A signal that was
+    ignored before (`nohup`) stays ignored. Main thread only.
+    """
+
+    def __init__(self) -> None:
+        """Changes nothing yet."""
+        self._before: dict[signal.Signals, Any] = {}
+        self._is_stopping = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self.arm()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def arm(self) -> None:
+        """Set the handlers again, after a library set its own."""
+        for number, handler in self._before.items():
+            if handler is not signal.SIG_IGN or number is signal.SIGINT:
+                signal.signal(number, self._stop)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._is_stopping:
+            self._is_stopping = True
+            raise KeyboardInterrupt
