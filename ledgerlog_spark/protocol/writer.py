@@ -72,7 +72,8 @@ class WriterSettings:
     Attributes:
         window: Behind `can_add`.
         metadata: Retries while the metadata store is away.
-        replacement: Retries while no bookie can take a failed one's place.
+        replacement: Retries while no bookie can take a failed one's place; the default lets one
+            restart within about 15 s without a loss of the ledger.
         ensemble_changes_max: Committed changes of one ledger, at least 0.
         add_quorum_timeout_ms: The oldest pending run may wait between once and twice this for its
             ack quorum; None for ever.
@@ -81,7 +82,7 @@ class WriterSettings:
     window: Window = field(default_factory=Window)
     metadata: RetryPolicy = field(default_factory=RetryPolicy)
     replacement: RetryPolicy = field(
-        default_factory=lambda: RetryPolicy(first_delay_ms=100, attempts_max=6)
+        default_factory=lambda: RetryPolicy(first_delay_ms=100, attempts_max=12)
     )
     ensemble_changes_max: int = 1_000
     add_quorum_timeout_ms: int | None = None
