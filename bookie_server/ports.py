@@ -79,6 +79,12 @@ class File(Protocol):
     async def size(self) -> int:
         """Length of the file."""
 
+    async def data_end(self) -> int:
+        """End of what may be anything but zeros: what was allocated and not written is skipped.
+
+        To be asked before the file is read: pages read ahead count as written.
+        """
+
     async def close(self) -> None:
         """Let go of the file, without a sync."""
 

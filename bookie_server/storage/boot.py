@@ -190,9 +190,9 @@ class Boot:
                 self.missing.append(entry)
                 replayed.append(Replayed(entry, None, FileScan(RECORDS_START, expected)))
                 continue
+            size, data_end = await handle.size(), await handle.data_end()
             await self._check_header(handle, entry)
-            size = await handle.size()
-            scan = await Scanner(handle, entry, size).scan(expected)
+            scan = await Scanner(handle, entry, min(size, data_end)).scan(expected)
             # Its whole size was durable before the MANIFEST named it.
             is_short = size < entry.size_bytes
             replayed.append(Replayed(entry, handle, scan, is_short=is_short))

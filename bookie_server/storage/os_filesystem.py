@@ -73,8 +73,11 @@ class WriterThread:
                 self._wake(settle, future, result, None)
 
     def _wake(self, callback: Callable[..., None], *arguments: object) -> None:
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            # The loop is closed, so nobody waits any more.
+            self._calls.put(None)
 
 
 def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
@@ -309,6 +312,16 @@ class OsFile:
     async def size(self) -> int:
         """Length of the file."""
         return os.fstat(self._descriptor).st_size
+
+    async def data_end(self) -> int:
+        """End of the last extent that is no hole; the size where that cannot be told."""
+        end = 0
+        try:
+            while True:
+                start = os.lseek(self._descriptor, end, os.SEEK_DATA)
+                end = os.lseek(self._descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else await self.size()
 
     async def close(self) -> None:
         """Let go of the file."""

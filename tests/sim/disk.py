@@ -315,5 +315,8 @@ class SimFile:
     async def size(self) -> int:
         return max(len(self.content.seen), self.content.allocated)
 
+    async def data_end(self) -> int:
+        return len(self.content.seen)
+
     async def close(self) -> None:
         return None
