@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -81,3 +82,35 @@ def test_a_tables_options_are_used_when_nothing_else_names_a_log() -> None:
 def test_configure_takes_builders_and_sessions_only() -> None:
     with pytest.raises(ConfigurationError, match="got str"):
         configure("spark")
+
+
+def test_configure_prepares_a_builder_and_the_environment_that_spark_will_start_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setenv("PYSPARK_PYTHON", "to be removed")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setenv("LEDGERLOG_METADATA_SERVICE_URI", "zk://before/ledgers")
+    builder = SparkSession.Builder()
+    monkeypatch.setattr(builder, "_options", {})
+    assert configure(builder, "zk://here/ledgers") is builder
+    assert builder._options["spark.sql.execution.arrow.maxBytesPerBatch"] == "2147483647"
+    assert builder._options["spark.python.unix.domain.socket.enabled"] == "true"
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["LEDGERLOG_METADATA_SERVICE_URI"] == "zk://here/ledgers"
+
+
+def test_configure_says_what_a_running_session_cannot_take(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    builder = SparkSession.Builder()
+    monkeypatch.setattr(builder, "_options", {})
+    configure(builder)
+    assert "cannot be changed any more" in caplog.text
