@@ -10,7 +10,7 @@ SEED ?= 1
 ROUNDS ?= 50
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim kill-test ack-audit interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test ack-audit interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ pytest: $(STAMP) ## All tests
 
 sim: $(STAMP) ## SCHEDULES random schedules of the cluster simulator, from SEED
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
+
+fuzz: $(STAMP) ## Properties with many new random examples
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests/unit tests/properties
 
 kill-test: $(STAMP) ## ROUNDS rounds of SIGKILL on real processes during appends
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)

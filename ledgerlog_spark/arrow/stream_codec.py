@@ -204,7 +204,12 @@ def _next_batch(reader: Any, source: _EntrySource) -> Any:
     try:
         decoded = reader.read_next_batch_with_custom_metadata()
     except StopIteration:
-        return None
+        if source.is_exhausted:
+            return None
+        # Believed, an end mark in an entry would hide every row behind it.
+        raise WireFormatError(
+            f"entry {source.count} of those read is an Arrow end mark, not a record batch"
+        ) from None
     decoded.batch.validate()
     if source.left_in_entry:
         raise WireFormatError(
@@ -253,6 +258,7 @@ class _EntrySource:
     Attributes:
         count: Entries begun so far, the schema not counted.
         failure: What iterating raised; Arrow would pass on its text alone.
+        is_exhausted: There are no further entries.
     """
 
     closed = False
@@ -263,6 +269,7 @@ class _EntrySource:
         self._entries = iter(entries)
         self.count = 0
         self.failure: BaseException | None = None
+        self.is_exhausted = False
 
     @property
     def left_in_entry(self) -> int:
@@ -288,6 +295,7 @@ class _EntrySource:
         except BaseException as error:
             self.failure = error
             raise
+        self.is_exhausted = entry is None
         if entry is not None and not len(entry):
             self.failure = WireFormatError(f"entry {self.count + 1} of those read is empty")
             raise self.failure

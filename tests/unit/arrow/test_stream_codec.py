@@ -106,6 +106,12 @@ def test_decoders_take_any_bytes_without_another_error(data: bytes) -> None:
         list(decode_entries(SCHEMA_ENTRY, [data]))
 
 
+@pytest.mark.parametrize("mark", [b"\0\0\0\0", b"\xff\xff\xff\xff\0\0\0\0"])
+def test_an_end_mark_in_an_entry_hides_no_rows_behind_it(mark: bytes) -> None:
+    with pytest.raises(WireFormatError, match="end mark"):
+        list(decode_entries(SCHEMA_ENTRY, [ENTRY, mark, ENTRY]))
+
+
 @settings(deadline=None)
 @given(st.integers(0, len(ENTRY) - 1), st.integers(1, 255))
 def test_a_changed_byte_is_rows_or_a_format_error(place: int, flip: int) -> None:
