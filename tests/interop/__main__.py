@@ -193,8 +193,11 @@ def _print_table(rows: list[Row]) -> None:
     (console if console.is_terminal else Console(width=WIDTH_WITHOUT_TERMINAL)).print(table)
 
 
-def _end(_signal: int, _frame: object) -> None:
-    sys.exit(128 + signal.SIGTERM)
+def _end(number: int, _frame: object) -> None:
+    """Once: whatever else is pressed, what was started is stopped."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def main() -> int:
@@ -204,7 +207,8 @@ def main() -> int:
         "--only", default="", help="play scenarios with these words, such as 'apache: ours dies'"
     )
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, _end)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _end)
     try:
         tools = apache_tools()
     except SkippedError as reason:
