@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +20,9 @@ from ledgerlog_spark.connect import registration
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo
 
-app = typer.Typer(help="Bookies of a cluster.", no_args_is_help=True)
+app = typer.Typer(
+    help="Bookies of a cluster.", epilog="Example: ledgerlog bookies list", no_args_is_help=True
+)
 
 
 async def _all(uri: str) -> list[dict[str, Any]]:
@@ -68,11 +71,13 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Show one bookie's registration."""
-    found = next((b for b in asyncio.run(_all(uri)) if b["bookie_id"] == bookie_id), None)
+    bookies = {b["bookie_id"]: b for b in asyncio.run(_all(uri))}
+    found = bookies.get(bookie_id)
     if found is None:
+        near = difflib.get_close_matches(bookie_id, bookies, 1)
         raise BookieUnavailableError(
-            f"no bookie {bookie_id!r} ever joined the cluster at {uri}; "
-            "`ledgerlog bookies list` shows all",
+            f"no bookie {bookie_id!r} ever joined the cluster at {uri}"
+            + (f"; did you mean {near[0]!r}?" if near else "; `ledgerlog bookies list` shows all"),
             bookie_id=bookie_id,
             definite=True,
             retriable=False,
@@ -81,7 +86,8 @@ def info(
         print_json(found)
         return
     properties = found.pop("properties")
-    print_fields(f"bookie {bookie_id}", {**found, **properties})
+    shown = {**found, "grpc_port": _text(found["grpc_port"]), **properties}
+    print_fields(f"bookie {bookie_id}", shown)
 
 
 def _text(value: object) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.flights import flights
 from ledgerlog_spark.cli.logs import drawn_ledgers
 from ledgerlog_spark.cli.output import console
+from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.local.cluster import Cluster, OwnedCluster
@@ -78,6 +78,20 @@ def demo(
     ] = None,
 ) -> None:
     """Write 336,776 flights to a replicated log, lose a bookie on the way, read them all back."""
+    with StopSignals() as signals:
+        outcome, bookies = _demonstrated(directory, signals)
+    _show(outcome, bookies)
+    if not outcome.is_proof:
+        console.print(
+            f"[bold red]{outcome.rows - outcome.rows_equal:,} rows are missing or differ[/]"
+            if outcome.killed
+            else "[bold red]the write was over before a bookie could be killed[/]"
+        )
+        raise typer.Exit(1)
+
+
+def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome, list[str]]:
+    """The outcome and the bookies' ids; nothing is left running, whatever happens."""
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -92,19 +106,12 @@ def demo(
         with (
             tempfile.TemporaryDirectory(prefix="ledgerlog-spark-") as scratch,
             _cluster(directory, step) as cluster,
-            _session(Path(scratch), step) as spark,
+            _session(Path(scratch), step, signals) as spark,
         ):
             outcome = _run(spark, cluster, table, step)
             bookies = [member.id for member in cluster.members.bookies]
         step("done", 0)
-    _show(outcome, bookies)
-    if not outcome.is_proof:
-        console.print(
-            f"[bold red]{outcome.rows - outcome.rows_equal:,} rows are missing or differ[/]"
-            if outcome.killed
-            else "[bold red]the write was over before a bookie could be killed[/]"
-        )
-        raise typer.Exit(1)
+    return outcome, bookies
 
 
 class _Steps:
@@ -135,7 +142,7 @@ def _cluster(directory: Path | None, step: _Steps) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _session(scratch: Path, step: _Steps) -> Iterator[SparkSession]:
+def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     import ledgerlog_spark
@@ -157,7 +164,7 @@ def _session(scratch: Path, step: _Steps) -> Iterator[SparkSession]:
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
     # PySpark's own handler talks to a JVM that may be in the middle of an answer.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         yield session

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -14,12 +17,15 @@ import typer
 from rich.markup import escape
 
 from ledgerlog_spark.cli.output import DEFAULT_URI, AsJson, ServiceUri, console, print_json
-from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
-from ledgerlog_spark.local.cluster import USUAL_PORT
+from ledgerlog_spark.connect import registration
+from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError, LedgerLogError
+from ledgerlog_spark.local.cluster import USUAL_PORT, zookeeper_answers
 from ledgerlog_spark.local.zookeeper import find_jars, find_java, port_is_free
+from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 FREE_BYTES_MIN = 2 << 30
+CONNECT_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,10 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check Java, packages, ports, disk, the cluster, and what Spark's tasks will find."""
+    """Check Java, packages, ports, disk, the cluster, and what Spark's tasks will find.
+
+    Ends with exit code 1 when something is missing that has to be there.
+    """
     findings: list[Finding] = []
     for check in (_python, _packages, _java, _zookeeper_jars, _port, _disk, _worker_python):
         findings += check()
@@ -101,11 +110,13 @@ def _tried(what: str, check: Callable[[], str]) -> Finding:
 def _port() -> Iterator[Finding]:
     if port_is_free(USUAL_PORT):
         yield Finding(f"port {USUAL_PORT}", "ok", "free for a local cluster")
+    elif zookeeper_answers(USUAL_PORT):
+        yield Finding(f"port {USUAL_PORT}", "ok", "a ZooKeeper serves there")
     else:
         yield Finding(
             f"port {USUAL_PORT}",
             "warning",
-            "in use",
+            "in use by something that is no ZooKeeper",
             "a local cluster takes another port and prints the URI to use",
         )
 
@@ -138,56 +149,104 @@ def _worker_python() -> Iterator[Finding]:
 
 
 def _cluster(uri: str) -> Iterator[Finding]:
-    import asyncio
-
-    from ledgerlog_spark.connect import registration
-
-    async def look() -> str:
-        async with registration(uri) as store:
-            writable, read_only = await store.writable(), await store.read_only()
-            return f"{len(writable)} writable bookies, {len(read_only)} read-only, at {uri}"
-
     try:
-        yield Finding("cluster", "ok", asyncio.run(look()))
+        writable, read_only, infos = asyncio.run(_look_at_cluster(uri))
     except LedgerLogError as error:
-        yield Finding(
-            "cluster",
-            "warning",
-            "",
-            f"{error} Start one with `ledgerlog local up`, or give --metadata-service-uri.",
-        )
+        advice = "Start one with `ledgerlog local up`, or give --metadata-service-uri."
+        yield Finding("cluster", "warning", "", f"{error} {advice}")
+        return
+    yield Finding(
+        "cluster",
+        "ok" if writable else "warning",
+        f"{writable} writable bookies, {read_only} read-only, at {uri}",
+        "" if writable else "nothing can be written: start bookies, or look into their logs",
+    )
+    for info in infos:
+        try:
+            socket.create_connection((info.host, info.port), CONNECT_TIMEOUT_SECONDS).close()
+        except OSError as error:
+            yield Finding(
+                f"bookie {info.bookie_id}",
+                "warning",
+                f"{info.host}:{info.port} cannot be reached from here: {error}",
+                "it is registered: check the network and its --advertised-address",
+            )
+
+
+async def _look_at_cluster(uri: str) -> tuple[int, int, list[BookieInfo]]:
+    """How many bookies are writable and read-only, and where those are that say so."""
+    async with registration(uri) as store:
+        writable, read_only = await store.writable(), await store.read_only()
+        infos: list[BookieInfo] = []
+        for bookie_id in (*writable, *read_only):
+            with contextlib.suppress(BookieUnavailableError):  # it went a moment ago
+                infos.append(await store.info(bookie_id))
+        return len(writable), len(read_only), infos
 
 
 def _executors() -> Iterator[Finding]:
+    try:
+        found = _look_from_tasks()
+    except Exception as error:  # noqa: BLE001 - whatever Spark, Py4J or the JVM raises
+        reason = str(error).strip().partition("\n")[0]
+        yield Finding(
+            "Spark", "missing", f"{type(error).__name__}: {reason}", "a job with one task must run"
+        )
+        return
+    for host, python, versions in found:
+        missing = [name for name, version in versions if version is None]
+        same = python == sys.version_info[:2]
+        advice = [f"install on every executor: {', '.join(missing)}"] if missing else []
+        if not same:
+            advice.append("the driver and the tasks need the same Python: set PYSPARK_PYTHON")
+        yield Finding(
+            f"tasks on {host}",
+            "ok" if same and not missing else "missing",
+            f"Python {python[0]}.{python[1]}, " + ", ".join(f"{n} {v}" for n, v in versions if v),
+            "; ".join(advice),
+        )
+
+
+Looked = tuple[str, tuple[int, int], tuple[tuple[str, str | None], ...]]
+
+
+def _look_from_tasks() -> list[Looked]:
+    """Host, Python and versions of packages, as tasks see them; equal answers once."""
     from pyspark.sql import SparkSession
 
     import ledgerlog_spark
 
     builder = SparkSession.builder.appName("ledgerlog doctor")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     ledgerlog_spark.configure(builder)
     session = builder.getOrCreate()
     try:
-        slots = session.sparkContext.defaultParallelism
-        for host, found in session.sparkContext.range(slots, numSlices=slots).map(_look).collect():
-            missing = [name for name, version in found if version is None]
-            yield Finding(
-                f"task on {host}",
-                "missing" if missing else "ok",
-                ", ".join(f"{n} {v}" for n, v in found if v),
-                f"install on every executor: {', '.join(missing)}" if missing else "",
-            )
+        context = session.sparkContext
+        slots = context.defaultParallelism
+        look = _task(("ledgerlog", *PACKAGES))
+        return sorted(set(context.range(slots, numSlices=slots).map(look).collect()))
     finally:
         session.stop()
 
 
-def _look(_number: int) -> tuple[str, list[tuple[str, str | None]]]:
-    """Runs in a Spark task."""
-    import socket
+def _task(names: tuple[str, ...]) -> Callable[[int], Looked]:
+    """What runs in a task. Made here, so that it is shipped whole: ledgerlog may be missing there.
 
-    def version(name: str) -> str | None:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            return None
+    A function of a module would be looked up by its name on the executor.
+    """
 
-    return socket.gethostname(), [(n, version(n)) for n in ("ledgerlog", *PACKAGES)]
+    def look(_number: int) -> Looked:
+        import platform
+        import sys
+        from importlib import metadata
+
+        versions: list[tuple[str, str | None]] = []
+        for name in names:
+            try:
+                versions.append((name, metadata.version(name)))
+            except metadata.PackageNotFoundError:
+                versions.append((name, None))
+        python = (sys.version_info.major, sys.version_info.minor)
+        return platform.node(), python, tuple(versions)
+
+    return look

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,11 +23,23 @@ from ledgerlog_spark.cli.output import (
     print_table,
 )
 from ledgerlog_spark.connect import connect
-from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LocalProtocolError,
+    MetadataFormatError,
+    UnauthorizedError,
+)
 from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
 
-app = typer.Typer(help="Ledgers of a cluster.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking import BlockingClient
+
+app = typer.Typer(
+    help="Ledgers of a cluster.", epilog="Example: ledgerlog ledgers list", no_args_is_help=True
+)
 
 LedgerId = Annotated[int, typer.Argument(help="As `ledgers list` shows it.", min=0)]
 PasswordFile = Annotated[
@@ -42,6 +58,20 @@ def password_from(path: Path | None) -> bytes:
         raise ConfigurationError(
             f"the password file {path} cannot be read: {error.strerror}", path=str(path)
         ) from error
+
+
+@contextlib.contextmanager
+def _password_explained(path: Path | None) -> Iterator[None]:
+    """A wrong password's error says how to give the right one."""
+    try:
+        yield
+    except UnauthorizedError as error:
+        how = (
+            "give a file that holds it with --password-file"
+            if path is None
+            else f"{path} does not hold it"
+        )
+        raise UnauthorizedError(f"{error.message} ({how})", **error.fields) from None
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
@@ -68,24 +98,38 @@ def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
 def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """List all ledgers with state, quorum, entries and fragments."""
     with connect(uri) as client:
-        found = [describe(i, client.ledger_metadata(i)) for i in client.list_ledgers()]
+        found = list(_all(client))
     if as_json:
         print_json(found)
         return
     print_table(
         f"ledgers of {uri}",
         ("ledger", "state", "E/Qw/Qa", "entries", "bytes", "fragments"),
-        [
-            (
-                str(f["ledger_id"]),
-                f["state"],
-                f"{f['ensemble_size']}/{f['write_quorum']}/{f['ack_quorum']}",
-                None if f["last_entry_id"] is None else f["last_entry_id"] + 1,
-                f["length_bytes"],
-                len(f["fragments"]),
-            )
-            for f in found
-        ],
+        [_row(f) for f in found],
+    )
+
+
+def _all(client: BlockingClient) -> Iterator[dict[str, Any]]:
+    """Every ledger; one that goes meanwhile is left out, one that cannot be read says so."""
+    for ledger_id in client.list_ledgers():
+        try:
+            yield describe(ledger_id, client.ledger_metadata(ledger_id))
+        except LedgerNotFoundError:
+            continue
+        except MetadataFormatError as error:
+            yield {"ledger_id": ledger_id, "state": "unreadable", "error": str(error)}
+
+
+def _row(found: dict[str, Any]) -> tuple[object, ...]:
+    if "error" in found:
+        return str(found["ledger_id"]), found["state"], None, None, None, None
+    return (
+        str(found["ledger_id"]),
+        found["state"],
+        f"{found['ensemble_size']}/{found['write_quorum']}/{found['ack_quorum']}",
+        None if found["last_entry_id"] is None else found["last_entry_id"] + 1,
+        found["length_bytes"],
+        len(found["fragments"]),
     )
 
 
@@ -94,17 +138,29 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
     """Show one ledger's record and draw its fragments."""
     with connect(uri) as client:
         metadata = client.ledger_metadata(ledger_id)
-        with client.open_ledger(ledger_id, password=metadata.password) as ledger:
-            last = ledger.last_add_confirmed
-    found = describe(ledger_id, metadata)
+        found = describe(ledger_id, metadata)
+        try:
+            with client.open_ledger(ledger_id, password=metadata.password) as ledger:
+                found["last_add_confirmed"] = ledger.last_add_confirmed
+        except LedgerLogError as error:  # bookies may be down: the record is worth showing anyway
+            found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
     if as_json:
-        print_json({**found, "last_add_confirmed": last})
+        print_json(found)
         return
-    fragments = found.pop("fragments")
-    print_fields(f"ledger {ledger_id}", {**found, "last_add_confirmed": str(last)})
+    fragments, last = found.pop("fragments"), found["last_add_confirmed"]
+    print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
+    if last is None:
+        last = metadata.last_fragment.first_entry_id  # at least so far the picture is known
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
     bookies = sorted({b for f in fragments for b in f["ensemble"]})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
+
+
+def _text(value: object) -> str | None:
+    """Ids and numbers of entries are names here, not amounts with commas."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={text}" for name, text in value.items()) or None
+    return None if value is None else str(value)
 
 
 @app.command("read", epilog="Example: ledgerlog ledgers read 3 --first 0 --last 9 --raw > dump")
@@ -114,30 +170,57 @@ def read(
     last: Annotated[
         int | None, typer.Option(help="Last entry, inclusive; the last confirmed one if not given.")
     ] = None,
-    raw: Annotated[bool, typer.Option(help="Write payloads to stdout, nothing between them.")] = (
-        False
-    ),
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write payloads to stdout, nothing between them.")
+    ] = False,
     password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object an entry.")] = False,
 ) -> None:
     """Print entries, or dump their payloads. Never fences: a live writer goes on."""
+    if raw and as_json:
+        raise ConfigurationError("--raw and --json are two forms of output: choose one")
+    put = _put_raw if raw else _put_json if as_json else _put_line
+    password = password_from(password_file)
     with (
         connect(uri) as client,
-        client.open_ledger(ledger_id, password=password_from(password_file)) as ledger,
+        _password_explained(password_file),
+        client.open_ledger(ledger_id, password=password) as ledger,
     ):
-        end = ledger.last_add_confirmed if last is None else last
-        if end < first:
-            console.print(f"no entries: the last confirmed one is {ledger.last_add_confirmed}")
-            return
-        for entry in ledger.read(first, end):
-            if raw:
-                sys.stdout.buffer.write(entry.payload)
-                continue
-            text = bytes(entry.payload[:60]).decode(errors="backslashreplace")
-            shown = text if text.isprintable() else bytes(entry.payload[:24]).hex(" ")
-            console.print(
-                f"{entry.entry_id:>10}  {len(entry.payload):>10,} B  {shown}", markup=False
+        confirmed = ledger.last_add_confirmed
+        end = confirmed if last is None else last
+        if end > confirmed:
+            raise ConfigurationError(
+                f"entry {end} of ledger {ledger_id} is not confirmed: the last confirmed one is "
+                f"{confirmed}",
+                ledger_id=ledger_id,
             )
+        if end >= first:
+            for entry in ledger.read(first, end):
+                put(entry.entry_id, bytes(entry.payload))
+        elif not (raw or as_json):
+            console.print(f"no entries: the last confirmed one is {confirmed}")
+    sys.stdout.flush()
+
+
+def _put_raw(_entry_id: int, payload: bytes) -> None:
+    sys.stdout.buffer.write(payload)
+
+
+def _put_json(entry_id: int, payload: bytes) -> None:
+    entry = {
+        "entry_id": entry_id,
+        "size_bytes": len(payload),
+        "payload_base64": base64.b64encode(payload).decode(),
+    }
+    sys.stdout.write(json.dumps(entry) + "\n")
+
+
+def _put_line(entry_id: int, payload: bytes) -> None:
+    text = payload[:60].decode(errors="backslashreplace")
+    shown = text if text.isprintable() else payload[:24].hex(" ")
+    line = f"{entry_id:>10}  {len(payload):>10,} B  {shown}"
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("seal", epilog="Example: ledgerlog ledgers seal 3")
@@ -148,9 +231,10 @@ def seal(
     as_json: AsJson = False,
 ) -> None:
     """Fence a ledger, recover its end and close it. A live writer loses it."""
-    with connect(uri) as client:
+    password = password_from(password_file)
+    with connect(uri) as client, _password_explained(password_file):
         # Through the logs: never below what a log lists of the ledger.
-        metadata = BlockingLogs(client).seal(ledger_id, password=password_from(password_file))
+        metadata = BlockingLogs(client).seal(ledger_id, password=password)
     if as_json:
         print_json(describe(ledger_id, metadata))
         return
@@ -163,8 +247,9 @@ def seal(
 @app.command("delete", epilog="Example: ledgerlog ledgers delete 3 --yes")
 def delete(
     ledger_id: LedgerId,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
 ) -> None:
     """Delete a ledger. One that belongs to a log is refused."""
     with connect(uri) as client:
@@ -177,11 +262,22 @@ def delete(
                 ledger_id=ledger_id,
                 log=owner,
             )
-        if not yes:
-            typer.confirm(
-                f"delete ledger {ledger_id} ({metadata.state.name}, "
-                f"{len(metadata.fragments)} fragments)?",
-                abort=True,
-            )
+        if not (yes or _is_confirmed(ledger_id, metadata)):
+            console.print(f"ledger {ledger_id} was not deleted")
+            raise typer.Exit(1)
         client.delete_ledger(ledger_id)
+    if as_json:
+        print_json({"ledger_id": ledger_id, "is_deleted": True})
+        return
     console.print(f"ledger {ledger_id} is deleted; bookies free its space later")
+
+
+def _is_confirmed(ledger_id: int, metadata: LedgerMetadata) -> bool:
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"ledger {ledger_id} was not deleted: there is nobody to ask, so say --yes",
+            ledger_id=ledger_id,
+        )
+    return typer.confirm(
+        f"delete ledger {ledger_id} ({metadata.state.name}, {len(metadata.fragments)} fragments)?"
+    )

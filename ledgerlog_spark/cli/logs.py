@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import difflib
 import json
 import sys
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from ledgerlog_spark.cli.output import (
     print_table,
 )
 from ledgerlog_spark.connect import connect
-from ledgerlog_spark.errors import LedgerNotFoundError
+from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
 from ledgerlog_spark.protocol.log_records import NO_SCHEMA, Item, LogSnapshot
 
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.blocking import BlockingClient
 
-app = typer.Typer(help="Logs of a cluster.", no_args_is_help=True)
+app = typer.Typer(
+    help="Logs of a cluster.", epilog="Example: ledgerlog logs show flights", no_args_is_help=True
+)
+
+NAMES_SHOWN_MAX = 10
 
 LogName = Annotated[str, typer.Argument(help="As `logs list` shows it.")]
 OfVersion = Annotated[
@@ -62,7 +68,7 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """List all logs with version, rows and size."""
     with connect(uri) as client:
         logs = BlockingLogs(client)
-        found = [_summary(name, logs.open(name).snapshot()) for name in logs.names()]
+        found = list(_all(logs))
     if as_json:
         print_json(found)
         return
@@ -76,6 +82,36 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     )
 
 
+def _all(logs: BlockingLogs) -> Iterator[dict[str, Any]]:
+    for name in logs.names():
+        try:
+            yield _summary(name, logs.open(name).snapshot())
+        except LogNotFoundError:  # deleted a moment ago
+            continue
+
+
+def _opened(client: BlockingClient, name: str) -> BlockingLog:
+    """The log of that name.
+
+    Raises:
+        LogNotFoundError: There is none; names the nearest one there is.
+    """
+    logs = BlockingLogs(client)
+    try:
+        return logs.open(name)
+    except LogNotFoundError:
+        names = logs.names()
+        near = difflib.get_close_matches(name, names, 1, 0.5)
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"there are {', '.join(names[:NAMES_SHOWN_MAX])}"
+            if names
+            else "the cluster has no logs; Spark makes one when it writes to it"
+        )
+        raise LogNotFoundError(f"no log {name!r}: {hint}", log=name) from None
+
+
 @app.command("show", epilog="Example: ledgerlog logs show flights")
 def show(
     name: LogName,
@@ -85,11 +121,11 @@ def show(
 ) -> None:
     """Show a log: its schema, versions and ranges, drawn over the bookies that hold them."""
     with connect(uri) as client:
-        log = BlockingLogs(client).open(name)
+        log = _opened(client, name)
         snapshot, history = log.snapshot(version), log.history()
         drawn = drawn_ledgers(client, snapshot)
     summary = _summary(name, snapshot)
-    schema = _schema_text(snapshot)
+    schema = [f"{field.name} {field.type}" for field in _fields(snapshot)]
     if as_json:
         ranges = [_range(item) for item in snapshot.items]
         versions = [
@@ -142,12 +178,13 @@ def _range(item: Item) -> dict[str, int]:
     }
 
 
-def _schema_text(snapshot: LogSnapshot) -> list[str]:
+def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
+    """Columns of the version's schema; none when nothing was ever written."""
     from ledgerlog_spark.arrow.stream_codec import decode_schema
 
     if snapshot.interval.schema_id == NO_SCHEMA or snapshot.schema is None:
         return []
-    return [f"{field.name} {field.type}" for field in decode_schema(snapshot.schema)]
+    return list(decode_schema(snapshot.schema))
 
 
 @app.command("read", epilog="Example: ledgerlog logs read flights --rows 20")
@@ -160,7 +197,7 @@ def read(
 ) -> None:
     """Print the first rows of a log, oldest first, without Spark."""
     with connect(uri) as client:
-        log = BlockingLogs(client).open(name)
+        log = _opened(client, name)
         snapshot = log.snapshot(version)
         found: list[dict[str, Any]] = []
         for batch in _batches(log, snapshot):
@@ -169,15 +206,23 @@ def read(
                 break
     if as_json:
         for row in found:
-            sys.stdout.write(json.dumps(row, default=str) + "\n")
+            sys.stdout.write(json.dumps(row, default=_json_text) + "\n")
         return
-    columns = [text.split(" ")[0] for text in _schema_text(snapshot)]
+    columns = [field.name for field in _fields(snapshot)]
+    if not columns:
+        console.print(f"log {name} has no rows and no schema yet")
+        return
     print_table(
         f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}, "
         f"version {snapshot.interval.version}",
         columns,
         [["" if row.get(c) is None else str(row.get(c)) for c in columns] for row in found],
     )
+
+
+def _json_text(value: object) -> str:
+    """What JSON has no form for: binary as base64, dates and decimals as they are written."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _batches(log: BlockingLog, snapshot: LogSnapshot) -> Iterator[pa.RecordBatch]:

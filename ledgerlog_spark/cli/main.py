@@ -1,13 +1,16 @@
 """`ledgerlog`: the groups of commands, and what an error becomes.
 
 Exit codes: 0 done; 1 failed, and certainly did not happen; 2 wrong usage; 3 the outcome is not
-known; 4 failed, and the same command may succeed later; 130 interrupted.
+known; 4 failed, and the same command may succeed later; 130 interrupted. `bookie run` ends with
+those of `python -m bookie_server`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import NoReturn
+from importlib import metadata
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -28,6 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(local.app, name="local")
 app.add_typer(servers.zookeeper, name="zookeeper")
@@ -37,6 +41,24 @@ app.add_typer(ledgers.app, name="ledgers")
 app.add_typer(logs.app, name="logs")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
 app.command("doctor", epilog="Example: ledgerlog doctor --json")(doctor.doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ledgerlog {metadata.version('ledgerlog')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """A replicated log for Apache Spark, on the protocol of Apache BookKeeper."""
 
 
 def exit_code(error: LedgerLogError) -> int:
@@ -58,16 +80,29 @@ def main() -> NoReturn:
         errors.print("[yellow]interrupted[/]")
         sys.exit(INTERRUPTED)
     except LedgerLogError as error:
-        errors.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        _complain(errors, type(error).__name__, str(error))
         sys.exit(exit_code(error))
+    except BrokenPipeError:
+        # The reader of our output has seen enough, as in `ledgerlog logs read flights | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    except OSError as error:
+        _complain(errors, "the system refused", str(error))
+        sys.exit(FAILED)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # click's own complaints about usage; typer re-exports no common base for them
-        errors.print(f"[bold red]usage[/]: {error.format_message()}", soft_wrap=True)
-        errors.print("try --help")
+        # click's own complaints about usage; typer re-exports no common base for them. An empty
+        # one follows the help that a group prints when no command is given.
+        if message := error.format_message():
+            _complain(errors, "usage", message)
+            errors.print("try --help")
         sys.exit(USAGE)
     if code == INTERRUPTED:
         errors.print("[yellow]interrupted[/]")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(errors: Console, kind: str, message: str) -> None:
+    errors.print(f"[bold red]{kind}[/]: ", end="")
+    errors.print(message, markup=False, highlight=False, soft_wrap=True)

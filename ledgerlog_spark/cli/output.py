@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -10,20 +11,24 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ledgerlog_spark.connect import URI_DEFAULT, URI_VARIABLE
+
+DEFAULT_URI = URI_DEFAULT
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 ServiceUri = Annotated[
     str,
     typer.Option(
         "--metadata-service-uri",
         "-u",
-        envvar="LEDGERLOG_METADATA_SERVICE_URI",
+        envvar=URI_VARIABLE,
         help="Where the cluster's ZooKeeper is.",
         metavar="zk://HOST:PORT/ledgers",
     ),
 ]
-DEFAULT_URI = "zk://localhost:2181/ledgers"
+WIDTH_WITHOUT_TERMINAL = 160
 
-console = Console()
+# A file or a pipe has no width: rich would fold everything at 80 columns.
+console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
 
 
 def print_json(value: Any) -> None:
@@ -47,7 +52,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def print_fields(title: str, fields: Mapping[str, object]) -> None:
     """Names and values, one pair a line."""
-    print_table(title, ("", ""), fields.items())
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(name, _shown(value))
+    console.print(table)
 
 
 def _shown(value: object) -> str:

@@ -157,7 +157,7 @@ class TreeRegistration:
         except NodeMissingError:
             await require_cluster(self._tree, self._root)
             raise MetadataError(
-                f"the cluster at {self._root} has no INSTANCEID: run `ledgerlog cluster init`",
+                f"the cluster at {self._root} has no INSTANCEID: a bookie makes it when it starts",
                 root=self._root,
             ) from None
         try:
