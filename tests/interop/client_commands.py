@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sys
@@ -15,11 +16,15 @@ import ledgerlog_spark as ll
 from ledgerlog_spark.client.blocking import BlockingClient
 from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
 from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.model import DigestType, LedgerMetadata
+from ledgerlog_spark.model import Code, DigestType, LedgerMetadata
+from ledgerlog_spark.transport.port import ReadBatch
 from tests.interop.payload import Source
 
 CHUNK = 16
+BATCH_SIZE_BYTES = 4 << 20
+BATCH_TIMEOUT_MS = 10_000
 DIGESTS = {"MAC": DigestType.HMAC}
 _lock = threading.Lock()
 
@@ -108,6 +113,28 @@ class Commands:
             digest = hashlib.sha256(entry.payload).hexdigest()
             say(f"entry {entry.entry_id} {len(entry.payload)} {digest}")
         return ""
+
+    def batch(self, ledger: str, bookie_id: str, count: str, overhead_bytes: str) -> str:
+        """Entries 0 and up as one bookie sends them in one answer, their headers cut off."""
+        request = ReadBatch(int(ledger), 0, int(count), BATCH_SIZE_BYTES)
+
+        async def ask(client: LedgerClient) -> tuple[Code, list[bytes]]:
+            replied = asyncio.get_running_loop().create_future()
+            client.services.transport.read_batch(
+                bookie_id,
+                request,
+                BATCH_TIMEOUT_MS,
+                lambda code, entries: replied.set_result((code, list(entries))),
+            )
+            code, entries = await replied
+            return code, entries
+
+        code, entries = self._client.run(ask)
+        for entry in entries:
+            payload = bytes(entry[int(overhead_bytes) :])
+            entry_id = int.from_bytes(entry[8:16])
+            say(f"entry {entry_id} {len(payload)} {hashlib.sha256(payload).hexdigest()}")
+        return code.name
 
     def metadata(self, ledger: str) -> str:
         return json.dumps(_described(self._client.ledger_metadata(int(ledger))))

@@ -106,9 +106,13 @@ class ClientProcess:
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, how: str = "single"
     ) -> list[Got]:
         """Entries first to last, both inclusive, of a ledger that it opened."""
+        return self.collect("read", ledger_id, first_entry_id, last_entry_id, how)[1]
+
+    def collect(self, *words: object) -> tuple[list[str], list[Got]]:
+        """The answer to a command, and the entries that were reported on the way to it."""
         self._got = []
-        self.ask("read", ledger_id, first_entry_id, last_entry_id, how)
-        return self._got
+        answer = self.ask(*words)
+        return answer, self._got
 
     def wait_for(self, acknowledged: int) -> None:
         """Returns when so many entries are acknowledged."""

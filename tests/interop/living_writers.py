@@ -27,6 +27,8 @@ BURST = 60
 SIZES = (0, 1, 1 << 20, 5_000_000, 0, 31)
 LARGE_LEDGER_ID = 3_000_000_000
 PATIENCE_SECONDS = 15.0
+ALL_COPIES = Shape(3, 3, 3)
+CRC32C_OVERHEAD_BYTES = 32 + 4
 REFUSED = re.compile("Fenced|LedgerClosed|LedgerRecovery")
 GONE = re.compile("NoSuchLedger|LedgerNotFound")
 WRONG_PASSWORD = re.compile("Unauthorized")
@@ -93,7 +95,12 @@ def living_writers() -> list[Scenario]:
             ("java recovers", JAVA),
         )
     ]
-    return [*closing, *pairs, *scattered]
+    batches = Scenario(
+        "java writes, ours takes one batch from each bookie",
+        f"{ALL_COPIES} CRC32C",
+        _batch_from_each_bookie,
+    )
+    return [*closing, *pairs, *scattered, batches]
 
 
 def _closes(
@@ -179,6 +186,20 @@ def _deleted(stage: Stage, writer: str, other: str) -> None:
     client = stage.clients.staying(other)
     client.begin("open", *ledger.credentials)
     _expect_refusal(GONE, client)
+
+
+def _batch_from_each_bookie(stage: Stage) -> None:
+    """Without the reader's ways round a bookie that takes no batches."""
+    ledger = stage.create(stage.clients.staying(JAVA), ALL_COPIES, "CRC32C")
+    ledger.append(ENTRIES)
+    ledger.writer.finish()
+    ours = stage.clients.staying(OURS)
+    for bookie_id in ledger.created["fragments"][-1][1]:
+        answer, got = ours.collect("batch", ledger.id, bookie_id, ENTRIES, CRC32C_OVERHEAD_BYTES)
+        expect(answer, ["OK"], f"code from {bookie_id}")
+        stage.compare(ledger, range(ENTRIES), got)
+    last, length = map(int, ledger.writer.ask("close", ledger.id))
+    stage.compare_closed(ledger, last, length)
 
 
 def _scattered(stage: Stage, recoverer: str | None) -> None:
