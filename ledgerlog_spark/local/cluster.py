@@ -264,6 +264,7 @@ class Cluster:
         while True:
             self._reap(member_id)
             if self.members.get(member_id).process is None:
+                self._reap(member_id)  # it may have ended since the look above
                 return True
             if time.monotonic() > deadline:
                 return False
