@@ -1,0 +1,144 @@
+"""What every command has in common: help with an example, exit codes, errors of one sentence."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer.main
+
+from ledgerlog_spark.cli.main import app, exit_code, main
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LedgerFencedError,
+    LedgerNotFoundError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def command_lines(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, below in getattr(command, "commands", {}).items():
+        yield from command_lines(below, (*words, name))
+
+
+COMMANDS = list(command_lines(typer.main.get_command(app)))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["ledgerlog", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_all_commands_that_are_promised_exist() -> None:
+    promised = """
+        demo, doctor, local up, local down, local status, local kill, local start, zookeeper run,
+        bookie run, bookies list, bookies info, ledgers list, ledgers show, ledgers read,
+        ledgers seal, ledgers delete, logs list, logs show, logs read
+    """
+    assert {tuple(line.split()) for line in promised.split(",")} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_shows_an_example_of_that_very_command(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *words, "--help") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"Example: {' '.join(('ledgerlog', *words))}" in shown
+
+
+def test_version_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.startswith("ledgerlog 0.")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("x"), 2),
+        (LedgerNotFoundError("x"), 1),
+        (MetadataUnavailableError("x"), 4),
+        (LedgerFencedError("x"), 3),
+        (MetadataUnknownError("x"), 3),
+    ],
+)
+def test_exit_code_says_whether_it_happened_and_whether_to_try_again(error: Any, code: int) -> None:
+    assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("lgs",), "logs"),
+        (("ledgers", "show", "three"), "integer"),
+        (("ledgers", "show"), "ledger_id"),
+        (("ledgers", "list", "-u", "localhost:2181"), "zk://127.0.0.1:2181/ledgers"),
+        (("ledgers", "list", "-u", "zk://localhost:99999/ledgers"), "99999 is not a port"),
+        (("ledgers", "read", "1", "--raw", "--json"), "choose one"),
+        (("ledgers", "seal", "1", "--password-file", "/nonexistent/p"), "/nonexistent/p"),
+        (("local", "up", "--bookies", "0"), "at least 1 bookie"),
+        (("local", "up", "--directory", "/dev/null/x"), "--directory"),
+        (("local", "down", "--directory", "/nonexistent"), "ledgerlog local up"),
+        (("local", "status", "--directory", "/nonexistent"), "ledgerlog local up"),
+        (("local", "kill", "bookie-0", "--signal", "BOO"), "KILL, TERM, STOP and CONT"),
+        (("zookeeper", "run", "--directory", "zk", "--port", "0"), "port"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_wrong_usage_is_one_line_on_stderr_that_helps(
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Any,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, *arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert said in output.err
+    assert "Traceback" not in output.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_group_without_a_command_prints_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "ledgers") == 2
+    output = capsys.readouterr()
+    assert "seal" in output.out + output.err
+    assert "usage:" not in output.err
+
+
+def test_service_uri_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LEDGERLOG_METADATA_SERVICE_URI", "zk://from-the-environment/")
+    assert run(monkeypatch, "logs", "list") == 2
+    assert "from-the-environment" in capsys.readouterr().err
+
+
+def test_closed_pipe_ends_a_command_without_a_word(tmp_path: Any) -> None:
+    import subprocess
+
+    command = f"{sys.executable} -c 'from ledgerlog_spark.cli.main import main; main()' --help"
+    said = subprocess.run(
+        ["bash", "-c", f"{command} | true; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert said.returncode in (0, 1)
+    assert said.stderr == ""

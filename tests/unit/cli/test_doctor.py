@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pyspark import cloudpickle
+
+from ledgerlog_spark.cli import doctor
+from ledgerlog_spark.cli.doctor import _packages, _port, _task
+
+
+def test_what_runs_in_a_task_needs_no_ledgerlog_there() -> None:
+    """On an executor without ledgerlog a function looked up by its module would be an error."""
+    pickled = cloudpickle.dumps(_task(("ledgerlog", "no-such-package"))).hex()
+    program = f"""
+import sys
+sys.modules["ledgerlog_spark"] = None
+import pickle
+print(pickle.loads(bytes.fromhex("{pickled}"))(0)[1:])
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    python, versions = eval(said)
+    assert python == sys.version_info[:2]
+    assert versions[0][0] == "ledgerlog"
+    assert versions[1] == ("no-such-package", None)
+
+
+def test_missing_package_comes_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "PACKAGES", ("kazoo", "no-such-package"))
+    there, missing = _packages()
+    assert (there.state, there.advice) == ("ok", "")
+    assert (missing.state, missing.advice) == ("missing", "pip install 'ledgerlog'")
+
+
+@pytest.mark.parametrize(
+    ("is_free", "answers", "state"),
+    [(True, False, "ok"), (False, True, "ok"), (False, False, "warning")],
+)
+def test_port_of_zookeeper_is_looked_at(
+    is_free: bool, answers: bool, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "port_is_free", lambda _port: is_free)
+    monkeypatch.setattr(doctor, "zookeeper_answers", lambda _port: answers)
+    (finding,) = _port()
+    assert finding.state == state
