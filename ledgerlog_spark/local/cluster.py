@@ -262,21 +262,25 @@ class Cluster:
         """Whether the process ends in time. A zombie has ended: its parent may be busy."""
         deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
         while True:
-            self._reap(member_id)
-            if self.members.get(member_id).process is None:
-                self._reap(member_id)  # it may have ended since the look above
+            is_reaped = self._reap(member_id)
+            has_ended = self.members.get(member_id).process is None
+            is_late = time.monotonic() > deadline
+            # A zombie's last threads may still be ending: until then its exit code is not there.
+            if has_ended and (is_reaped or is_late):
                 return True
-            if time.monotonic() > deadline:
+            if is_late:
                 return False
             time.sleep(POLL_SECONDS)
 
-    def _reap(self, member_id: str) -> None:
-        """Take the exit code of a child that has ended, so that it does not stay a zombie."""
+    def _reap(self, member_id: str) -> bool:
+        """Take the exit code of a child that has ended, so that it does not stay a zombie.
+
+        False while there is a child that has not ended.
+        """
         child = self._children.get(member_id)
         if isinstance(child, ZooKeeperProcess):
-            _ = child.is_running
-        elif child is not None:
-            child.poll()
+            return not child.is_running
+        return child is None or child.poll() is not None
 
     def _repr_html_(self) -> str:
         rows = "".join(
