@@ -24,7 +24,12 @@ from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
 from ledgerlog_spark.local.bookie import StartingBookie
 from ledgerlog_spark.local.directory import locked_directory
 from ledgerlog_spark.local.members import Member, Members
-from ledgerlog_spark.local.zookeeper import ZooKeeperProcess, four_letters, port_is_free
+from ledgerlog_spark.local.zookeeper import (
+    ZooKeeperProcess,
+    four_letters,
+    free_port,
+    port_is_free,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,8 +199,16 @@ class Cluster:
 
     def _start_zookeeper(self) -> None:
         member = self._member(ZOOKEEPER)
-        server = ZooKeeperProcess(member.directory, port=self._port_of_zookeeper(member))
-        server.start()
+        port = self._port_of_zookeeper(member)
+        server = ZooKeeperProcess(member.directory, port=port)
+        try:
+            server.start()
+        except ConfigurationError:
+            if port != USUAL_PORT or port == member.port or port_is_free(port):
+                raise
+            # Another cluster took the usual port between our look and our start.
+            server = ZooKeeperProcess(member.directory, port=free_port())
+            server.start()
         assert server.pid is not None
         self._children[member.id] = server
         self.members.put(member.started_as(server.pid, server.port))
