@@ -8,17 +8,19 @@ delays a client. Files are 0600, the directory 0700, symbolic links are not foll
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import ctypes.util
 import errno
 import fcntl
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bookie_server.errors import (
     DirectoryLockedError,
@@ -34,6 +36,8 @@ T = TypeVar("T")
 LOCK_NAME = "LOCK"
 BUFFERS_PER_WRITE_MAX = 1_024
 READ_THREADS = 4
+CACHED_BYTES_MAX = 64 << 20
+DROPPED_BYTES_MIN = 1 << 20
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 _NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
@@ -90,21 +94,66 @@ def settle(future: asyncio.Future[Any], result: object, error: BaseException | N
         future.set_exception(error)
 
 
+class CachedFile(Protocol):
+    """A file whose pages can be given back."""
+
+    def drop_cached(self, offset: int, size: int) -> None:
+        """Give back the page cache's copy of synced bytes."""
+
+
+class WrittenCache:
+    """Bounds what writes leave in the page cache: the oldest synced bytes are given back.
+
+    The pages that one write gives back are the next one's. Pages that the machine has not used
+    for a while are dear, most of all in a virtual machine, whose host has to find them first
+    (measured here: 15 us to write 64 KiB to pages just given back, 110 to 390 us to new ones).
+    Readers of the last entries need no file, and what others read is cached again by that.
+
+    Called by the writer thread only.
+    """
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._size_bytes = 0
+        self._ranges: deque[tuple[CachedFile, int, int]] = deque()
+
+    def synced(self, file: CachedFile, offset: int, size_bytes: int) -> None:
+        """Take note of bytes that were written and synced, and let go of older ones."""
+        ranges = self._ranges
+        if ranges:
+            last, start, length = ranges[-1]
+            if last is file and start + length == offset and length < DROPPED_BYTES_MIN:
+                ranges.pop()
+                offset, size_bytes = start, length + size_bytes
+                self._size_bytes -= length
+        ranges.append((file, offset, size_bytes))
+        self._size_bytes += size_bytes
+        while self._size_bytes > self._size_bytes_max:
+            oldest, start, length = ranges.popleft()
+            self._size_bytes -= length
+            oldest.drop_cached(start, length)
+
+
 class OsFileSystem:
     """One directory, its threads and its lock.
 
     Args:
         directory: Made when missing, by `lock`.
         on_notice: Told once when the file system lacks something, in one sentence.
+        cached_bytes_max: Of what was written, left in the page cache.
     """
 
     def __init__(
-        self, directory: Path, on_notice: Callable[[str], None] = lambda _notice: None
+        self,
+        directory: Path,
+        on_notice: Callable[[str], None] = lambda _notice: None,
+        cached_bytes_max: int = CACHED_BYTES_MAX,
     ) -> None:
         self.directory = directory
         self._on_notice = on_notice
         self._can_allocate = True
         self._lock: int | None = None
+        self.written = WrittenCache(cached_bytes_max)
         self.writer = WriterThread(f"writer {directory.name}")
         self.pools = {
             Lane.FOREGROUND: ThreadPoolExecutor(READ_THREADS, f"reader {directory.name}"),
@@ -226,6 +275,7 @@ class OsFile:
     def __init__(self, files: OsFileSystem, name: str, descriptor: int) -> None:
         self._files = files
         self._descriptor = descriptor
+        self._is_closed = False
         self.name = name
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
@@ -287,6 +337,14 @@ class OsFile:
     def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._write(offset, buffers)
         _fdatasync(self._descriptor)
+        self._files.written.synced(self, offset, sum(map(len, buffers)))
+
+    def drop_cached(self, offset: int, size: int) -> None:
+        """Give back the page cache's copy of synced bytes, unless the file is closed."""
+        if self._is_closed or not hasattr(os, "posix_fadvise"):
+            return
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
     async def datasync(self) -> None:
         """Make data and size durable.
@@ -325,6 +383,7 @@ class OsFile:
 
     async def close(self) -> None:
         """Let go of the file."""
+        self._is_closed = True
         os.close(self._descriptor)
 
 
