@@ -35,8 +35,8 @@ lint: $(STAMP) ## ruff, rules and format
 types: $(STAMP) ## mypy --strict on both packages
 	$(BIN)/mypy
 
-pytest: $(STAMP) ## All tests
-	$(BIN)/python -m pytest
+pytest: $(STAMP) ## All tests; `make sim` runs more schedules than these do
+	LEDGERLOG_SIM_SCHEDULES=400 $(BIN)/python -m pytest
 
 sim: $(STAMP) ## SCHEDULES random schedules of the cluster simulator, from SEED
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
