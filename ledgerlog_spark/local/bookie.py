@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from ledgerlog_spark.errors import BookieUnavailableError
+from ledgerlog_spark.local.interrupts import interrupts_deferred
 
 FILE_SIZE_BYTES = 64 << 20
 START_TIMEOUT_SECONDS = 60.0
@@ -31,7 +32,8 @@ class StartingBookie:
     """A bookie process that was made and does not serve yet.
 
     It has a session of its own, so that Ctrl-C in a terminal reaches the caller only: end it with
-    `abandon` when nobody waits for it any more.
+    `abandon` when nobody waits for it any more. That works from the moment it was made here, so
+    keep it before `spawn`.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class StartingBookie:
         file_size_bytes: int = FILE_SIZE_BYTES,
         extra_arguments: tuple[str, ...] = (),
     ) -> None:
-        """Makes the process.
+        """Makes no process yet.
 
         Args:
             directory: Its data; made when missing. What the bookie says goes to a file of the
@@ -69,18 +71,29 @@ class StartingBookie:
             *("--file-size-bytes", str(file_size_bytes)),
             *extra_arguments,
         ]
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        self._command = command
+        self._log_begin = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def spawn(self) -> None:
+        """Makes the process.
+
+        Raises:
+            OSError: The system refused.
+        """
+        self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._log_begin = log.tell()
-            self._process = subprocess.Popen(  # noqa: S603 (built above)
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
-            )
+            with interrupts_deferred():
+                self._process = subprocess.Popen(  # noqa: S603 (built above)
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                    env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                )
 
     def ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> RunningBookie:
         """Returns when it serves; on any error the process has ended.
@@ -88,11 +101,13 @@ class StartingBookie:
         Raises:
             BookieUnavailableError: It ended or did not serve in time; carries what it said last.
         """
-        output = self._process.stdout
+        process = self._process
+        assert process is not None, "spawn comes first"
+        output = process.stdout
         assert output is not None
         try:
             line = _first_line(output, timeout_seconds)
-            refusal = None if line else self._refusal(timeout_seconds)
+            refusal = None if line else self._refusal(process, timeout_seconds)
         except BaseException:
             self.abandon()
             raise
@@ -101,21 +116,25 @@ class StartingBookie:
             raise refusal
         output.close()
         said = json.loads(line)
-        return RunningBookie(self._process, int(said["port"]), said.get("grpc_port"))
+        return RunningBookie(process, int(said["port"]), said.get("grpc_port"))
 
     def abandon(self) -> None:
-        """End the process at once; fine when it has ended."""
-        self._process.kill()
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        """End the process at once; fine when it has ended, or was never made."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
 
-    def _refusal(self, timeout_seconds: float) -> BookieUnavailableError:
+    def _refusal(
+        self, process: subprocess.Popen[str], timeout_seconds: float
+    ) -> BookieUnavailableError:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)  # it closed its output a moment before it ends
-        ended = self._process.poll() is not None
+            process.wait(1)  # it closed its output a moment before it ends
+        ended = process.poll() is not None
         reason = (
-            self._last_words() or f"it ended with exit code {self._process.returncode}"
+            self._last_words() or f"it ended with exit code {process.returncode}"
             if ended
             else f"it does not serve after {timeout_seconds:g} s"
         )

@@ -105,13 +105,13 @@ class Cluster:
             try:
                 if self._member(ZOOKEEPER).state == "down":
                     on_progress("starting ZooKeeper")
-                    self._start_zookeeper()
                     started.append(ZOOKEEPER)
+                    self._start_zookeeper()
                 down = [each for each in ids if self._member(each).state == "down"]
                 self._start_bookies(down, started, on_progress)
             except BaseException:
                 for member_id in reversed(started):
-                    self._stop(member_id)
+                    self._roll_back(member_id)
                 raise
         return started
 
@@ -201,6 +201,7 @@ class Cluster:
         member = self._member(ZOOKEEPER)
         port = self._port_of_zookeeper(member)
         server = ZooKeeperProcess(member.directory, port=port)
+        self._children[member.id] = server
         try:
             server.start()
         except ConfigurationError:
@@ -208,9 +209,9 @@ class Cluster:
                 raise
             # Another cluster took the usual port between our look and our start.
             server = ZooKeeperProcess(member.directory, port=free_port())
+            self._children[member.id] = server
             server.start()
         assert server.pid is not None
-        self._children[member.id] = server
         self.members.put(member.started_as(server.pid, server.port))
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
@@ -244,6 +245,7 @@ class Cluster:
                     port=member.port if member.port and port_is_free(member.port) else 0,
                     metadata_service_uri=self.metadata_service_uri,
                 )
+                starting[member_id].spawn()
             for number, member_id in enumerate(ids, start=1):
                 on_progress(f"starting bookie {number} of {len(ids)}")
                 running = starting[member_id].ready()
@@ -252,8 +254,8 @@ class Cluster:
                 self.members.put(
                     self._member(member_id).started_as(pid, running.port, running.grpc_port)
                 )
-                del starting[member_id]
                 started.append(member_id)
+                del starting[member_id]
         finally:
             for bookie in starting.values():
                 bookie.abandon()
@@ -263,6 +265,14 @@ class Cluster:
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
+
+    def _roll_back(self, member_id: str) -> None:
+        """Stop what this object started, whether or not it came to be remembered."""
+        child = self._children.get(member_id)
+        if isinstance(child, ZooKeeperProcess):
+            child.stop()
+        elif member_id in self.members.by_id:
+            self._stop(member_id)
 
     def _stop(self, member_id: str) -> None:
         self._signal(member_id, signal.SIGCONT)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
+from ledgerlog_spark.local.interrupts import interrupts_deferred
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -335,7 +336,8 @@ class ZooKeeperProcess:
         try:
             config.write_text(self._config())
             logging.write_text(LOGGING.format(log_path=self.log_path))
-            with (self.directory / "zookeeper.out").open("wb") as output:
+            output_path = self.directory / "zookeeper.out"
+            with output_path.open("wb") as output, interrupts_deferred():
                 self._process = subprocess.Popen(  # noqa: S603 (built above)
                     command,
                     stdin=subprocess.DEVNULL,

@@ -1,0 +1,46 @@
+"""Keeping Ctrl-C out of the moment in which a child process is made.
+
+KeyboardInterrupt is raised in the main thread at any point: inside `Popen`, between the fork and
+the assignment, it would leave a process that nobody knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """In the block no handler of ours runs; what arrives meanwhile is handled at its end.
+
+    Keep the block short. Other threads than the main one are never interrupted anyway.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[tuple[int, FrameType | None]] = []
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        arrived.append((number, frame))
+
+    before: dict[int, Any] = {}
+    try:
+        for number in SIGNALS:
+            if callable(handler := signal.getsignal(number)):
+                before[number] = handler
+                signal.signal(number, defer)
+        yield
+    finally:
+        for changed, handler in before.items():
+            signal.signal(changed, handler)
+    for each, frame in arrived:
+        before[each](each, frame)
