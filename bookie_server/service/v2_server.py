@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
-RECEIVE_POOL_BYTES: Final = 32 << 20
+RECEIVE_POOL_BYTES: Final = 96 << 20
 BATCH_COUNT_MAX: Final = 65_536
 
 _log = get_logger("v2")

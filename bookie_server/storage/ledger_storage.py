@@ -42,6 +42,10 @@ from bookie_server.storage.reads import Reader, finish
 from bookie_server.storage.slots import Slots
 from ledgerlog_spark.model import NO_ENTRY, Code
 
+KEPT_BUFFER_FACTOR = 4
+"""A recent body is kept where it was received unless that keeps more than so many times its size.
+"""
+
 OnLacChange = Callable[[int], None]
 
 
@@ -408,9 +412,13 @@ class LedgerStorage:
 
     def _keep(self, record: LogRecord) -> None:
         """Keep the last bodies in memory: tailing readers need no file."""
-        if isinstance(record.body, memoryview):
-            # A view would keep all of the buffer that it was received in.
-            record.body = bytes(record.body)
+        body = record.body
+        # A view keeps all of the buffer that it was received in.
+        if (
+            isinstance(body, memoryview)
+            and memoryview(body.obj).nbytes > KEPT_BUFFER_FACTOR * body.nbytes
+        ):
+            record.body = bytes(body)
         recent = self._recent
         recent.append(record)
         self._recent_bytes += record.body_size

@@ -22,6 +22,8 @@ _CHUNK_SIZE_BYTES_MAX = 1 << 18
 _CHUNK_SIZE_BYTES_LARGE = 1 << 22
 _POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
+_UNCUT_SIZE_BYTES_MIN = 1 << 14
+"""From this size on, one more call to receive is cheaper than to copy half a frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
 """Stored bytes (header, digest, payload) of the largest entry that fits every kind of frame, an
@@ -98,12 +100,21 @@ class FrameSplitter:
 
     A body stays valid for as long as somebody holds it: memory is received into again only when
     no view of it is left. What is held back is one incomplete frame, at most `frame_size_max`
-    bytes; a frame that lies across two chunks is copied once, up to where it was cut.
+    bytes. A small frame that lies across two chunks is copied once, up to where it was cut; the
+    memory handed out ends with a large one behind which no other would fit.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
     """
 
-    __slots__ = ("_chunk", "_chunk_size_bytes", "_end", "_frame_size_max", "_pool", "_start")
+    __slots__ = (
+        "_chunk",
+        "_chunk_size_bytes",
+        "_end",
+        "_expected_size_bytes",
+        "_frame_size_max",
+        "_pool",
+        "_start",
+    )
 
     def __init__(
         self, frame_size_max: int = FRAME_SIZE_BYTES_MAX, pool: ChunkPool | None = None
@@ -111,6 +122,9 @@ class FrameSplitter:
         self._pool = pool or ChunkPool(_POOL_SIZE_BYTES_OF_ONE)
         self._frame_size_max = frame_size_max
         self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
+        self._expected_size_bytes = (
+            _SPACE_BYTES_MIN  # of the next frame: that of the last large one
+        )
         self._chunk = _Chunk()
         self._start = 0  # of the incomplete frame
         self._end = 0  # of what was received
@@ -123,14 +137,19 @@ class FrameSplitter:
     def get_buffer(self) -> memoryview:
         """Memory to receive into; never empty, and valid until the next call of `received`."""
         held = self._end - self._start
-        wanted = held + _SPACE_BYTES_MIN
+        wanted = held + self._expected_size_bytes
+        is_large = False
         if held >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._chunk.buffer, self._start)
             wanted = min(_LENGTH.size + length, self._frame_size_max)
+            is_large = wanted >= _UNCUT_SIZE_BYTES_MIN
         if held == 0 and self._start and not self._chunk.is_shared():
             self._start = self._end = 0
         if self._start + wanted > len(self._chunk.buffer):
             self._move(held, wanted)
+        frame_end = self._start + wanted
+        if is_large and frame_end + wanted > len(self._chunk.buffer):
+            return memoryview(self._chunk.buffer)[self._end : frame_end]
         return memoryview(self._chunk.buffer)[self._end :]
 
     def _move(self, held: int, wanted: int) -> None:
@@ -172,4 +191,8 @@ class FrameSplitter:
             start = body_start + length
             bodies.append(view[body_start:start])
         self._start = start
+        if bodies:
+            size_bytes = len(bodies[-1]) + _LENGTH.size
+            is_large = size_bytes >= _UNCUT_SIZE_BYTES_MIN
+            self._expected_size_bytes = size_bytes if is_large else _SPACE_BYTES_MIN
         return bodies

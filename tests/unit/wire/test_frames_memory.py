@@ -52,3 +52,22 @@ def test_pool_keeps_no_more_bytes_than_it_may() -> None:
     del chunk
     taken = [pool.take(1 << 14) for _ in range(4)]
     assert [id(chunk.buffer) for chunk in taken] == identities[4:]
+
+
+def test_large_frames_of_one_size_are_received_where_they_stay() -> None:
+    splitter = FrameSplitter(pool=ChunkPool(1 << 24))
+    _receive(splitter, _frame(0, 100_000))
+    for number in range(1, 60):
+        data = _frame(number, 100_000)
+        body_address = None
+        while data:
+            buffer = splitter.get_buffer()
+            if body_address is None:
+                body_address = id(buffer.obj)
+            assert id(buffer.obj) == body_address, "the start of the frame was copied"
+            taken = min(len(buffer), len(data), 30_000)
+            buffer[:taken] = data[:taken]
+            del buffer
+            data = data[taken:]
+            bodies = splitter.received(taken)
+        assert [bytes(body) for body in bodies] == [bytes([number]) * 100_000]
