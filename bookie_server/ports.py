@@ -51,6 +51,8 @@ class File(Protocol):
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers, then sync the data: durable on return. One hop for both.
 
+        For records: nothing else that this directory does delays it.
+
         Raises:
             DiskFullError: Some of the bytes may have been written.
             SyncFailedError: They may or may not be on the device; this file must not be synced

@@ -114,6 +114,7 @@ class ManifestStore:
         file = await self._files.open(name, create=True)
         try:
             await file.truncate(0)
-            await file.write_synced(0, (data,))
+            await file.write(0, (data,))
+            await file.datasync()
         finally:
             await file.close()

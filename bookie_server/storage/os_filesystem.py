@@ -1,8 +1,10 @@
 """The FileSystem port on a real directory.
 
-One thread per directory writes and syncs, in the order of the calls; a group costs one hop to it
-and one wake-up of the event loop. Cold reads go to two small pools, so that background work never
-delays a client. Files are 0600, the directory 0700, symbolic links are not followed.
+One thread per directory writes and syncs groups of records, in the order of the calls; a group
+costs one hop to it and one wake-up of the event loop. A second one does all the rest, also in
+order, so that no group waits while the next file is prepared. Cold reads go to two small pools, so
+that background work never delays a client. Files are 0600, the directory 0700, symbolic links are
+not followed.
 """
 
 from __future__ import annotations
@@ -46,9 +48,14 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class WriterThread:
-    """Runs calls one after the other and wakes the event loop once for each."""
+    """Runs calls one after the other and wakes the event loop once for each.
+
+    Attributes:
+        is_stopped: Calls made now are never carried out.
+    """
 
     def __init__(self, name: str) -> None:
+        self.is_stopped = False
         self._loop = asyncio.get_running_loop()
         self._calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = (
             SimpleQueue()
@@ -64,6 +71,7 @@ class WriterThread:
 
     def stop(self) -> None:
         """Let the thread end after what is queued."""
+        self.is_stopped = True
         self._calls.put(None)
 
     def _work(self) -> None:
@@ -155,6 +163,7 @@ class OsFileSystem:
         self._lock: int | None = None
         self.written = WrittenCache(cached_bytes_max)
         self.writer = WriterThread(f"writer {directory.name}")
+        self.keeper = WriterThread(f"keeper {directory.name}")
         self.pools = {
             Lane.FOREGROUND: ThreadPoolExecutor(READ_THREADS, f"reader {directory.name}"),
             Lane.BACKGROUND: ThreadPoolExecutor(1, f"background reader {directory.name}"),
@@ -167,7 +176,7 @@ class OsFileSystem:
         Raises:
             DirectoryLockedError: Another process has it.
         """
-        await self.writer.call(self._take_lock)
+        await self.keeper.call(self._take_lock)
 
     def _take_lock(self) -> None:
         if self._lock is not None:
@@ -197,6 +206,7 @@ class OsFileSystem:
             os.close(self._lock)
             self._lock = None
         self.writer.stop()
+        self.keeper.stop()
         for pool in self.pools.values():
             pool.shutdown(wait=False)
 
@@ -243,9 +253,9 @@ class OsFileSystem:
         return os.urandom(size)
 
     async def call(self, function: Callable[[], T], name: str, verb: str) -> T:
-        """Run in the writer thread, its errors translated."""
+        """Run in the thread beside the writer's, its errors translated."""
         try:
-            return await self.writer.call(function)
+            return await self.keeper.call(function)
         except OSError as error:
             raise translated(error, name, verb) from error
 
@@ -315,7 +325,10 @@ class OsFile:
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data, in one call to the thread."""
-        await self._files.call(lambda: self._write_synced(offset, buffers), self.name, "write")
+        try:
+            await self._files.writer.call(lambda: self._write_synced(offset, buffers))
+        except OSError as error:
+            raise translated(error, self.name, "write") from error
 
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
@@ -384,7 +397,12 @@ class OsFile:
     async def close(self) -> None:
         """Let go of the file."""
         self._is_closed = True
-        os.close(self._descriptor)
+        keeper = self._files.keeper
+        if keeper.is_stopped:
+            os.close(self._descriptor)
+        else:
+            # The last name may be gone, and to free a file's blocks takes milliseconds.
+            await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
 
 
 def sync_path(path: Path) -> None:

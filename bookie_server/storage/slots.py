@@ -63,7 +63,8 @@ class Slots:
                 salt=salt,
                 file_size=size,
             )
-            await handle.write_synced(header.sector_offset, (encode_slot_header(header),))
+            await handle.write(header.sector_offset, (encode_slot_header(header),))
+            await handle.datasync()
             await self._files.sync_directory()
         except DiskFullError:
             await handle.close()
@@ -95,7 +96,8 @@ async def mark_finished(handle: File, entry: FileEntry) -> None:
         finish_offset=entry.finish_offset,
         last_sequence=entry.last_sequence,
     )
-    await handle.write_synced(header.sector_offset, (encode_slot_header(header),))
+    await handle.write(header.sector_offset, (encode_slot_header(header),))
+    await handle.datasync()
 
 
 async def is_intact(handle: File, entry: FileEntry) -> bool:

@@ -58,7 +58,7 @@ def test_large_frames_of_one_size_are_received_where_they_stay() -> None:
     splitter = FrameSplitter(pool=ChunkPool(1 << 24))
     _receive(splitter, _frame(0, 100_000))
     for number in range(1, 60):
-        data = _frame(number, 100_000)
+        data, bodies = _frame(number, 100_000), []
         body_address = None
         while data:
             buffer = splitter.get_buffer()
