@@ -6,7 +6,7 @@ same batches from memory; the goal is 0.78 of it.
 
 from __future__ import annotations
 
-import time
+import sys
 
 from pyspark.sql import DataFrame
 
@@ -15,21 +15,15 @@ from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from benchmarks.spark_baselines import MemorySource
-from benchmarks.spark_session import CORES, cpu_seconds, generated, session
+from benchmarks.spark_session import compared, figures, generated, session
 
 ROWS = 10_000_000
 LOG = "read"
 
 
-def timed(frame: DataFrame, rounds: int) -> tuple[list[float], float]:
-    """M rows/s of each round after one that warms up, and CPU seconds of a round."""
+def drained(frame: DataFrame) -> None:
+    """Read every row and column, and drop them in the JVM."""
     frame.write.format("noop").mode("overwrite").save()
-    found, before = [], cpu_seconds()
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        frame.write.format("noop").mode("overwrite").save()
-        found.append(ROWS / (time.perf_counter() - begun) / 1e6)
-    return found, (cpu_seconds() - before) / rounds
 
 
 def batch_rows(uri: str) -> int:
@@ -43,7 +37,7 @@ def batch_rows(uri: str) -> int:
 
 
 def main() -> None:
-    """Measure ours and the source in memory, one after the other, in one session."""
+    """Measure ours and the source in memory in turn, in one session."""
     options = parsed(__doc__)
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,
@@ -51,24 +45,27 @@ def main() -> None:
     ):
         spark.dataSource.register(MemorySource)
         generated(spark, ROWS).write.format("ledger").mode("overwrite").save(LOG)
-        ours, ours_cpu = timed(spark.read.format("ledger").load(LOG), options.rounds)
+        log = spark.read.format("ledger").load(LOG)
         memory = (
             spark.read.format("benchmark_memory")
             .option("rows", ROWS)
             .option("batchRows", batch_rows(cluster.metadata_service_uri))
-            .option("partitions", CORES)
+            .option("partitions", log.rdd.getNumPartitions())
             .load()
         )
-        limit, limit_cpu = timed(memory, options.rounds)
-    figures = [
-        Figure("read 10 M rows, all columns", median(ours), "M rows/s", tuple(ours),
-               limit=median(limit), limit_of="source in memory"),
-        Figure("share of the source in memory", median(ours) / median(limit), "x",
-               tuple(a / b for a, b in zip(ours, limit, strict=True)), goal=0.78),
-        Figure("CPU of Spark and its workers", ours_cpu, "s", (ours_cpu,),
-               limit=limit_cpu, limit_of="source in memory"),
-    ]  # fmt: skip
-    show("spark_read", figures, as_json=options.json)
+        ours, limit = compared(
+            lambda: drained(log),
+            lambda: drained(memory),
+            rows=ROWS,
+            rounds=options.rounds,
+            cluster=cluster,
+        )
+        print(f"{log.rdd.getNumPartitions()} tasks each", file=sys.stderr)
+    what = "read 10 M rows, all columns"
+    rate = Figure(what, median(ours.rates), "M rows/s", tuple(ours.rates),
+                  limit=median(limit.rates), limit_of="source in memory")  # fmt: skip
+    shares = figures("reading", ours, limit, "source in memory", share=0.78)
+    show("spark_read", [rate, *shares], as_json=options.json)
 
 
 if __name__ == "__main__":

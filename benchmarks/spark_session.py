@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psutil
 
 import ledgerlog_spark as ll
+from benchmarks.machine import median
+from benchmarks.report import Figure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ledgerlog_spark.local.cluster import Cluster
+
 CORES = 2
+WARM_UP_ROUNDS = 2
 COLUMNS = (
     "id AS a",
     "id * 7 AS b",
@@ -52,14 +59,77 @@ def generated(spark: SparkSession, rows: int) -> DataFrame:
     return spark.range(0, rows, 1, CORES).selectExpr(*COLUMNS)
 
 
-def cpu_seconds() -> float:
-    """CPU time so far of this process and every live one below it: JVM, Python workers."""
-    total = 0.0
+@dataclass(slots=True)
+class Side:
+    """What one of the two things compared took, one value a round.
+
+    Attributes:
+        rates: M rows/s.
+        spark_seconds: CPU of Spark and its Python workers.
+        cluster_seconds: CPU of the bookies and ZooKeeper meanwhile.
+    """
+
+    rates: list[float] = field(default_factory=list)
+    spark_seconds: list[float] = field(default_factory=list)
+    cluster_seconds: list[float] = field(default_factory=list)
+
+
+def compared(
+    ours: Callable[[], None],
+    limit: Callable[[], None],
+    *,
+    rows: int,
+    rounds: int,
+    cluster: Cluster,
+) -> tuple[Side, Side]:
+    """Both, round by round in turn, so that a busy machine and a warming JVM are the same to both.
+
+    Rounds that warm up come first, also in turn, and are not counted.
+    """
+    sides = ours, limit
+    found = Side(), Side()
+    for number in range(WARM_UP_ROUNDS + rounds):
+        for run, side in zip(sides, found, strict=True):
+            spark, behind = cpu_seconds(cluster)
+            begun = time.perf_counter()
+            run()
+            seconds = time.perf_counter() - begun
+            spark_after, behind_after = cpu_seconds(cluster)
+            if number >= WARM_UP_ROUNDS:
+                side.rates.append(rows / seconds / 1e6)
+                side.spark_seconds.append(spark_after - spark)
+                side.cluster_seconds.append(behind_after - behind)
+    return found
+
+
+def figures(what: str, ours: Side, limit: Side, limit_of: str, *, share: float) -> list[Figure]:
+    """The shares in wall time and in CPU, and what both sides took."""
+    wall = [a / b for a, b in zip(ours.rates, limit.rates, strict=True)]
+    cpu = [b / a for a, b in zip(ours.spark_seconds, limit.spark_seconds, strict=True)]
+    return [
+        Figure(f"share of the {limit_of}, {what}", median(wall), "x", tuple(wall), goal=share),
+        Figure("the same in CPU of Spark and its workers", median(cpu), "x", tuple(cpu)),
+        Figure("CPU of Spark and its workers", median(ours.spark_seconds), "s",
+               tuple(ours.spark_seconds), limit=median(limit.spark_seconds), limit_of=limit_of),
+        Figure("CPU of bookies and ZooKeeper", median(ours.cluster_seconds), "s",
+               tuple(ours.cluster_seconds), limit=median(limit.cluster_seconds),
+               limit_of=limit_of),
+    ]  # fmt: skip
+
+
+def cpu_seconds(cluster: Cluster) -> tuple[float, float]:
+    """CPU time so far of Spark (this process, JVM, Python workers), and of the cluster."""
+    spark, behind = 0.0, 0.0
+    members = {member.pid for member in cluster.members.by_id.values()}
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+        seconds = times.user + times.system + times.children_user + times.children_system
+        if process.pid in members:
+            behind += seconds
+        else:
+            spark += seconds
+    return spark, behind
