@@ -10,11 +10,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import psutil
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -160,7 +161,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
         .config("spark.sql.shuffle.partitions", "4")
     )
     ledgerlog_spark.configure(builder)
-    with _stderr_to(scratch / "spark.log"):
+    with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
     # PySpark's own handler talks to a JVM that may be in the middle of an answer.
@@ -170,6 +171,21 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
         yield session
     finally:
         _stop(session)
+
+
+@contextmanager
+def _no_child_survives() -> Iterator[None]:
+    """When the block fails, what it started is killed: a JVM ignores the terminal's Ctrl-C."""
+    before = {child.pid for child in psutil.Process().children()}
+    try:
+        yield
+    except BaseException:
+        started = [c for c in psutil.Process().children() if c.pid not in before]
+        for child in started:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(started, timeout=JVM_STOP_TIMEOUT_SECONDS)
+        raise
 
 
 def _stop(session: SparkSession) -> None:

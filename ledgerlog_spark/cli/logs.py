@@ -6,7 +6,7 @@ import base64
 import difflib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,8 +67,7 @@ def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
 def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """List all logs with version, rows and size."""
     with connect(uri) as client:
-        logs = BlockingLogs(client)
-        found = list(_all(logs))
+        found = list(_all(client))
     if as_json:
         print_json(found)
         return
@@ -82,12 +81,25 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     )
 
 
-def _all(logs: BlockingLogs) -> Iterator[dict[str, Any]]:
-    for name in logs.names():
+def _all(client: BlockingClient) -> Iterator[dict[str, Any]]:
+    logs = BlockingLogs(client)
+    for name in _names(client):
         try:
             yield _summary(name, logs.open(name).snapshot())
         except LogNotFoundError:  # deleted a moment ago
             continue
+
+
+def _names(client: BlockingClient) -> Sequence[str]:
+    """Names of all logs.
+
+    Raises:
+        MetadataError: There is no cluster at all, which is more than a cluster without logs.
+    """
+    names = BlockingLogs(client).names()
+    if not names:
+        next(client.list_ledgers(), None)
+    return names
 
 
 def _opened(client: BlockingClient, name: str) -> BlockingLog:
@@ -100,7 +112,7 @@ def _opened(client: BlockingClient, name: str) -> BlockingLog:
     try:
         return logs.open(name)
     except LogNotFoundError:
-        names = logs.names()
+        names = _names(client)
         near = difflib.get_close_matches(name, names, 1, 0.5)
         hint = (
             f"did you mean {near[0]!r}?"

@@ -11,17 +11,27 @@ from ledgerlog_spark.local.interrupts import interrupts_deferred
 
 def test_interrupt_in_the_block_is_raised_at_its_end() -> None:
     made = []
-    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
-        os.kill(os.getpid(), signal.SIGINT)
-        made.append("process")
+
+    def make() -> None:
+        with interrupts_deferred():
+            os.kill(os.getpid(), signal.SIGINT)
+            made.append("process")
+
+    with pytest.raises(KeyboardInterrupt):
+        make()
     assert made == ["process"]
 
 
 def test_handlers_are_as_before_and_an_error_in_the_block_comes_through() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(OSError, match="no fork"), interrupts_deferred():
-        assert signal.getsignal(signal.SIGINT) is not before
-        raise OSError("no fork")
+
+    def make() -> None:
+        with interrupts_deferred():
+            assert signal.getsignal(signal.SIGINT) is not before
+            raise OSError("no fork")
+
+    with pytest.raises(OSError, match="no fork"):
+        make()
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -1,0 +1,60 @@
+"""The demonstration from a shell: what it ends with, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.command_line import PATIENCE_SECONDS, processes_of, spawn, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.spark]
+
+DEMO_PATIENCE_SECONDS = 3 * PATIENCE_SECONDS
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the demonstration keeps its temporary files; what is left running is killed."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield tmp_path
+    for process in processes_of(tmp_path):
+        process.kill()
+
+
+def test_demonstration_loses_a_bookie_and_no_row_and_leaves_nothing(scratch: Path) -> None:
+    demo = spawn("demo")
+    output, errors = demo.communicate(timeout=DEMO_PATIENCE_SECONDS)
+    assert demo.returncode == 0, output + errors
+    last = output.strip().splitlines()[-1]
+    found = re.fullmatch(r"336,776 of 336,776 rows equal, (bookie-\d) killed .*", last)
+    assert found is not None, last
+    assert re.search(rf"{found[1]} +[·░]*░[·░]*  killed", output)
+    assert "ensemble change at entry" in output
+    assert processes_of(scratch) == []
+    assert list(scratch.iterdir()) == []
+
+
+def test_demonstration_interrupted_while_it_writes_leaves_nothing(scratch: Path) -> None:
+    demo = spawn("demo")
+    until(lambda: [*scratch.glob("ledgerlog-spark-*/spark.log")], demo)
+    until(lambda: _java_of_spark(scratch), demo)
+    os.killpg(demo.pid, signal.SIGINT)
+    output, errors = demo.communicate(timeout=PATIENCE_SECONDS)
+    assert demo.returncode == 130, output + errors
+    assert errors.strip().endswith("interrupted")
+    assert "Traceback" not in errors
+    assert processes_of(scratch) == []
+    assert list(scratch.iterdir()) == []
+
+
+def _java_of_spark(scratch: Path) -> bool:
+    """Whether the JVM is there, which PySpark starts with the scratch directory in its options."""
+    return any("SparkSubmit" in " ".join(p.cmdline()) for p in processes_of(scratch))

@@ -1,0 +1,200 @@
+"""`bookies`, `ledgers`, `logs` and `doctor` on a real cluster, and the errors users meet there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.local.zookeeper import free_port
+from ledgerlog_spark.log.blocking import BlockingLogs
+from tests.fixtures.small_log import ROWS, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.local.cluster import Cluster
+    from tests.fixtures.command_line import Ended
+
+    Run = Callable[..., Ended]
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+
+def test_bookies_are_listed_with_their_state_and_address(run: Run, cluster: Cluster) -> None:
+    found = run("bookies", "list", "--json").json
+    ports = {member.id: member.port for member in cluster.members.bookies}
+    assert {b["bookie_id"]: b["address"] for b in found} == {
+        name: f"127.0.0.1:{port}" for name, port in ports.items()
+    }
+    assert {b["state"] for b in found} == {"writable"}
+    assert "writable" in run("bookies", "list").out
+
+
+def test_one_bookie_is_shown_and_an_unknown_one_gets_the_nearest(run: Run) -> None:
+    assert run("bookies", "info", "bookie-1", "--json").json["state"] == "writable"
+    assert "ADD_RUN" in run("bookies", "info", "bookie-1").out
+    unknown = run("bookies", "info", "boki-1")
+    assert unknown.code == 1
+    assert "did you mean 'bookie-1'?" in unknown.err
+
+
+def test_log_is_listed_shown_and_drawn(run: Run, log: str) -> None:
+    (found,) = (f for f in run("logs", "list", "--json").json if f["name"] == log)
+    assert (found["version"], found["rows"], found["ledgers"]) == (1, 3, 1)
+    shown = run("logs", "show", log, "--json").json
+    assert shown["schema"] == ["flight number int64", "carrier string", "blob binary"]
+    assert [v["operation"] for v in shown["versions"]][-1] == "APPEND"
+    assert [r["rows"] for r in shown["ranges"]] == [3]
+    picture = run("logs", "show", log).out
+    assert "flight number int64" in picture
+    assert "bookie-0  ███" in picture
+
+
+def test_rows_are_read_without_spark(run: Run, log: str) -> None:
+    lines = run("logs", "read", log, "--json").out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"flight number": 1, "carrier": "UA", "blob": "AA=="},
+        {"flight number": 2, "carrier": "AA", "blob": ""},
+        {"flight number": 3, "carrier": None, "blob": "eA=="},
+    ]
+    table = run("logs", "read", log, "--rows", 2).out
+    assert "2 of 3 rows of log flights, version 1" in table
+    assert "flight number" in table
+
+
+def test_unknown_log_names_the_nearest_one(run: Run, log: str) -> None:
+    for command in ("show", "read"):
+        ended = run("logs", command, "flihgts")
+        assert ended.code == 1
+        assert f"did you mean {log!r}?" in ended.err
+    assert "there are flights" in run("logs", "show", "zzz").err
+
+
+def test_version_that_the_log_does_not_have_is_refused(run: Run, log: str) -> None:
+    ended = run("logs", "show", log, "--version", 9)
+    assert ended.code in (1, 2)
+    assert "9" in ended.err
+
+
+def test_entries_are_read_as_lines_json_and_raw_bytes(run: Run, client: BlockingClient) -> None:
+    ledger = client.create_ledger()
+    ledger.append_batch([b"hello", b"\x00\xff"])
+    ledger.close()
+    assert "hello" in run("ledgers", "read", ledger.id).out
+    lines = run("ledgers", "read", ledger.id, "--first", 1, "--json").out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"entry_id": 1, "size_bytes": 2, "payload_base64": "AP8="}
+    ]
+    raw = run("ledgers", "read", ledger.id, "--raw").out
+    assert raw.encode(errors="surrogateescape") == b"hello\x00\xff"
+    beyond = run("ledgers", "read", ledger.id, "--last", 9)
+    assert beyond.code == 2
+    assert "the last confirmed one is 1" in beyond.err
+
+
+def test_ledger_is_listed_shown_and_sealed(run: Run, client: BlockingClient) -> None:
+    ledger = client.create_ledger()
+    ledger.append_batch([b"a", b"b"])
+    listed = {f["ledger_id"]: f["state"] for f in run("ledgers", "list", "--json").json}
+    assert listed[ledger.id] == "OPEN"
+    sealed = run("ledgers", "seal", ledger.id, "--json").json
+    assert (sealed["state"], sealed["last_entry_id"]) == ("CLOSED", 1)
+    shown = run("ledgers", "show", ledger.id, "--json").json
+    assert (shown["last_add_confirmed"], shown["length_bytes"]) == (1, 2)
+    assert "bookie-2  ██" in run("ledgers", "show", ledger.id).out
+    assert "2 entries, 2 bytes" in run("ledgers", "seal", ledger.id).out
+
+
+def test_wrong_password_says_where_the_right_one_goes(
+    run: Run, client: BlockingClient, tmp_path: Path
+) -> None:
+    ledger = client.create_ledger(password=b"secret")
+    ledger.append(b"x")
+    ledger.close()
+    (tmp_path / "right").write_text("secret\n")
+    (tmp_path / "wrong").write_text("sercet\n")
+    without = run("ledgers", "read", ledger.id)
+    assert without.code == 1
+    assert "--password-file" in without.err
+    wrong = run("ledgers", "seal", ledger.id, "--password-file", tmp_path / "wrong")
+    assert wrong.code == 1
+    assert "sercet" not in wrong.err
+    right = run("ledgers", "read", ledger.id, "--raw", "--password-file", tmp_path / "right")
+    assert right.out == "x"
+
+
+def test_ledger_of_a_living_log_is_not_deleted_and_of_a_deleted_one_is(
+    run: Run, client: BlockingClient
+) -> None:
+    ledger_id = write_log(client, "short-lived", ROWS)
+    refused = run("ledgers", "delete", ledger_id, "--yes")
+    assert refused.code == 1
+    assert "belongs to log 'short-lived'" in refused.err
+    assert len(run("logs", "read", "short-lived", "--json").out.splitlines()) == 3
+    BlockingLogs(client).delete("short-lived")
+    assert run("ledgers", "delete", ledger_id, "--yes", "--json").json["is_deleted"]
+    gone = run("ledgers", "show", ledger_id)
+    assert gone.code == 1
+    assert f"no ledger {ledger_id}" in gone.err
+
+
+def test_ledger_is_not_deleted_unasked(
+    run: Run, client: BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = client.create_ledger()
+    ledger.close()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    ended = run("ledgers", "delete", ledger.id)
+    assert ended.code == 2
+    assert "--yes" in ended.err
+    assert client.ledger_metadata(ledger.id).is_closed
+
+
+def test_ledger_is_shown_while_its_bookies_are_down(
+    run: Run, client: BlockingClient, cluster: Cluster
+) -> None:
+    ledger = client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
+    ledger.append(b"x")
+    (bookie,) = client.ledger_metadata(ledger.id).last_fragment.ensemble
+    cluster.kill(bookie)
+    try:
+        shown = run("ledgers", "show", ledger.id, "--json").json
+        assert shown["state"] == "OPEN"
+        assert shown["last_add_confirmed"] is None
+        assert shown["last_add_confirmed_error"]
+    finally:
+        cluster.start(bookie)
+
+
+def test_doctor_finds_the_cluster_and_nothing_missing(run: Run) -> None:
+    found = {f["what"]: f for f in run("doctor", "--json").json}
+    assert found["cluster"]["found"].startswith("3 writable bookies")
+    assert {f["state"] for f in found.values()} <= {"ok", "warning"}
+    assert "3 writable bookies" in run("doctor").out
+
+
+def test_zookeeper_that_is_down_is_named_in_bounded_time(run: Run) -> None:
+    port = free_port()
+    ended = run("bookies", "list", "-u", f"zk://127.0.0.1:{port}/ledgers")
+    assert ended.code == 4
+    assert f"127.0.0.1:{port}" in ended.err
+    assert "ledgerlog doctor" in ended.err
+
+
+def test_root_without_a_cluster_is_said_to_have_none(run: Run, cluster: Cluster) -> None:
+    uri = f"zk://127.0.0.1:{cluster.zookeeper_port}/nothing/here"
+    for command in ("bookies", "ledgers", "logs"):
+        ended = run(command, "list", "-u", uri)
+        assert ended.code == 1, ended
+        assert "no cluster at /nothing/here" in ended.err
+
+
+def test_port_in_use_is_refused_by_number(run: Run, cluster: Cluster, tmp_path: Path) -> None:
+    port = cluster.zookeeper_port
+    ended = run("zookeeper", "run", "--directory", tmp_path / "zk", "--port", port)
+    assert ended.code == 2
+    assert f"port {port}" in ended.err
