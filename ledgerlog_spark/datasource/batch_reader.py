@@ -40,8 +40,18 @@ class BatchReader(DataSourceReader):
     Spark pickles it before `partitions` runs: what that finds travels in the partitions.
     """
 
-    def __init__(self, uri: str, options: ReadOptions, schema_json: str) -> None:
-        """A reader of the schema that Spark wants, given as JSON."""
+    def __init__(
+        self, uri: str, options: ReadOptions, schema_json: str, *, parallelism: int = 1
+    ) -> None:
+        """A reader of the schema that Spark wants, given as JSON.
+
+        Args:
+            uri: Of the cluster.
+            options: What to read.
+            schema_json: Of the rows.
+            parallelism: Tasks that the session runs at once, 1 when nobody said.
+        """
+        self._parallelism = parallelism
         self._uri = uri
         self._options = options
         self._schema_json = schema_json
@@ -60,7 +70,7 @@ class BatchReader(DataSourceReader):
         from ledgerlog_spark.datasource.planning import tasks_of
 
         password = password_in(self._options.password_file)
-        tasks = tasks_of(self._options, self._uri, self._predicates)
+        tasks = tasks_of(self._options, self._uri, self._predicates, parallelism=self._parallelism)
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -101,6 +101,17 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
             sys.executable,
         )
     configured = uri or os.environ.get(VARIABLE)
-    # A class made here travels by value, so the URI reaches Spark's Python processes with it.
-    source = type("LedgerDataSource", (LedgerDataSource,), {"configured_service_uri": configured})
-    session.dataSource.register(source)
+    # A class made here travels by value, so what it says reaches Spark's Python processes with it.
+    told = {
+        "configured_service_uri": configured,
+        "configured_parallelism": _parallelism(session),
+    }
+    session.dataSource.register(type("LedgerDataSource", (LedgerDataSource,), told))
+
+
+def _parallelism(session: SparkSession) -> int:
+    """Tasks that the session runs at once; 1 where only its server knows."""
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except AttributeError:
+        return 1

@@ -171,7 +171,8 @@ TABLE = (
     Option("includeMetadata", Use.READ, boolean, False, "", "add the columns _log, _ledger, "
            "_entry, _offset, _append_time"),
     Option("maxBytesPerPartition", Use.READ, size_bytes(1), 128 << 20, "bytes", "of one task"),
-    Option("minPartitions", Use.READ, whole_number(1, 1_000_000), 1, "", "at least so many tasks"),
+    Option("minPartitions", Use.READ, whole_number(1, 1_000_000), None, "", "at least so many "
+           "tasks; without it as many as run at once, of 4 MiB or more each"),
     Option("maxRecordsPerPartition", Use.READ, whole_number(1), None, "rows", "of one task, "
            "rounded up to whole entries"),
     Option("createIfMissing", Use.WRITE, boolean, True, "", "make the log when there is none"),

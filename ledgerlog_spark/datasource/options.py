@@ -43,7 +43,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     include_metadata: bool
     max_bytes_per_partition: int
-    min_partitions: int
+    min_partitions: int | None
     max_records_per_partition: int | None
 
     @property

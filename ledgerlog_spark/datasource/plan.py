@@ -28,11 +28,20 @@ if TYPE_CHECKING:
 PLAN_FORMAT = 1
 OPEN_COST_BYTES = 64 << 10
 """What one more range costs a task, in bytes it could have read meanwhile."""
+TASK_BYTES_MIN = 4 << 20
+"""Encoded bytes that are worth a task of their own, whose price is some 50 ms."""
+_SHARE_SLACK = 1.05
+"""Ranges of tasks of one job are about equal: each is to fit into its share, not to be cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
-    """The options that a plan depends on; units and defaults as in `option_table`."""
+    """The options that a plan depends on; units and defaults as in `option_table`.
+
+    Attributes:
+        parallelism: Tasks that run at once: a scan is cut into as many, where each has
+            `TASK_BYTES_MIN` or more to read. 1 cuts by size alone.
+    """
 
     starting_offsets: Mapping[str, int] | str = EARLIEST
     ending_offsets: Mapping[str, int] | str = LATEST
@@ -40,6 +49,7 @@ class ScanOptions:
     max_bytes_per_partition: int = 128 << 20
     min_partitions: int = 1
     max_records_per_partition: int | None = None
+    parallelism: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +190,10 @@ class _Limits:
         if options.min_partitions > 1:
             total = sum(scanned.size_bytes for scanned in ranges)
             size_bytes = max(1, min(size_bytes, -(-total // options.min_partitions)))
+        if options.parallelism > 1:
+            total = sum(scanned.size_bytes + OPEN_COST_BYTES for scanned in ranges)
+            share = int(total / options.parallelism * _SHARE_SLACK)
+            size_bytes = min(size_bytes, max(share, TASK_BYTES_MIN))
         return cls(size_bytes, options.max_records_per_partition)
 
 

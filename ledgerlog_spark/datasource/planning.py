@@ -38,8 +38,16 @@ def schema_of(options: ReadOptions, uri: str) -> str:
     )
 
 
-def tasks_of(options: ReadOptions, uri: str, predicates: Sequence[Predicate]) -> list[ScanTask]:
+def tasks_of(
+    options: ReadOptions, uri: str, predicates: Sequence[Predicate], *, parallelism: int = 1
+) -> list[ScanTask]:
     """The tasks of a scan; the snapshot is that of this moment.
+
+    Args:
+        options: What to read.
+        uri: Of the cluster.
+        predicates: To skip ranges by.
+        parallelism: Tasks that run at once; counts where `minPartitions` is not given.
 
     Raises:
         LogNotFoundError: No such log.
@@ -53,7 +61,8 @@ def tasks_of(options: ReadOptions, uri: str, predicates: Sequence[Predicate]) ->
         ending_offsets=options.ending_offsets,
         fail_on_data_loss=options.fail_on_data_loss,
         max_bytes_per_partition=options.max_bytes_per_partition,
-        min_partitions=options.min_partitions,
+        min_partitions=options.min_partitions or 1,
+        parallelism=parallelism if options.min_partitions is None else 1,
         max_records_per_partition=options.max_records_per_partition,
     )
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}

@@ -48,7 +48,7 @@ class RawReader(DataSourceReader):
         with self._open() as ledger:
             last = ledger.last_add_confirmed
             count = max(
-                self._options.min_partitions,
+                self._options.min_partitions or 1,
                 -(-ledger.length // self._options.max_bytes_per_partition),
             )
         if self._options.max_records_per_partition is not None:

@@ -24,9 +24,12 @@ class LedgerDataSource(DataSource):
 
     Attributes:
         configured_service_uri: What `configure(spark)` set for its session, None otherwise.
+        configured_parallelism: Tasks that the session runs at once, as `configure(spark)` saw it;
+            1 otherwise.
     """
 
     configured_service_uri: ClassVar[str | None] = None
+    configured_parallelism: ClassVar[int] = 1
 
     @classmethod
     def name(cls) -> str:
@@ -65,9 +68,9 @@ class LedgerDataSource(DataSource):
             return raw_reader.RawReader(uri, read, schema.json())
         # A reader that takes filters fails every query while filters are switched off, which they
         # are by default: only the process that plans queries with filters gets one.
-        if _FILTER_PLANNER in sys.modules:
-            return batch_reader.FilteringReader(uri, read, schema.json())
-        return batch_reader.BatchReader(uri, read, schema.json())
+        takes_filters = _FILTER_PLANNER in sys.modules
+        kind = batch_reader.FilteringReader if takes_filters else batch_reader.BatchReader
+        return kind(uri, read, schema.json(), parallelism=self.configured_parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer of one commit.

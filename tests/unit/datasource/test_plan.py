@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.datasource.filters import Predicate
-from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, ScanPlan, plan
+from ledgerlog_spark.datasource.plan import (
+    TASK_BYTES_MIN,
+    LogScan,
+    ScanOptions,
+    ScanPlan,
+    plan,
+)
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, SchemaMismatchError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
@@ -72,6 +78,13 @@ def test_a_schema_that_the_record_lacks_is_an_error_when_filters_need_it() -> No
         plan([scan], ScanOptions(), [Predicate("n", "=", 1)])
 
 
+def test_a_scan_too_small_for_two_tasks_is_one_however_many_run_at_once() -> None:
+    small = replace(ITEM, size_bytes=TASK_BYTES_MIN)
+    assert len(plan([scan_of([small])], ScanOptions(parallelism=8)).partitions) == 1
+    larger = replace(ITEM, size_bytes=4 * TASK_BYTES_MIN)
+    assert len(plan([scan_of([larger])], ScanOptions(parallelism=8)).partitions) == 4
+
+
 @st.composite
 def items(draw: st.DrawFn) -> list[Item]:
     listed: list[Item] = []
@@ -112,12 +125,16 @@ def entries(planned_scan: ScanPlan) -> list[tuple[int, int]]:
     size_bytes=st.integers(1, 20_000_000),
     least=st.integers(1, 40),
     rows=st.none() | st.integers(1, 1000),
+    parallelism=st.integers(1, 40),
 )
 def test_every_entry_goes_to_one_task_in_the_order_of_the_rows(
-    listed: list[Item], size_bytes: int, least: int, rows: int | None
+    listed: list[Item], size_bytes: int, least: int, rows: int | None, parallelism: int
 ) -> None:
     options = ScanOptions(
-        max_bytes_per_partition=size_bytes, min_partitions=least, max_records_per_partition=rows
+        max_bytes_per_partition=size_bytes,
+        min_partitions=least,
+        max_records_per_partition=rows,
+        parallelism=parallelism,
     )
     planned_scan = plan([scan_of(listed)], options)
     expected = [

@@ -76,7 +76,7 @@ def test_a_tables_options_are_used_when_nothing_else_names_a_log() -> None:
     taken = DefaultSource({"endingoffsets": "5"}).reader(schema)._options
     assert (taken.log, taken.min_partitions, taken.ending_offsets) == ("flights", 3, {"*": 5})
     own = DefaultSource({"log": "delays"}).reader(schema)._options
-    assert (own.log, own.min_partitions) == ("delays", 1)
+    assert (own.log, own.min_partitions) == ("delays", None)
 
 
 def test_configure_takes_builders_and_sessions_only() -> None:
