@@ -22,7 +22,6 @@ from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
 from bookie_server.service.in_flight import InFlight
 from bookie_server.service.logging import get_logger
-from bookie_server.service.memory import keep_freed_memory
 from bookie_server.service.metadata_check import StoreMetadataCheck
 from bookie_server.service.metrics import (
     MetricsServer,
@@ -38,6 +37,7 @@ from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.transport.memory import keep_freed_memory
 from ledgerlog_spark.wire.service_info import ADD_RUN_OPERATION, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bookie_server.config import BookieSettings
 
 GC_THRESHOLDS: Final = (10_000, 500, 1_000)
+MALLOC_ARENAS_MAX: Final = 2
 
 _log = get_logger("lifecycle")
 
@@ -213,7 +214,7 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
         MetadataUnavailableError: The metadata store did not answer in time.
         ConfigurationError: The metadata service URI is wrong.
     """
-    keep_freed_memory()
+    keep_freed_memory(arenas_max=MALLOC_ARENAS_MAX)
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -6,6 +6,7 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.transport.memory import keep_freed_memory
 from ledgerlog_spark.transport.pending import PendingBatch, PendingRead, PendingRun
 from ledgerlog_spark.transport.prepared_run import PreparedRun
 from ledgerlog_spark.transport.v2_link import V2Link
@@ -30,7 +31,8 @@ class V2Transport:
     recovery adds have one of their own: they never wait behind a writer's megabytes, and a plain
     read of the last entry can never pass for a fencing one.
 
-    Buffers of requests are sent as they are and must not change until the reply.
+    Buffers of requests are sent as they are and must not change until the reply. The process keeps
+    up to 64 MiB of memory that it freed (transport/memory.py).
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class V2Transport:
             reconnect_delay_ms_max: Longest wait after a failed attempt, while which requests fail
                 at once.
         """
+        keep_freed_memory()
         self._resolve = resolve
         self._connect_timeout_ms = connect_timeout_ms
         self._reconnect_delay_ms_max = reconnect_delay_ms_max

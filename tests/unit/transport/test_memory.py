@@ -1,13 +1,17 @@
-"""Memory of a bookie process: a block that was freed is there for the next request."""
+"""Memory of bookies and clients: a block that was freed is there for the next request."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import pytest
+
+from ledgerlog_spark.transport.memory import keep_freed_memory
+
 PROGRAM = """
 import resource
-from bookie_server.service.memory import keep_freed_memory
+from ledgerlog_spark.transport.memory import keep_freed_memory
 
 assert keep_freed_memory()
 blocks = [bytes(1 << 20) for _ in range(4)]
@@ -26,3 +30,10 @@ def test_blocks_of_a_megabyte_are_used_again_without_new_pages() -> None:
     )
     pages_of_one_block = 256
     assert int(run.stdout) < 2 * pages_of_one_block
+
+
+def test_choice_of_the_user_for_the_process_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+    assert not keep_freed_memory()
