@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one bookie; returns the exit code."""
-    given = vars(_parser().parse_args(arguments))
+    given = vars(settings_parser().parse_args(arguments))
     config: Path | None = given.pop("config")
     overrides = {name: value for name, value in given.items() if value is not None}
     try:
@@ -70,7 +70,7 @@ def _runner() -> Callable[[Coroutine[Any, Any, Any]], Any]:
     return runner
 
 
-def _parser() -> argparse.ArgumentParser:
+def settings_parser() -> argparse.ArgumentParser:
     """One option for each setting; values stay text until the settings check them."""
     parser = argparse.ArgumentParser(
         prog="python -m bookie_server",

@@ -24,7 +24,7 @@ from bookie_server.storage.reads import Reader, finish
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, Code
 
 if TYPE_CHECKING:
-    from bookie_server.storage.ledger_storage import StorageCounters
+    from bookie_server.storage.counters import StorageCounters
 
 CONTROL_RECORD_SIZE = 1_024
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import (
@@ -33,10 +32,11 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.adds import AddPath
-from bookie_server.storage.boot import Boot, BootCounters, rebuild_index
+from bookie_server.storage.boot import Boot, rebuild_index
+from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.entry_log_file import FinishedFile
 from bookie_server.storage.file_keeper import FileKeeper
-from bookie_server.storage.log import Log, LogCounters
+from bookie_server.storage.log import Log
 from bookie_server.storage.manifest import ManifestStore
 from bookie_server.storage.reads import Reader, finish
 from bookie_server.storage.slots import Slots
@@ -47,33 +47,6 @@ KEPT_BUFFER_FACTOR = 4
 """
 
 OnLacChange = Callable[[int], None]
-
-
-@dataclass(slots=True)
-class StorageCounters:
-    """What a storage did since it was opened; for metrics.
-
-    Attributes:
-        adds: Runs stored.
-        entries: Stored with them.
-        add_bytes: Stored with them.
-        adds_repeated: Answered from the copy that was there.
-        add_overlap: Regular adds of an entry that was there with other bytes.
-        fences: Ledgers fenced.
-        damage: Reads that met damage.
-        boot: What the boot found.
-        log: What the log wrote.
-    """
-
-    boot: BootCounters
-    log: LogCounters
-    adds: int = 0
-    entries: int = 0
-    add_bytes: int = 0
-    adds_repeated: int = 0
-    add_overlap: int = 0
-    fences: int = 0
-    damage: int = 0
 
 
 class LedgerStorage:

@@ -73,9 +73,9 @@ def run_bookie(context: typer.Context) -> None:
 
 
 def _print_help_of_bookie() -> None:
-    from bookie_server.__main__ import _parser
+    from bookie_server.__main__ import settings_parser
 
-    parser = _parser()
+    parser = settings_parser()
     parser.prog = "ledgerlog bookie run"
     parser.epilog = BOOKIE_EXAMPLE
     parser.print_help()

@@ -1,0 +1,35 @@
+"""What a storage counts of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bookie_server.storage.boot import BootCounters
+from bookie_server.storage.log import LogCounters
+
+
+@dataclass(slots=True)
+class StorageCounters:
+    """What a storage did since it was opened; for metrics.
+
+    Attributes:
+        adds: Runs stored.
+        entries: Stored with them.
+        add_bytes: Stored with them.
+        adds_repeated: Answered from the copy that was there.
+        add_overlap: Regular adds of an entry that was there with other bytes.
+        fences: Ledgers fenced.
+        damage: Reads that met damage.
+        boot: What the boot found.
+        log: What the log wrote.
+    """
+
+    boot: BootCounters
+    log: LogCounters
+    adds: int = 0
+    entries: int = 0
+    add_bytes: int = 0
+    adds_repeated: int = 0
+    add_overlap: int = 0
+    fences: int = 0
+    damage: int = 0
