@@ -47,6 +47,13 @@ _PAYLOAD_OF = attrgetter("payload")
 _LAC_OF = attrgetter("last_add_confirmed")
 
 
+FIRST_BATCH_ENTRIES = 64
+"""Of each batch while nothing is known of the entries' sizes."""
+
+STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
+"""Header, the largest digest, and the length before it in a batch's answer."""
+
+
 class ReaderPhase(Enum):
     """Where a reader is."""
 
@@ -79,6 +86,13 @@ class ReaderSettings:
     singles_in_flight_max: int = 256
     hedge_delay_ms: int = 500
     reloads_max: int = 3
+
+
+def _usual_size_bytes(metadata: LedgerMetadata) -> int:
+    """Payload bytes of an average entry of a closed ledger, rounded up; 0 where not known."""
+    if not metadata.is_closed or metadata.last_entry_id < 0:
+        return 0
+    return -(-metadata.length // (metadata.last_entry_id + 1))
 
 
 class LedgerReader:
@@ -115,6 +129,7 @@ class LedgerReader:
         self._untaken: list[tuple[int, int]] = []
         self._size_bytes_ahead = 0
         self._largest_size_bytes = 1
+        self._usual_size_bytes = _usual_size_bytes(metadata)
         self._batches: dict[int, tuple[BatchInFlight, int]] = {}
         self._batches_begun = 0
         self._takes_batches = self._settings.batch_entries_max > 1
@@ -166,11 +181,19 @@ class LedgerReader:
         """A batch stays within the range and within one fragment; one entry where striped."""
         if self.metadata.quorum.is_striped or not self._takes_batches:
             return first_entry_id
-        last = min(self.last_entry_id, first_entry_id + self._settings.batch_entries_max - 1)
+        last = min(self.last_entry_id, first_entry_id + self._batch_entries() - 1)
         for fragment in self.metadata.fragments:
             if first_entry_id < fragment.first_entry_id <= last:
                 return fragment.first_entry_id - 1
         return last
+
+    def _batch_entries(self) -> int:
+        """As many as fit one answer: the rest of a batch that does not is asked for in turn."""
+        limits = self._settings
+        if not self._usual_size_bytes:
+            return min(limits.batch_entries_max, FIRST_BATCH_ENTRIES)
+        stored = self._usual_size_bytes + STORED_BESIDE_PAYLOAD_SIZE_BYTES
+        return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _begin_batch(self, first_entry_id: int, last_entry_id: int) -> SendReadBatch:
         self._batches_begun += 1
@@ -277,9 +300,13 @@ class LedgerReader:
         sizes = tuple(map(len, map(_PAYLOAD_OF, entries)))
         self.last_add_confirmed = max(self.last_add_confirmed, *map(_LAC_OF, entries))
         self._largest_size_bytes = max(self._largest_size_bytes, *sizes)
+        size_bytes = sum(sizes)
+        average = -(-size_bytes // len(sizes))
+        usual = self._usual_size_bytes or average
+        self._usual_size_bytes = (3 * usual + average + 3) // 4
         self._tallies.pop(first, None)
         self._ready[first] = entries
-        self._size_bytes_ahead += sum(sizes)
+        self._size_bytes_ahead += size_bytes
 
     def _note_failure(self, bookie_id: str, code: Code) -> None:
         if not code.is_absent:

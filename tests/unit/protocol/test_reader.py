@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
+from ledgerlog_spark.model import (
+    Code,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+    Version,
+    Versioned,
+)
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.quorum import owns
-from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
+from ledgerlog_spark.protocol.reader import (
+    FIRST_BATCH_ENTRIES,
+    LedgerReader,
+    ReaderSettings,
+)
 
 PLAIN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),))
 STRIPED = LedgerMetadata(Quorum(4, 2, 2), (Fragment(0, ("b0", "b1", "b2", "b3")),))
@@ -102,6 +115,39 @@ def test_a_range_comes_in_order_whatever_the_batches(metadata: LedgerMetadata, s
     assert one.last_add_confirmed == 299
     batches = any(isinstance(e, m.SendReadBatch) for e in replicas.sent)
     assert batches == (metadata is PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("payload_size_bytes", "entries"), [(1 << 10, 970), (64 << 10, 15), (10, 1_024)]
+)
+def test_a_batch_of_a_closed_ledger_asks_for_as_many_as_fit_one_answer(
+    payload_size_bytes: int, entries: int
+) -> None:
+    metadata = replace(
+        PLAIN,
+        state=LedgerState.CLOSED,
+        last_entry_id=9_999,
+        length=10_000 * payload_size_bytes,
+    )
+    effects = reader(metadata, 0, 9_999).handle(m.Start())
+    first = effects[0]
+    assert isinstance(first, m.SendReadBatch)
+    assert first.count_max == entries
+
+
+def test_entries_of_the_size_of_an_answer_are_asked_for_one_by_one_of_all_bookies() -> None:
+    metadata = replace(PLAIN, state=LedgerState.CLOSED, last_entry_id=99, length=100 << 20)
+    effects = reader(metadata, 0, 99).handle(m.Start())
+    asked = [effect.bookie_id for effect in effects if isinstance(effect, m.SendRead)]
+    assert set(asked) == {"b0", "b1", "b2"}
+    assert not any(isinstance(effect, m.SendReadBatch) for effect in effects)
+
+
+def test_batches_of_a_ledger_of_unknown_sizes_begin_small() -> None:
+    effects = reader(PLAIN, 0, 9_999).handle(m.Start())
+    counts = [effect.count_max for effect in effects if isinstance(effect, m.SendReadBatch)]
+    assert counts
+    assert set(counts) == {FIRST_BATCH_ENTRIES}
 
 
 def test_batches_end_with_their_fragment() -> None:
