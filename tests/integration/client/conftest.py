@@ -8,9 +8,6 @@ import pytest
 import ledgerlog_spark as ll
 from ledgerlog_spark.client.blocking import BlockingClient
 from tests.fixtures.bookie_process import BookieProcess
-from tests.fixtures.bookies import make_bookie
-
-__all__ = ["cluster", "make_bookie"]
 
 
 class BookieCluster:
