@@ -13,6 +13,7 @@ from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.ledger_creation import (
     CreateRecord,
+    candidates_of,
     checked_password,
     create_record,
 )
@@ -27,6 +28,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import NO_ENTRY, DigestType, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.messages import LedgerClosed, LedgerFailed, Start
+from ledgerlog_spark.protocol.placement import choose_ensemble
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
 
 
@@ -187,6 +189,20 @@ class LedgerClient:
             MetadataUnavailableError: It could not be read.
         """
         return (await self._load(ledger_id)).value
+
+    async def check_bookies(self, quorum: Quorum) -> None:
+        """Returns when a ledger of `quorum` could be placed now; nothing is changed.
+
+        Raises:
+            MetadataError: There is no cluster at the path of the service URI.
+            NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
+            MetadataUnavailableError: The registration cannot be read.
+        """
+        self._check_open()
+        candidates = await candidates_of(self.services)
+        if not candidates:
+            await self.services.registration.instance_id()
+        choose_ensemble(quorum, candidates)
 
     async def aclose(self) -> None:
         """End all connections. Ledgers that are still written stay open: seal them later."""

@@ -74,6 +74,21 @@ def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
     return dict(custom)
 
 
+async def candidates_of(services: Services) -> tuple[str, ...]:
+    """Writable bookies in random order.
+
+    Raises:
+        MetadataUnavailableError: The registration cannot be read in time.
+    """
+    try:
+        return await services.candidates()
+    except TimeoutError:
+        raise MetadataUnavailableError(
+            f"the list of bookies could not be read within {services.settings.metadata_timeout_ms} "
+            "ms: check that ZooKeeper runs and can be reached"
+        ) from None
+
+
 async def create_record(
     services: Services,
     *,
@@ -105,13 +120,7 @@ async def create_record(
     kind = checked_digest_type(digest_type)
     checked_password(password)
     custom = _checked_custom(custom_metadata)
-    try:
-        candidates = await services.candidates()
-    except TimeoutError:
-        raise MetadataUnavailableError(
-            f"the list of bookies could not be read within {services.settings.metadata_timeout_ms} "
-            "ms: check that ZooKeeper runs and can be reached"
-        ) from None
+    candidates = await candidates_of(services)
     metadata = LedgerMetadata(
         quorum=quorum,
         fragments=(Fragment(0, choose_ensemble(quorum, candidates)),),

@@ -42,6 +42,7 @@ class BatchWriter(DataSourceArrowWriter):
             LogNotFoundError: No such log, and `createIfMissing` is false.
             SchemaMismatchError: Rows of this schema cannot be stored in the log.
             ConfigurationError: Options that do not fit the log as it is.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble.
         """
         from ledgerlog_spark.datasource.write_job import begin_job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
-from ledgerlog_spark.datasource.cluster import logs_at, password_in
+from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
 from ledgerlog_spark.datasource.schemas import spark_schema, stored_schema
 from ledgerlog_spark.errors import ConcurrentCommitError, ConfigurationError, LogNotFoundError
 from ledgerlog_spark.protocol.log_properties import LogProperties
@@ -30,6 +30,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
         LogNotFoundError: No such log, and `createIfMissing` is false.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
         ConfigurationError: Options that do not fit the log as it is.
+        NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
     """
     storable(schema_json)
     password = password_in(options.password_file)
@@ -48,6 +49,8 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
         )
         # The commit checks what comes after `begin`; what came just before it is seen here.
         if job.base_schema_id == state.head.schema_id:
+            if not job.is_replay:
+                _check_bookies(uri, LogProperties.from_mapping(state.head.properties))
             return job
     raise ConcurrentCommitError(
         f"the schema of log {options.log!r} is changed all the time by others", log=options.log
@@ -60,16 +63,23 @@ def commit_job(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResul
 
 
 def _opened(uri: str, options: WriteOptions) -> BlockingLog:
+    """The log, made when it is missing; not made where its ledgers could not be."""
     logs = logs_at(uri)
-    if options.create_if_missing:
-        return logs.open_or_create(options.log, properties=_properties(options))
     try:
         return logs.open(options.log)
     except LogNotFoundError as error:
-        raise LogNotFoundError(
-            f'there is no log {options.log!r}, and the option "createIfMissing" is false',
-            log=options.log,
-        ) from error
+        if not options.create_if_missing:
+            raise LogNotFoundError(
+                f'there is no log {options.log!r}, and the option "createIfMissing" is false',
+                log=options.log,
+            ) from error
+    properties = _properties(options)
+    _check_bookies(uri, LogProperties.from_mapping(properties))
+    return logs.open_or_create(options.log, properties=properties)
+
+
+def _check_bookies(uri: str, properties: LogProperties) -> None:
+    client_of(uri).run(lambda client: client.check_bookies(properties.quorum))
 
 
 def _schema_after(current: bytes | None, schema_json: str, options: WriteOptions) -> bytes:

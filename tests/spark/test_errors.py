@@ -12,10 +12,10 @@ from ledgerlog_spark.errors import ConcurrentCommitError
 from tests.spark.frames import load, same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from ledgerlog_spark.local.cluster import Cluster
 
@@ -61,9 +61,31 @@ def test_a_write_quorum_above_the_ensemble_is_refused(spark: SparkSession, save:
         save(spark.range(1), ensembleSize="2", writeQuorum="3", ackQuorum="2")
 
 
-def test_too_few_bookies_are_counted_at_once(spark: SparkSession, save: Save) -> None:
-    with pytest.raises(Exception, match=r"NotEnoughBookiesError"):
-        save(spark.range(1), ensembleSize="5")
+def test_too_few_bookies_are_counted_before_a_task_runs_and_make_no_log(
+    spark: SparkSession, log_name: str, save: Save, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+
+    def mark(rows: Iterator[Row]) -> Iterator[Row]:
+        ran.touch()
+        return rows
+
+    frame = spark.createDataFrame(spark.range(1).rdd.mapPartitions(mark), "id long")
+    with pytest.raises(Exception, match=r"NotEnoughBookiesError.*needs 5 .*there are 3"):
+        save(frame, ensembleSize="5")
+    assert not ran.exists()
+    save(frame)
+    assert load(spark, log_name).count() == 1
+
+
+def test_a_write_to_a_path_without_a_cluster_makes_nothing_there(
+    spark: SparkSession, log_name: str, save: Save, cluster: Cluster
+) -> None:
+    elsewhere = cluster.metadata_service_uri.replace("/ledgers", "/other")
+    with pytest.raises(Exception, match="no cluster at /other"):
+        save(spark.range(1), metadataServiceUri=elsewhere)
+    with pytest.raises(Exception, match=f"LogNotFoundError.*{log_name}"):
+        load(spark, log_name, metadataServiceUri=elsewhere)
 
 
 def test_other_properties_than_the_logs_own_are_refused(
