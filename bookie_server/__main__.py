@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,9 @@ from ledgerlog_spark.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
+
+_SHORT = {"metadata_service_uri": ("-u",)}
+"""Short options, the same as those of the other commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,22 +85,35 @@ def settings_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--config", type=Path, help="TOML file with settings")
+    meanings = _meanings()
     parser.add_argument(
+        "-d",
         "--directory",
         dest="directories",
         action="append",
         type=Path,
-        help="where entries are stored",
+        help=meanings.get("directories"),
     )
     for name, field in BookieSettings.model_fields.items():
-        option = "--" + name.replace("_", "-")
+        options = (*_SHORT.get(name, ()), "--" + name.replace("_", "-"))
         if name == "directories":
             continue
         if field.annotation is bool:
-            parser.add_argument(option, action="store_true", default=None)
+            parser.add_argument(
+                *options, action="store_true", default=None, help=meanings.get(name)
+            )
         else:
-            parser.add_argument(option, help=f"default: {field.default}")
+            default = "" if field.default is None else f" Default: {field.default}."
+            meaning = meanings.get(name, "") + default
+            parser.add_argument(*options, metavar="VALUE", help=meaning)
     return parser
+
+
+def _meanings() -> dict[str, str]:
+    """What each setting means, as the settings' own docstring has it."""
+    attributes = (inspect.getdoc(BookieSettings) or "").partition("Attributes:\n")[2]
+    found = re.findall(r"^ {4}(\w+): ((?:.*\n?)(?: {8}.*\n?)*)", attributes, re.MULTILINE)
+    return {name: " ".join(meaning.split()).replace("%", "%%") for name, meaning in found}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bookie_server.__main__ import settings_parser
 from bookie_server.config import load_settings
 from ledgerlog_spark.errors import ConfigurationError
 
@@ -105,3 +106,15 @@ def test_wider_address_is_allowed_with_insecure() -> None:
         },
     )
     assert settings.host == "bookie-1.example"
+
+
+def test_every_option_of_the_command_says_what_it_means() -> None:
+    for action in settings_parser()._actions:
+        assert action.help, action.option_strings
+        assert not action.help.startswith("Default"), action.option_strings
+
+
+def test_short_options_are_those_of_the_other_commands(tmp_path: Path) -> None:
+    given = settings_parser().parse_args(["-d", str(tmp_path), "-u", "zk://h:1/ledgers"])
+    assert given.directories == [tmp_path]
+    assert given.metadata_service_uri == "zk://h:1/ledgers"
