@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
-    from ledgerlog_spark.datasource.plan import ScanRange
     from ledgerlog_spark.datasource.scan_task import ScanTask
 
 _logger = logging.getLogger(__name__)
@@ -86,18 +85,13 @@ class BatchReader(DataSourceReader):
 
     def _read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.committed_entries import CommittedEntries
         from ledgerlog_spark.datasource.scan_task import read_batches
 
-        def read_entries(scanned: ScanRange) -> Iterable[Any]:
-            from ledgerlog_spark.datasource.committed_entries import read_committed
-
-            log_id = partition.task.log_ids[scanned.log]
-            return read_committed(self._uri, log_id, scanned, partition.password)
-
         target = arrow_schema_of(self._schema_json)
-        if self._options.fail_on_data_loss:
-            return read_batches(partition.task, target, read_entries)
-        return _without_lost(partition.task, target, read_entries)
+        read = read_batches if self._options.fail_on_data_loss else _without_lost
+        with CommittedEntries(self._uri, partition.task, partition.password) as read_entries:
+            yield from read(partition.task, target, read_entries)
 
 
 class FilteringReader(BatchReader):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ledgerlog_spark.log.begun_range import BegunRange
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import WriteMode
@@ -154,24 +155,56 @@ class BlockingLog:
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
     ) -> Iterator[tuple[Any, ...]]:
         """Batches of entries of a listed range; see `committed_range.read_range`."""
+        (reading,) = self.begin_ranges(
+            [(ledger_id, first_entry_id, last_entry_id)], password=password
+        )
+        return iter(reading)
 
-        async def begun(log: Log) -> Any:
-            return log.read_range(ledger_id, first_entry_id, last_entry_id, password=password)
+    def begin_ranges(
+        self, ranges: Sequence[tuple[int, int, int]], *, password: bytes = b""
+    ) -> list[BlockingRangeReader]:
+        """Readers of listed ranges, the first entries of all of them on their way.
 
-        async def following() -> Any:
-            return await anext(batches, None)
+        Args:
+            ranges: Ledger id, first and last entry id, both inclusive.
+            password: Of the ledgers.
+        """
 
-        batches = self._run(begun)
-        try:
-            while (batch := self._client.run(lambda _: following())) is not None:
-                yield batch
-        finally:
-            self._client.run(lambda _: batches.aclose())
+        async def begun(log: Log) -> list[BegunRange]:
+            return [BegunRange(log.read_range(*each, password=password)) for each in ranges]
+
+        return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
 
     def _run(self, work: Callable[[Log], Coroutine[Any, Any, T]]) -> T:
         return self._client.run(
             lambda client: work(logs_of(client).open_by_id(self.name, self.log_id))
         )
+
+
+class BlockingRangeReader:
+    """One listed range that is being read; iterate once, close when that does not come to its end.
+
+    Errors, of what was read ahead too, come when their place is reached.
+    """
+
+    def __init__(self, client: BlockingClient, reading: BegunRange) -> None:
+        self._client = client
+        self._reading = reading
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Batches of entries; see `committed_range.read_range`."""
+        is_over = False
+        try:
+            while (batch := self._client.run(lambda _: self._reading.following())) is not None:
+                yield batch
+            is_over = True
+        finally:
+            if not is_over:
+                self.close()
+
+    def close(self) -> None:
+        """Forget what is on its way; closing again is fine."""
+        self._client.run(lambda _: self._reading.aclose())
 
 
 class BlockingRangeWriter:

@@ -37,7 +37,7 @@ from ledgerlog_spark.protocol.log_records import (
 from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
@@ -240,7 +240,7 @@ class Log:
         last_entry_id: int,
         *,
         password: bytes = b"",
-    ) -> AsyncIterator[tuple[Any, ...]]:
+    ) -> AsyncGenerator[tuple[Any, ...], None]:
         """Entries of a listed range, in batches and in order; see `committed_range.read_range`."""
         return read_range(
             self._ledgers,

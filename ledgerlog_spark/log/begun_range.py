@@ -1,0 +1,41 @@
+"""A range whose first entries are asked for before anybody takes them (DESIGN 6.5, 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+
+class BegunRange:
+    """Batches of a range; the first is on its way from the start.
+
+    All methods on the event loop that it was made on.
+    """
+
+    def __init__(self, batches: AsyncGenerator[tuple[Any, ...], None]) -> None:
+        """Begins to read; `aclose` has to follow, whatever happens."""
+        self._batches = batches
+        self._first: asyncio.Task[tuple[Any, ...] | None] | None = asyncio.ensure_future(
+            self._next()
+        )
+
+    async def following(self) -> tuple[Any, ...] | None:
+        """The next batch, None at the end; raises what reading raised."""
+        first, self._first = self._first, None
+        return await (first if first is not None else self._next())
+
+    async def aclose(self) -> None:
+        """Forget what is on its way, an error of it too; closing again is fine."""
+        first, self._first = self._first, None
+        if first is not None:
+            first.cancel()
+            await asyncio.wait([first])
+            if not first.cancelled():
+                first.exception()
+        await self._batches.aclose()
+
+    async def _next(self) -> tuple[Any, ...] | None:
+        return await anext(self._batches, None)
