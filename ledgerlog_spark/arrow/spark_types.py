@@ -104,13 +104,15 @@ def _nested_type_of(data_type: dict[str, Any], column: str) -> pa.DataType:
     kind = data_type.get("type")
     if kind == "array":
         element = arrow_type_of(data_type["elementType"], f"{column}.element")
-        return pa.list_(pa.field("element", element, nullable=data_type["containsNull"]))
+        return pa.list_(_field("element", element, nullable=data_type["containsNull"]))
     if kind == "map":
         key = arrow_type_of(data_type["keyType"], f"{column}.key")
+        if pa.types.is_null(key):  # `map()`; Arrow has no key that is never null and always void
+            raise _unsupported(f"{column}.key", "void")
         value = arrow_type_of(data_type["valueType"], f"{column}.value")
         return pa.map_(
             pa.field("key", key, nullable=False),
-            pa.field("value", value, nullable=data_type["valueContainsNull"]),
+            _field("value", value, nullable=data_type["valueContainsNull"]),
         )
     if kind == "struct":
         return pa.struct([_field_of(f, f"{column}.{f['name']}") for f in data_type["fields"]])
@@ -118,7 +120,12 @@ def _nested_type_of(data_type: dict[str, Any], column: str) -> pa.DataType:
 
 
 def _field_of(field: dict[str, Any], column: str) -> pa.Field:
-    return pa.field(field["name"], arrow_type_of(field["type"], column), field["nullable"])
+    return _field(field["name"], arrow_type_of(field["type"], column), nullable=field["nullable"])
+
+
+def _field(name: str, arrow_type: pa.DataType, *, nullable: bool) -> pa.Field:
+    # Spark's `array()` is an array of void without nulls; Arrow wants voids to be nullable.
+    return pa.field(name, arrow_type, nullable or pa.types.is_null(arrow_type))
 
 
 def _unsupported(column: str, got: str) -> SchemaMismatchError:

@@ -41,6 +41,7 @@ CASES: list[tuple[str, spark_types.DataType, list[Any]]] = [
     ("time", spark_types.TimeType(6), [time(23, 59, 59, 999_999), None]),
     ("interval", spark_types.DayTimeIntervalType(), [timedelta(days=-1, microseconds=1), None]),
     ("void", spark_types.NullType(), [None]),
+    ("empty array", spark_types.ArrayType(spark_types.NullType(), containsNull=False), [[], None]),
     ("array", spark_types.ArrayType(spark_types.LongType()), [[1, None], [], None]),
     (
         "strict array",

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of
+from ledgerlog_spark.arrow.schema_evolution import storable
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of, struct_of
 from ledgerlog_spark.errors import SchemaMismatchError
 
 INNER = spark.StructType(
@@ -112,3 +113,25 @@ def test_an_arrow_type_without_a_spark_type_names_the_column() -> None:
 def test_text_that_is_no_struct_is_an_error(text: str) -> None:
     with pytest.raises(SchemaMismatchError):
         arrow_schema_of(text)
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        spark.ArrayType(spark.NullType(), containsNull=False),
+        spark.MapType(spark.StringType(), spark.NullType(), valueContainsNull=False),
+        spark.StructType([spark.StructField("v", spark.NullType(), nullable=False)]),
+    ],
+)
+def test_void_inside_what_spark_calls_empty_is_stored_as_nullable(
+    data_type: spark.DataType,
+) -> None:
+    schema = storable(struct(data_type).json())
+    assert struct_of(schema)["fields"][0]["name"] == "x"
+    assert arrow_schema_of(struct(data_type).json()).names == ["x"]
+
+
+def test_a_map_of_void_keys_is_refused_with_its_column() -> None:
+    schema = struct(spark.MapType(spark.NullType(), spark.NullType()))
+    with pytest.raises(SchemaMismatchError, match="column 'x.key' has the type void"):
+        storable(schema.json())
