@@ -133,5 +133,5 @@ def test_void_inside_what_spark_calls_empty_is_stored_as_nullable(
 
 def test_a_map_of_void_keys_is_refused_with_its_column() -> None:
     schema = struct(spark.MapType(spark.NullType(), spark.NullType()))
-    with pytest.raises(SchemaMismatchError, match="column 'x.key' has the type void"):
+    with pytest.raises(SchemaMismatchError, match=r"column 'x\.key' has the type void"):
         storable(schema.json())
