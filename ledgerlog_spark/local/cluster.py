@@ -204,7 +204,7 @@ class Cluster:
         self._children[member.id] = server
         try:
             server.start()
-        except ConfigurationError:
+        except (ConfigurationError, MetadataUnavailableError):
             if port != USUAL_PORT or port == member.port or port_is_free(port):
                 raise
             # Another cluster took the usual port between our look and our start.

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import psutil
+
 from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
 from ledgerlog_spark.local.interrupts import interrupts_deferred
 
@@ -390,12 +392,25 @@ class ZooKeeperProcess:
         assert self._process is not None
         deadline = time.monotonic() + self._start_timeout_seconds
         while time.monotonic() < deadline:
-            if "Mode: standalone" in four_letters(self.port, "srvr"):
-                return self.is_running
+            if "Mode: standalone" in four_letters(self.port, "srvr") and self._listens():
+                return True
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(POLL_SECONDS)
                 return False
         return False
+
+    def _listens(self) -> bool:
+        """Whether it is this very process that answers on the port.
+
+        Two servers that start at once may both find a port free. The slower one ends when it
+        cannot bind, but before it does, the faster one's answer could pass for its own.
+        """
+        assert self._process is not None
+        try:
+            sockets = psutil.Process(self._process.pid).net_connections(kind="tcp")
+        except psutil.Error:
+            return False
+        return any(s.status == psutil.CONN_LISTEN and s.laddr.port == self.port for s in sockets)
 
     def _last_log_lines(self, count: int = 12) -> str:
         lines: list[str] = []

@@ -123,3 +123,16 @@ def test_missing_pyspark_says_which_extra_to_install(
     monkeypatch.setattr(module.importlib.util, "find_spec", found)
     with pytest.raises(ConfigurationError, match=r"ledgerlog\[spark\]"):
         ZooKeeperProcess(tmp_path).start()
+
+
+def test_server_on_a_port_that_another_one_answers_on_is_not_taken_for_serving(
+    tmp_path: Path,
+) -> None:
+    with ZooKeeperProcess(tmp_path / "first") as first:
+        late = ZooKeeperProcess(tmp_path / "late", port=first.port, start_timeout_seconds=15)
+        # It looked while the port was still free, and is late by the time it binds.
+        late._refuse_taken_port = lambda: None  # type: ignore[method-assign]
+        with pytest.raises(MetadataUnavailableError, match="did not serve"):
+            late.start()
+        assert not late.is_running
+        assert first.is_running
