@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LocalProtocolError,
+    MetadataUnavailableError,
+)
 from ledgerlog_spark.local.bookie import StartingBookie
 from ledgerlog_spark.local.directory import locked_directory
 from ledgerlog_spark.local.members import Member, Members
