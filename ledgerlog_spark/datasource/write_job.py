@@ -32,10 +32,10 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
         ConfigurationError: Options that do not fit the log as it is.
         NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
     """
-    storable(schema_json)
+    schema = stored_schema(storable(schema_json))
     password = password_in(options.password_file)
     mode = WriteMode.OVERWRITE if overwrite else WriteMode.APPEND
-    log = _opened(uri, options)
+    log = _opened(uri, options, schema)
     for _ in range(BEGIN_ATTEMPTS_MAX):
         state = log.state()
         _check_properties(options, state.head.properties)
@@ -62,8 +62,11 @@ def commit_job(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResul
     return logs_at(uri).open_job(job).commit(job, ranges)
 
 
-def _opened(uri: str, options: WriteOptions) -> BlockingLog:
-    """The log, made when it is missing; not made where its ledgers could not be."""
+def _opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
+    """The log, made with the rows' schema when it is missing: no rows have columns, too.
+
+    Not made where its ledgers could not be.
+    """
     logs = logs_at(uri)
     try:
         return logs.open(options.log)
@@ -75,7 +78,7 @@ def _opened(uri: str, options: WriteOptions) -> BlockingLog:
             ) from error
     properties = _properties(options)
     _check_bookies(uri, LogProperties.from_mapping(properties))
-    return logs.open_or_create(options.log, properties=properties)
+    return logs.open_or_create(options.log, schema=schema, properties=properties)
 
 
 def _check_bookies(uri: str, properties: LogProperties) -> None:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledgerlog_spark.log.blocking import BlockingLogs
 from tests.spark.frames import load, rows_of, same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    from ledgerlog_spark.client.blocking import BlockingClient
 
     Save = Callable[..., None]
 
@@ -65,9 +68,18 @@ def test_a_type_that_cannot_be_stored_names_the_column(
         save(spark.sql("SELECT INTERVAL '1' YEAR AS span"))
 
 
-def test_an_empty_log_has_no_columns_to_show(
+def test_no_rows_written_to_a_new_log_have_columns(
     spark: SparkSession, log_name: str, save: Save
 ) -> None:
-    save(spark.range(0))
+    nothing = spark.range(0).selectExpr("id", "'x' AS text")
+    save(nothing)
+    assert load(spark, log_name).columns == ["id", "text"]
+    same_rows(load(spark, log_name), nothing)
+
+
+def test_a_log_that_was_made_without_columns_has_none_to_show(
+    spark: SparkSession, log_name: str, client: BlockingClient
+) -> None:
+    BlockingLogs(client).create(log_name)
     with pytest.raises(Exception, match="has no rows yet"):
         load(spark, log_name)
