@@ -36,6 +36,6 @@ def test_long_ledger_is_drawn_within_the_width() -> None:
     assert "▲" in lines[5]
 
 
-def test_empty_ledger_is_drawn_as_empty() -> None:
+def test_ledger_without_confirmed_entries_says_so() -> None:
     lines = drawn(DrawnLedger(7, CHANGED[:1], 0))
-    assert lines[1].strip() == "empty"
+    assert lines[1].strip() == "nothing known to be confirmed yet"
