@@ -21,6 +21,7 @@ from ledgerlog_spark.errors import (
     WireFormatError,
 )
 from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -118,10 +119,18 @@ class Driver:
     async def _write_pages(self, ask: m.WritePages) -> m.PagesWritten:
         work = self._store.write_pages(self.log_id, ask.token, ask.pages)
         outcome, version = await _attempt(work)
+        reach("commit.pages_written")
         return m.PagesWritten(ask.request, outcome, version)
 
     async def _write_head(self, ask: m.WriteHead) -> m.Written:
+        is_commit = ask.app is not None
+        if is_commit:
+            reach("commit.before_multi")
         outcome, version = await _attempt(self._store.write_head(self.log_id, ask))
+        if is_commit:
+            reach("commit.after_multi")
+        elif ask.unlisted:
+            reach("sweep.unlisted")
         return m.Written(ask.request, outcome, version)
 
     async def _write_producer(self, ask: m.WriteProducer) -> m.Written:
@@ -130,6 +139,10 @@ class Driver:
                 self.log_id, ask.app, ask.producer, ask.version, ask.deregistered, ask.released
             )
         )
+        if ask.deregistered or ask.released:
+            reach("sweep.deregistered")
+        else:
+            reach("run.taken_over")
         return m.Written(ask.request, outcome, version)
 
     async def _read_staged(self, ask: m.ReadStaged) -> m.StagedRead:
@@ -158,6 +171,7 @@ class Driver:
     async def _touch_pages(self, ask: m.TouchPages) -> m.Written:
         outcome, version = await _attempt(self._store.touch_pages(self.log_id, ask.token))
         outcome = MetadataOutcome.GONE if outcome is MetadataOutcome.CONFLICT else outcome
+        reach("sweep.pages_touched")
         return m.Written(ask.request, outcome, version)
 
     async def _delete_pages(self, ask: m.DeletePages) -> m.Written:
@@ -182,7 +196,9 @@ class Driver:
         try:
             metadata = await self._ledgers.ledger_metadata(ledger_id)
             await self._ledgers.seal(ledger_id, password=metadata.password)
+            reach("sweep.ledger_sealed")
             await self._ledgers.delete_ledger(ledger_id)
+            reach("sweep.ledger_deleted")
         except LedgerNotFoundError:
             pass
         except (MetadataUnavailableError, MetadataUnknownError):

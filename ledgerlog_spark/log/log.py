@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committed_range import read_range
 from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.protocol.log_changes import CommitRequest
@@ -172,6 +173,7 @@ class Log:
             custom_metadata={LOG_ID_KEY: self.log_id.encode(), APP_KEY: job.app.encode()},
             create=register,
         )
+        reach("ledger.registered")
         writer = RangeWriter(handle, properties)
         try:
             await writer.start(job.schema if schema_message is None else schema_message)
@@ -206,6 +208,7 @@ class Log:
             planned_version=job.planned_version,
             overwrite_if_changed=job.overwrite_if_changed,
         )
+        reach("commit.begun")
         machine = CommitMachine(self.name, request, token=uuid.uuid4().hex)
         result: CommitResult = await self._driver.run(machine)
         return result

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_records import StagedRange
 
@@ -85,6 +86,7 @@ class RangeWriter:
                 ledger_id=self.ledger_id,
             )
         await self._append(payload)
+        reach("range.rows_sent")
         self.rows += rows
         self.size_bytes += len(payload)
 
@@ -112,7 +114,9 @@ class RangeWriter:
             self.size_bytes += len(index)
         while self._pending:
             await self._acknowledged()
+        reach("range.acknowledged")
         await self._handle.close()
+        reach("ledger.closed")
         if not self.rows:
             return None
         last_entry_id = self._entries - 1

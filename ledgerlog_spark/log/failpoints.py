@@ -1,0 +1,87 @@
+"""Places at which a process can be told to die, for tests of what a crash leaves behind.
+
+`reach(name)` stands in the code between two steps that a crash may separate. It does nothing unless
+the environment variable `LEDGERLOG_FAILPOINT` names it when the process starts:
+
+- `commit.before_multi`: SIGKILL of the own process the first time it gets there;
+- `commit.before_multi:3`: the third time;
+- `commit.before_multi:3@FILE`: the third time, by the one process that manages to remove `FILE`;
+  all others go on. So one Python worker of many dies, and the one that takes over does not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledgerlog_spark.errors import ConfigurationError
+
+VARIABLE = "LEDGERLOG_FAILPOINT"
+
+NAMES = {
+    "run.taken_over": "a task made its query run the producer's, and does not know it yet",
+    "ledger.registered": "a task's ledger has its record and its registration, and no entry",
+    "range.rows_sent": "a task has sent an entry that is perhaps not acknowledged",
+    "range.acknowledged": "a task's range is on its ack quorums, and Spark does not know it",
+    "ledger.closed": "a ledger was closed, and what lists its ranges has not happened",
+    "commit.begun": "the driver has every range, and has read nothing",
+    "commit.pages_written": "the pages that the new head will name are written",
+    "commit.before_multi": "the commit's transaction is about to be sent",
+    "commit.after_multi": "the commit's transaction passed, and Spark does not know it",
+    "sweep.unlisted": "the head forgot old items, and their ledgers are marked",
+    "sweep.deregistered": "registrations have ended, and nothing was deleted",
+    "sweep.pages_touched": "no commit can name these pages any more, and they are there",
+    "sweep.ledger_sealed": "a ledger that nothing names is sealed, and still there",
+    "sweep.ledger_deleted": "a ledger is deleted, and its mark is still there",
+}
+"""Every failpoint, and what is true when it is reached."""
+
+
+@dataclass(slots=True)
+class _Armed:
+    """The failpoint that this process dies at, and how often it still passes it."""
+
+    name: str
+    left: int
+    only_with: Path | None
+
+
+def reach(name: str) -> None:
+    """Returns at once, unless the environment chose this failpoint: then the process is killed."""
+    if _armed is None or _armed.name != name:
+        return
+    _armed.left -= 1
+    if _armed.left != 0:
+        return
+    if _armed.only_with is not None:
+        try:
+            _armed.only_with.unlink()
+        except FileNotFoundError:
+            return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def parse(text: str) -> _Armed | None:
+    """What the variable's value says; None for an empty one.
+
+    Raises:
+        ConfigurationError: No such failpoint, or a count below 1.
+    """
+    if not text:
+        return None
+    match = re.fullmatch(r"([a-z_.]+)(?::([1-9]\d*))?(?:@(.+))?", text)
+    if match is None or match[1] not in NAMES:
+        raise ConfigurationError(
+            f"{VARIABLE} has to be NAME, NAME:COUNT or NAME:COUNT@FILE with one of the names "
+            f"{', '.join(NAMES)}; got {text!r}",
+            key=VARIABLE,
+            got=text,
+        )
+    only_with = Path(match[3]) if match[3] else None
+    return _Armed(match[1], int(match[2] or 1), only_with)
+
+
+_armed = parse(os.environ.get(VARIABLE, ""))

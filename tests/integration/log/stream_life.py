@@ -1,0 +1,76 @@
+"""One life of a stream without Spark: begin, register, write, commit, sweep; killed on the way.
+
+`python -m tests.integration.log.stream_life URI LOG DIRECTORY` goes on where the checkpoint in the
+directory ends, as Spark does: a batch is checkpointed after its commit.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.connect import connect
+from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.log.sweeper import Sweeper
+from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.log.job import Job
+
+SCHEMA = b"schema message"
+STATISTICS = b"s" * 1_000
+"""Large, so that the head of the first batch has to spill into pages."""
+
+BATCHES = ((30, WriteMode.APPEND), (2, WriteMode.OVERWRITE), (3, WriteMode.APPEND))
+"""Ranges of each batch, and whether it replaces what is there."""
+
+KEPT = [f"{batch} {part}".encode() for batch, parts in ((1, 2), (2, 3)) for part in range(parts)]
+"""What the log holds in the end."""
+
+
+def live(client: BlockingClient, name: str, checkpoint: Path) -> None:
+    properties = {"versionRetentionMs": "1", "deletedRetentionMs": "1"}
+    log = BlockingLogs(client).open_or_create(name, schema=SCHEMA, properties=properties)
+    run = str(uuid.uuid4())
+    next_batch = int(checkpoint.read_text()) if checkpoint.exists() else 0
+    for batch_id in range(next_batch, len(BATCHES)):
+        parts, mode = BATCHES[batch_id]
+        job = log.begin(
+            schema=SCHEMA, mode=mode, app="query", batch_id=batch_id, run=run, kind=JobKind.STREAM
+        )
+        log.commit(job, written(log, job, parts))
+        checkpoint.write_text(str(batch_id + 1))
+    client.run(lambda inner: sweep(inner, log.log_id))
+
+
+def written(log: BlockingLog, job: Job, parts: int) -> list[StagedRange]:
+    """One ledger, each entry of it a range."""
+    writer = log.open_range(job)
+    for part in range(parts):
+        writer.append(b"%d %d" % (job.batch_id, part), 1)
+    whole = writer.finish()
+    assert whole is not None
+    return [
+        StagedRange(whole.ledger_id, entry, entry, -1, 1, 3, STATISTICS)
+        for entry in range(whole.first_entry_id, whole.last_entry_id + 1)
+    ]
+
+
+async def sweep(client: object, log_id: str) -> None:
+    logs = logs_of(client)  # type: ignore[arg-type]
+    sweeper = Sweeper(store=logs.store, ledgers=client, pages_grace_ms=0)  # type: ignore[arg-type]
+    # Twice: what the first pass unlists is due at the second.
+    await sweeper.sweep(log_id)
+    await sweeper.sweep(log_id)
+
+
+if __name__ == "__main__":
+    uri, log_name, directory = sys.argv[1:]
+    with connect(uri) as connected:
+        live(connected, log_name, Path(directory) / "checkpoint")

@@ -1,0 +1,79 @@
+"""Every failpoint is named once, reached by a stream, and survived."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ledgerlog_spark as ll
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.local.cluster import local_cluster
+from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.failpoints import NAMES, VARIABLE, parse
+from tests.integration.log.stream_life import KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ROOT / "ledgerlog_spark"
+PATIENCE_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with local_cluster(bookies=3, directory=tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster.metadata_service_uri
+
+
+def life(uri: str, log: str, directory: Path, failpoint: str = "") -> int:
+    """How one life of the stream ended."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.integration.log.stream_life", uri, log, str(directory)],
+        cwd=ROOT,
+        env={**os.environ, VARIABLE: failpoint},
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    ).returncode
+
+
+def payloads(uri: str, name: str) -> list[bytes]:
+    with ll.connect(uri) as client:
+        log = BlockingLogs(client).open(name)
+        return [
+            bytes(entry.payload)
+            for item in log.snapshot().items
+            for batch in log.read_range(item.ledger_id, item.first_entry_id, item.last_entry_id)
+            for entry in batch
+        ]
+
+
+def test_every_failpoint_stands_in_the_code_exactly_once() -> None:
+    source = "\n".join(path.read_text() for path in SOURCES.rglob("*.py"))
+    assert Counter(re.findall(r'\breach\("([^"]+)"\)', source)) == dict.fromkeys(NAMES, 1)
+
+
+@pytest.mark.processes
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("failpoint", NAMES)
+def test_stream_killed_at_a_failpoint_goes_on_and_has_every_batch_once(
+    failpoint: str, uri: str, tmp_path: Path
+) -> None:
+    log = f"killed-at-{failpoint}"
+    assert life(uri, log, tmp_path, failpoint) == -signal.SIGKILL
+    assert life(uri, log, tmp_path) == 0
+    assert payloads(uri, log) == KEPT
+
+
+@pytest.mark.parametrize("text", ["commit", "commit.begun:0", "commit.begun:", "commit.begun@"])
+def test_a_name_that_is_no_failpoint_is_an_error_and_not_a_test_that_passes(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"commit\.before_multi"):
+        parse(text)
