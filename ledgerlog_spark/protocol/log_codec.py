@@ -40,7 +40,15 @@ from ledgerlog_spark.protocol.log_records import (
     PageRef,
     ProducerRecord,
 )
-from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, REFS, SCHEMAS, RecordKind
+from ledgerlog_spark.protocol.log_rows import (
+    HISTORY,
+    ITEMS,
+    REFS,
+    SCHEMAS,
+    RecordKind,
+    decode_open_ledgers,
+    encode_open_ledgers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +76,7 @@ def encode_head(head: LogHead) -> bytes:
     Raises:
         LocalProtocolError: It is larger: something should have gone to a page first.
     """
+    assert not head.open_ledgers or head.kind is LogKind.LEADER, "only leader logs have them"
     out = bytearray()
     append_text(out, head.log_id)
     append_text(out, head.name)
@@ -92,6 +101,8 @@ def encode_head(head: LogHead) -> bytes:
     _append_paged(out, ITEMS, head.items)
     _append_paged(out, HISTORY, head.history)
     _append_paged(out, SCHEMAS, head.schemas)
+    if head.kind is LogKind.LEADER:
+        out += encode_open_ledgers(head.open_ledgers)
     data = _wrap(_HEAD, bytes(out), log_format=head.log_format)
     if len(data) > HEAD_SIZE_BYTES_MAX:
         raise LocalProtocolError(
@@ -130,8 +141,12 @@ def decode_head(data: bytes) -> LogHead:
     items = _take_paged(reader, ITEMS)
     history = _take_paged(reader, HISTORY)
     schemas = _take_paged(reader, SCHEMAS)
+    # The first version stored leader logs, of which it made none but empty ones, without this.
+    has_open_ledgers = kind is LogKind.LEADER and reader.remaining > 0
+    open_ledgers = decode_open_ledgers(reader) if has_open_ledgers else ()
     reader.expect_end()
-    if not oldest_offset <= start <= end or oldest_version > version:
+    follows = not open_ledgers or open_ledgers[0].first_offset == end
+    if not oldest_offset <= start <= end or oldest_version > version or not follows:
         raise WireFormatError(f"the head of log {name!r} contradicts itself")
     return LogHead(
         log_id=log_id,
@@ -153,6 +168,7 @@ def decode_head(data: bytes) -> LogHead:
         properties=properties,
         reader_features=reader_features,
         writer_features=writer_features,
+        open_ledgers=open_ledgers,
     )
 
 

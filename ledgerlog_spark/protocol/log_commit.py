@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.errors import CommitUnknownError, ConcurrentCommitError, ProducerFencedError
 from ledgerlog_spark.protocol.log_changes import CommitRequest, needs_current_schema, plan_commit
@@ -42,7 +42,7 @@ from ledgerlog_spark.protocol.log_messages import (
     Written,
 )
 from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest, overlapping
-from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogHead, SchemaRecord
+from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogHead, LogKind, SchemaRecord
 from ledgerlog_spark.protocol.log_rows import REFS, SCHEMAS
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledgerlog_spark.model import Version, Versioned
-    from ledgerlog_spark.protocol.log_changes import HeadChange
     from ledgerlog_spark.protocol.log_records import ProducerRecord
 
 ATTEMPTS_MAX = 100
@@ -85,6 +84,16 @@ class CommitResult:
     end_offset: int | None = None
 
 
+class Change(Protocol):
+    """A change of a head, before its token is chosen and its pages are written."""
+
+    def pages_to_merge(self) -> tuple[PageRequest, ...]:
+        """Pages that have to be read before `build`."""
+
+    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+        """The new head, and the pages to write under `token` before it."""
+
+
 class CommitPhase(Enum):
     """What the one request that is out is for."""
 
@@ -93,6 +102,7 @@ class CommitPhase(Enum):
     HEAD = "head"
     PRODUCER = "producer"
     REGISTERED = "registered"
+    LISTING = "listing"
     SCHEMA = "schema"
     MERGE = "merge"
     PAGES = "pages"
@@ -145,7 +155,7 @@ class CommitMachine(LogMachine):
         self._head: Versioned[LogHead] | None = None
         self._producer: Versioned[ProducerRecord] | None = None
         self._now_ms = 0
-        self._change: HeadChange | None = None
+        self._change: Change | None = None
         self._wanted: tuple[PageRequest, ...] = ()
         self._schema_pages: Loaded = {}
         self._loaded: Loaded = {}
@@ -189,7 +199,7 @@ class CommitMachine(LogMachine):
         self._head = reply.head
         self._now_ms = reply.now_ms
         if self._open is None:
-            self._head_of(reply.head.value if reply.head else None, writes=True)
+            self._head_of(reply.head.value if reply.head else None, writes=LogKind.TRANSACTIONAL)
         self.phase = CommitPhase.PRODUCER
         return self._ask(lambda number: ReadProducer(number, self._request.app))
 
@@ -257,8 +267,13 @@ class CommitMachine(LogMachine):
                 self.phase = CommitPhase.SCHEMA
                 self._wanted = wanted
                 return self._ask(lambda number: ReadPages(number, wanted))
-        self._change = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=current)
-        wanted = self._change.pages_to_merge()
+        return self._prepare(
+            plan_commit(head, self._request, now_ms=self._now_ms, current_schema=current)
+        )
+
+    def _prepare(self, change: Change) -> list[LogEffect]:
+        self._change = change
+        wanted = change.pages_to_merge()
         if wanted:
             self.phase = CommitPhase.MERGE
             self._wanted = wanted
@@ -363,7 +378,7 @@ class CommitMachine(LogMachine):
             return self._end(CommitResult(CommitStatus.ALREADY_COMMITTED))
         self._open = None
         self._was_refused = False
-        self._head_of(self._head.value if self._head else None, writes=True)
+        self._head_of(self._head.value if self._head else None, writes=LogKind.TRANSACTIONAL)
         self._next_token()
         return self._check()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -27,6 +27,11 @@ READER_FEATURES: tuple[str, ...] = ()
 WRITER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this version writes."""
 
+_WRITTEN_BY = {
+    LogKind.LEADER: "write to it through its leader",
+    LogKind.TRANSACTIONAL: "write to it with commits, it has no leader",
+}
+
 R = TypeVar("R", bound="LogReply")
 
 
@@ -34,10 +39,12 @@ class LogMachine:
     """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
 
     Attributes:
+        kind: Of the logs that the machine works on; None for both.
         log: Name of the log, for messages.
     """
 
     __slots__ = ("_ended", "_next_request", "_waiting_for", "log")
+    kind: ClassVar[LogKind | None] = LogKind.TRANSACTIONAL
 
     def __init__(self, log: str) -> None:
         self.log = log
@@ -88,12 +95,16 @@ class LogMachine:
         except LedgerLogError as error:
             return self._fail(error)
 
-    def _head_of(self, head: LogHead | None, *, writes: bool) -> LogHead:
+    def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
         """The head, if this version of ledgerlog may use the log.
+
+        Args:
+            head: As read.
+            writes: The kind of log that the machine writes, None when it only reads.
 
         Raises:
             LogNotFoundError: There is none.
-            LogKindError: A transactional operation on a leader log.
+            LogKindError: A transactional operation on a leader log, or the other way round.
             MetadataFormatError: It has a feature that this version does not know.
         """
         if head is None or head.deleted_ms:
@@ -108,10 +119,9 @@ class LogMachine:
                 log=self.log,
                 features=tuple(unknown),
             )
-        if head.kind is not LogKind.TRANSACTIONAL:
+        if writes is not None and head.kind is not writes:
             raise LogKindError(
-                f"log {self.log!r} is a {head.kind.name.lower()} log: write to it through its "
-                "leader",
+                f"log {self.log!r} is a {head.kind.name.lower()} log: {_WRITTEN_BY[head.kind]}",
                 log=self.log,
             )
         return head

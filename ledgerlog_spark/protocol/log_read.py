@@ -7,12 +7,12 @@ pages. Only a page that the same head names twice and that is twice missing is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ledgerlog_spark.errors import DataLossError, VersionNotAvailableError
+from ledgerlog_spark.errors import DataLossError, LogKindError, VersionNotAvailableError
 from ledgerlog_spark.protocol.log_machine import LogMachine
 from ledgerlog_spark.protocol.log_messages import (
     HeadRead,
@@ -27,6 +27,7 @@ from ledgerlog_spark.protocol.log_pages import end_key
 from ledgerlog_spark.protocol.log_records import (
     Item,
     LogHead,
+    LogKind,
     LogSnapshot,
     SchemaRecord,
     VersionInterval,
@@ -85,7 +86,7 @@ class HeadReader(LogMachine):
         return self._on_pages(cast("PagesRead", reply))
 
     def _on_head(self, reply: HeadRead) -> list[LogEffect]:
-        head = self._head_of(reply.head.value if reply.head else None, writes=False)
+        head = self._head_of(reply.head.value if reply.head else None, writes=None)
         if head.token == self._missed_token:
             raise DataLossError(
                 f"log {self.log!r} names a page of its list that is not there", log=self.log
@@ -136,7 +137,8 @@ class SnapshotMachine(HeadReader):
     """Ends with `Finished(LogSnapshot)` of one version, the newest when none is named.
 
     Or `Failed` with `VersionNotAvailableError`, `LogNotFoundError`, `LogKindError` or the store's
-    errors.
+    errors. A leader log has no versions: its snapshot ends with its newest item, and
+    `open_ledgers` follow.
     """
 
     __slots__ = ("_interval", "_version")
@@ -147,6 +149,12 @@ class SnapshotMachine(HeadReader):
         self._interval: VersionInterval | None = None
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        if head.kind is LogKind.LEADER and self._version is not None:
+            raise LogKindError(
+                f"log {head.name!r} is a leader log, which has no versions: read it without one",
+                log=head.name,
+                version=self._version,
+            )
         version = head.version if self._version is None else self._version
         if not head.oldest_version <= version <= head.version:
             raise _not_available(head, version)
@@ -158,7 +166,7 @@ class SnapshotMachine(HeadReader):
             found: tuple[VersionInterval, ...] = walked[0].records()
             if not found:
                 raise _not_available(head, self._version)
-            self._interval = interval = found[0]
+            self._interval = interval = _shown(head, found[0])
             return [Walk(ITEMS, head.items, interval.start_offset, interval.end_offset)]
         if len(walked) == 2:  # noqa: PLR2004 (history, items, schemas)
             assert self._interval is not None
@@ -179,6 +187,9 @@ class SnapshotMachine(HeadReader):
                 items=items.records(),
                 schemas={record.schema_id: record.schema for record in records},
                 properties=head.properties,
+                kind=head.kind,
+                content=head.content,
+                open_ledgers=head.open_ledgers,
             )
         )
 
@@ -224,6 +235,18 @@ class ListingMachine(HeadReader):
 def listing_of(head: LogHead) -> Walk[Item]:
     """A walk over all items that a retained version may name."""
     return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset)
+
+
+def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
+    """The interval; a leader log has one version, whose ends are those of its head."""
+    if head.kind is LogKind.TRANSACTIONAL:
+        return interval
+    return replace(
+        interval,
+        start_offset=head.start_offset,
+        end_offset=head.end_offset,
+        schema_id=head.schema_id,
+    )
 
 
 def _not_available(head: LogHead, version: int | None) -> VersionNotAvailableError:

@@ -130,6 +130,27 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLedger:
+    """A ledger of a leader log that is not an item yet, because its end is not known.
+
+    Attributes:
+        ledger_id: The ledger.
+        first_offset: Of its first record: exact in the oldest open ledger, where it is the head's
+            `end_offset`; in the younger one at least this, because it is listed while the older
+            one is still appended to (docs/LOGS.md J5).
+        opened_ms: Wall time, ms since the epoch, when the leader made it.
+    """
+
+    ledger_id: int
+    first_offset: int
+    opened_ms: int
+
+
+OPEN_LEDGERS_MAX = 2
+"""Of a leader log (DESIGN 5, decision 11)."""
+
+
+@dataclass(frozen=True, slots=True)
 class VersionInterval:
     """One version of a log: the rows [start_offset, end_offset).
 
@@ -234,6 +255,8 @@ class LogHead:
         schemas: Every schema that a listed item may name, by id.
         reader_features: Sorted names; a reader that does not know one refuses the log.
         writer_features: Sorted names; a writer that does not know one refuses to write.
+        open_ledgers: Of a leader log alone: what is listed behind `items`, oldest first, at most
+            two. `end_offset` is where the oldest of them begins.
         log_format: Format number of the record.
     """
 
@@ -256,6 +279,7 @@ class LogHead:
     properties: Mapping[str, str] = field(default_factory=dict)
     reader_features: tuple[str, ...] = ()
     writer_features: tuple[str, ...] = ()
+    open_ledgers: tuple[OpenLedger, ...] = ()
     log_format: int = LOG_FORMAT
 
     @property
@@ -299,6 +323,9 @@ class LogSnapshot:
         items: All items that overlap the interval, by offset; the first may begin before it.
         schemas: By id: every schema that an item names, and the version's own.
         properties: Of the log, as stored.
+        kind: Who writes the log; it says how entries are to be decoded.
+        content: What entries hold.
+        open_ledgers: Of a leader log, those of its head that are not among `items`.
     """
 
     log_id: str
@@ -307,6 +334,9 @@ class LogSnapshot:
     items: tuple[Item, ...]
     schemas: Mapping[int, bytes]
     properties: Mapping[str, str] = field(default_factory=dict)
+    kind: LogKind = LogKind.TRANSACTIONAL
+    content: LogContent = LogContent.ROWS
+    open_ledgers: tuple[OpenLedger, ...] = ()
 
     @property
     def schema(self) -> bytes | None:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.protocol.log_bytes import ByteReader, append_varint
 from ledgerlog_spark.protocol.log_records import (
+    OPEN_LEDGERS_MAX,
     PAGE_SIZE_BYTES_MAX,
     STATISTICS_SIZE_BYTES_MAX,
     Item,
+    OpenLedger,
     Operation,
     PageRef,
     SchemaRecord,
@@ -39,6 +41,8 @@ _INTERVAL = Struct(">qqqqiB16s")
 _REF = Struct(">16siqqqq")
 # schema, size
 _SCHEMA = Struct(">iI")
+# ledger, first offset, opened
+_OPEN_LEDGER = Struct(">qqq")
 
 
 class RecordKind(ABC, Generic[T]):
@@ -286,6 +290,31 @@ PAGE_KINDS: dict[
     int,
     RecordKind[Item] | RecordKind[VersionInterval] | RecordKind[SchemaRecord] | RecordKind[PageRef],
 ] = {kind.page_kind: kind for kind in (ITEMS, HISTORY, SCHEMAS, REFS)}
+
+
+def encode_open_ledgers(ledgers: Sequence[OpenLedger]) -> bytes:
+    """The open ledgers of a leader log, as its head stores them."""
+    out = bytearray()
+    append_varint(out, len(ledgers))
+    for ledger in ledgers:
+        out += _OPEN_LEDGER.pack(ledger.ledger_id, ledger.first_offset, ledger.opened_ms)
+    return bytes(out)
+
+
+def decode_open_ledgers(reader: ByteReader) -> tuple[OpenLedger, ...]:
+    """What `encode_open_ledgers` wrote.
+
+    Raises:
+        WireFormatError: The bytes are none, or there are more ledgers than a leader may have open.
+    """
+    count = reader.length(OPEN_LEDGERS_MAX)
+    rows = _OPEN_LEDGER.iter_unpack(reader.take(count * _OPEN_LEDGER.size))
+    ledgers = tuple(OpenLedger(*row) for row in rows)
+    offsets = [ledger.first_offset for ledger in ledgers]
+    ids = {ledger.ledger_id for ledger in ledgers}
+    if min((*ids, *offsets, 0)) < 0 or offsets != sorted(offsets) or len(ids) != count:
+        raise WireFormatError(f"open ledgers that cannot be: {ledgers}")
+    return ledgers
 
 
 def _take_rows(reader: ByteReader, row: Struct) -> bytes:

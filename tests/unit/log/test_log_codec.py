@@ -27,6 +27,7 @@ from ledgerlog_spark.protocol.log_records import (
     LogContent,
     LogHead,
     LogKind,
+    OpenLedger,
     Operation,
     Paged,
     PageRef,
@@ -67,14 +68,26 @@ def paged(records: Any) -> Any:
     return st.builds(Paged, some(refs, 3), some(refs, 5), some(records, 8))
 
 
+def opened(end_offset: int, more: int, ids: list[int]) -> tuple[OpenLedger, ...]:
+    """One open ledger for each id; the first begins where the head ends."""
+    return tuple(OpenLedger(i, end_offset + n * more, 7 * n) for n, i in enumerate(ids))
+
+
 heads = st.builds(
-    lambda numbers, **fields: LogHead(
-        oldest_offset=numbers[0], start_offset=numbers[1], end_offset=numbers[2], **fields
+    lambda numbers, kind, more, ids, **fields: LogHead(
+        oldest_offset=numbers[0],
+        start_offset=numbers[1],
+        end_offset=numbers[2],
+        kind=kind,
+        open_ledgers=opened(numbers[2], more, ids) if kind is LogKind.LEADER else (),
+        **fields,
     ),
-    st.lists(i63, min_size=3, max_size=3).map(sorted),
+    st.lists(small, min_size=3, max_size=3).map(sorted),
+    st.sampled_from(LogKind),
+    small,
+    st.lists(i63, max_size=2, unique=True),
     log_id=texts,
     name=texts,
-    kind=st.sampled_from(LogKind),
     content=st.sampled_from(LogContent),
     version=i63,
     oldest_version=st.just(0),
@@ -139,12 +152,55 @@ def test_head_is_stored_in_the_bytes_of_format_1() -> None:
     assert zlib.decompress(data[16:]) == body
 
 
+def enveloped(body: bytes) -> bytes:
+    """A head of that body, not compressed."""
+    sizes = len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big")
+    return b"LLOG" + bytes([1, 1, 0, 0]) + sizes + body
+
+
 def test_head_stored_by_the_first_version_still_reads() -> None:
     body = bytes.fromhex(GOLDEN_HEAD_BODY)
     sizes = len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big")
-    plain = b"LLOG" + bytes([1, 1, 0, 0]) + sizes + body
+    plain = enveloped(body)
     packed = b"LLOG" + bytes([1, 1, 1, 0]) + sizes + zlib.compress(body, 9)
     assert decode_head(plain) == decode_head(packed) == GOLDEN_HEAD
+
+
+def test_leader_head_stored_by_the_first_version_still_reads_as_one_without_open_ledgers() -> None:
+    body = bytearray.fromhex(GOLDEN_HEAD_BODY)
+    place = body.index(b"flights") + len(b"flights")
+    assert body[place] == LogKind.TRANSACTIONAL
+    body[place] = LogKind.LEADER
+    assert decode_head(enveloped(bytes(body))) == replace(GOLDEN_HEAD, kind=LogKind.LEADER)
+
+
+def test_open_ledgers_of_a_leader_log_follow_the_schemas_of_its_head() -> None:
+    ledgers = (OpenLedger(77, 1000, 1_700_000_000_000), OpenLedger(79, 1200, 1_700_000_060_000))
+    head = replace(GOLDEN_HEAD, kind=LogKind.LEADER, open_ledgers=ledgers)
+    body = zlib.decompress(encode_head(head)[16:])
+    assert body[len(GOLDEN_HEAD_BODY) // 2 :].hex() == (
+        "02000000000000004d00000000000003e80000018bcfe56800"
+        "000000000000004f00000000000004b00000018bcfe65260"
+    )
+    assert decode_head(encode_head(head)) == head
+
+
+@pytest.mark.parametrize(
+    "ledgers",
+    [
+        (OpenLedger(77, 999, 0),),
+        (OpenLedger(77, 1001, 0),),
+        (OpenLedger(77, 1000, 0), OpenLedger(79, 999, 0)),
+        (OpenLedger(77, 1000, 0), OpenLedger(77, 1001, 0)),
+        (OpenLedger(-1, 1000, 0),),
+        (OpenLedger(77, 1000, 0), OpenLedger(78, 1000, 0), OpenLedger(79, 1000, 0)),
+    ],
+    ids=["a row twice", "a gap", "falling", "one ledger twice", "no id", "more than two"],
+)
+def test_head_with_open_ledgers_that_cannot_be_is_refused(ledgers: tuple[OpenLedger, ...]) -> None:
+    head = replace(GOLDEN_HEAD, kind=LogKind.LEADER, open_ledgers=ledgers)
+    with pytest.raises(WireFormatError):
+        decode_head(encode_head(head))
 
 
 def test_producer_record_stored_by_the_first_version_still_reads() -> None:
