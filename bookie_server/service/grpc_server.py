@@ -19,6 +19,8 @@ SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536
 STREAMS_PER_CONNECTION_MAX: Final = 256
 METADATA_SIZE_BYTES_MAX: Final = 16_384
+PING_INTERVAL_MS_MIN: Final = 5_000
+"""Clients that watch ping more rarely than this; who does it more often is cut off."""
 
 
 class GrpcServer:
@@ -41,6 +43,7 @@ class GrpcServer:
                 ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
                 ("grpc.max_metadata_size", METADATA_SIZE_BYTES_MAX),
                 ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MS_MIN),
             )
         )
 

@@ -8,18 +8,30 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
 
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport.deadlines import Deadlines
-from ledgerlog_spark.transport.pending import Pending, PendingBatch, PendingRead, PendingRun
+from ledgerlog_spark.transport.pending import (
+    Pending,
+    PendingBatch,
+    PendingRead,
+    PendingRun,
+    check_ids,
+)
 from ledgerlog_spark.transport.port import (
     AddRun,
+    CancelWatch,
     OnAdd,
+    OnLac,
+    OnLacRise,
     OnRead,
     OnReadBatch,
+    OnWatchEnd,
     ReadBatch,
     ReadEntry,
+    WriteLac,
 )
 from ledgerlog_spark.transport.prepared_run import PreparedRun
+from ledgerlog_spark.wire.requests import checked_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,17 @@ class EntryStorage(Protocol):
     def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
         """Consecutive stored entries, ending at the first that is missing."""
 
+    def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
+        """The largest last add confirmed that is known."""
+
+    def write_lac(
+        self, ledger_id: int, lac: int, master_key: bytes, on_done: Callable[[Code], None]
+    ) -> None:
+        """Store an explicit LAC; `on_done` after it is durable, or refused."""
+
+    def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
+        """Call `on_change` whenever the LAC grows, until the callable returned is called."""
+
 
 class InProcessTransport:
     """Bookies of this process; implements `BookieTransport`.
@@ -102,6 +125,7 @@ class InProcessTransport:
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, _expire)
         self._open: set[Pending] = set()
+        self._watches: set[_Watch] = set()
         self._is_closed = False
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
@@ -172,6 +196,70 @@ class InProcessTransport:
             lambda code, entries: self._reply(pending, pending.finish, code, tuple(entries)),
         )
 
+    def write_lac(
+        self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
+    ) -> None:
+        """See `BookieTransport.write_lac`.
+
+        Raises:
+            LocalProtocolError: A negative id or LAC, or a bad key.
+        """
+        check_ids(request.ledger_id, request.last_add_confirmed)
+        master_key = checked_key(request.master_key)
+        pending = _PendingLac(lambda code, _: on_reply(code))
+        storage = self._admit(bookie_id, pending, timeout_ms)
+        if storage is not None:
+            storage.write_lac(
+                request.ledger_id,
+                request.last_add_confirmed,
+                master_key,
+                lambda code: self._reply(pending, pending.finish, code, NO_ENTRY),
+            )
+
+    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
+        """See `BookieTransport.read_lac`.
+
+        Raises:
+            LocalProtocolError: A negative id.
+        """
+        check_ids(ledger_id)
+        pending = _PendingLac(on_reply)
+        storage = self._admit(bookie_id, pending, timeout_ms)
+        if storage is not None:
+            storage.read_lac(
+                ledger_id, lambda code, lac: self._reply(pending, pending.finish, code, lac)
+            )
+
+    def watch_lac(
+        self,
+        bookie_id: str,
+        ledger_id: int,
+        previous: int,
+        on_rise: OnLacRise,
+        on_end: OnWatchEnd,
+    ) -> CancelWatch:
+        """See `BookieTransport.watch_lac`.
+
+        Raises:
+            LocalProtocolError: A negative id.
+        """
+        check_ids(ledger_id)
+        watch = _Watch(self._loop, previous, on_rise, on_end)
+        storage = None if self._is_closed else self._bookies.get(bookie_id)
+        if storage is None:
+            self._loop.call_soon(watch.end)
+            return watch.cancel
+        self._watches.add(watch)
+        end = storage.watch_lac(ledger_id, watch.told)
+        storage.read_lac(ledger_id, lambda _, lac: watch.told(lac))
+
+        def cancel() -> None:
+            end()
+            watch.cancel()
+            self._watches.discard(watch)
+
+        return cancel
+
     async def aclose(self) -> None:
         """Answer requests still open `Code.UNAVAILABLE`; later ones too. Storage stays as it is."""
         self._is_closed = True
@@ -179,6 +267,8 @@ class InProcessTransport:
         for pending in list(self._open):
             pending.fail(Code.UNAVAILABLE)
         self._open.clear()
+        for watch in tuple(self._watches):
+            watch.end()
 
     def _admit(self, bookie_id: str, pending: Pending, timeout_ms: int) -> EntryStorage | None:
         storage = None if self._is_closed else self._bookies.get(bookie_id)
@@ -199,6 +289,62 @@ class InProcessTransport:
         self._open.discard(pending)
         finish(*result)
         self._deadlines.trim()
+
+
+class _PendingLac(Pending):
+    """A request about the last add confirmed."""
+
+    __slots__ = ("_on_reply",)
+
+    def __init__(self, on_reply: OnLac) -> None:
+        super().__init__()
+        self._on_reply = on_reply
+
+    def fail(self, code: Code) -> None:
+        """Reply without a result, unless there was a reply already."""
+        self.finish(code, NO_ENTRY)
+
+    def finish(self, code: Code, lac: int) -> None:
+        """Reply, unless there was a reply already."""
+        if self.is_open:
+            self.is_open = False
+            self._on_reply(code, lac if code is Code.OK else NO_ENTRY)
+
+
+class _Watch:
+    """One watch of a LAC; tells of rises from the loop, never from within the storage."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        previous: int,
+        on_rise: OnLacRise,
+        on_end: OnWatchEnd,
+    ) -> None:
+        self._loop = loop
+        self._known = previous
+        self._on_rise = on_rise
+        self._on_end = on_end
+        self._is_over = False
+
+    def told(self, lac: int) -> None:
+        """The storage knows this LAC."""
+        self._loop.call_soon(self._tell, lac)
+
+    def cancel(self) -> None:
+        """Say nothing more."""
+        self._is_over = True
+
+    def end(self) -> None:
+        """Say that the watch ended, unless that was said or is not wanted any more."""
+        if not self._is_over:
+            self._is_over = True
+            self._on_end(Code.UNAVAILABLE)
+
+    def _tell(self, lac: int) -> None:
+        if lac > self._known and not self._is_over:
+            self._known = lac
+            self._on_rise(lac)
 
 
 def _expire(expired: list[Pending]) -> None:

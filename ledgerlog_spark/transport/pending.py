@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
@@ -50,6 +51,16 @@ def worst(one: Code, other: Code) -> Code:
     because part of the run may be stored; then refusals by the bookie.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
+
+
+def check_ids(*ids: int) -> None:
+    """Let ids and LACs of a request pass that are not negative.
+
+    Raises:
+        LocalProtocolError: One is.
+    """
+    if min(ids) < 0:
+        raise LocalProtocolError(f"ids start at 0, got {min(ids)}")
 
 
 class Pending:

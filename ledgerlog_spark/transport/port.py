@@ -3,6 +3,9 @@
 Callbacks instead of coroutines, because a task for each request costs more than the request. Each
 `on_reply` is called exactly once, on the event loop's thread, never before the method returned;
 deadlines and lost connections are replies too (`Code.TIMEOUT`, `Code.UNAVAILABLE`).
+
+The last add confirmed is written, read and watched through the control service of each bookie,
+whatever the entries travel by. A bookie without one (Apache's) is `Code.UNAVAILABLE` there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ Buffer = bytes | bytearray | memoryview
 OnAdd = Callable[[Code], None]
 OnRead = Callable[[Code, bytes | None], None]
 OnReadBatch = Callable[[Code, Sequence[bytes]], None]
+OnLac = Callable[[Code, int], None]
+OnLacRise = Callable[[int], None]
+OnWatchEnd = Callable[[Code], None]
+CancelWatch = Callable[[], None]
 ResolveBookie = Callable[[str], Awaitable[BookieInfo]]
 """Looks a bookie id up in the registration; raises BookieUnavailableError."""
 
@@ -70,6 +77,20 @@ class ReadBatch:
     size_bytes_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class WriteLac:
+    """An explicit LAC: what the writer of a ledger has had confirmed, told outside of an add.
+
+    Attributes:
+        last_add_confirmed: At least 0.
+        master_key: 20 bytes.
+    """
+
+    ledger_id: int
+    last_add_confirmed: int
+    master_key: bytes
+
+
 class BookieTransport(Protocol):
     """Requests to bookies by id. One instance serves all ledgers of a client."""
 
@@ -83,6 +104,29 @@ class BookieTransport(Protocol):
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
     ) -> None:
         """Read a run of stored entries from one bookie."""
+
+    def write_lac(
+        self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
+    ) -> None:
+        """Tell a bookie a LAC; a smaller one than it knows changes nothing. OK means: durable."""
+
+    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
+        """The largest LAC that the bookie knows, however it came; NO_ENTRY unless OK."""
+
+    def watch_lac(
+        self,
+        bookie_id: str,
+        ledger_id: int,
+        previous: int,
+        on_rise: OnLacRise,
+        on_end: OnWatchEnd,
+    ) -> CancelWatch:
+        """Hear of the bookie's LAC when it is above `previous`, now or later, and of each rise.
+
+        Rises that come close together may be told as one. A watch has no deadline: it lasts until
+        it is cancelled, after which nothing is called, or until `on_end` was called, once, because
+        the bookie, its connection or this transport ended. Watch again then, or another bookie.
+        """
 
     async def aclose(self) -> None:
         """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""

@@ -13,14 +13,20 @@ from ledgerlog_spark.transport.v2_link import V2Link
 from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.transport.grpc_transport import GrpcTransport
     from ledgerlog_spark.transport.port import (
         AddRun,
+        CancelWatch,
         OnAdd,
+        OnLac,
+        OnLacRise,
         OnRead,
         OnReadBatch,
+        OnWatchEnd,
         ReadBatch,
         ReadEntry,
         ResolveBookie,
+        WriteLac,
     )
 
 
@@ -30,6 +36,9 @@ class V2Transport:
     Two connections to each bookie, made when they are needed. Fencing reads, recovery reads and
     recovery adds have one of their own: they never wait behind a writer's megabytes, and a plain
     read of the last entry can never pass for a fencing one.
+
+    The last add confirmed is written, read and watched through each bookie's control service, with
+    a channel of its own, made when it is needed.
 
     Buffers of requests are sent as they are and must not change until the reply. The process keeps
     up to 64 MiB of memory that it freed (transport/memory.py).
@@ -58,6 +67,7 @@ class V2Transport:
         self._links: dict[tuple[str, bool], V2Link] = {}
         self._request_ids = count(1)
         self._last_prepared: PreparedRun | None = None
+        self._control: GrpcTransport | None = None
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
         """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry.
@@ -89,9 +99,40 @@ class V2Transport:
         pending = PendingBatch(request, next(self._request_ids), on_reply)
         self._link(bookie_id, is_control=False).submit(pending, timeout_ms)
 
+    def write_lac(
+        self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
+    ) -> None:
+        """See `BookieTransport.write_lac`; errors as of `GrpcTransport`."""
+        self._lacs().write_lac(bookie_id, request, timeout_ms, on_reply)
+
+    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
+        """See `BookieTransport.read_lac`; errors as of `GrpcTransport`."""
+        self._lacs().read_lac(bookie_id, ledger_id, timeout_ms, on_reply)
+
+    def watch_lac(
+        self,
+        bookie_id: str,
+        ledger_id: int,
+        previous: int,
+        on_rise: OnLacRise,
+        on_end: OnWatchEnd,
+    ) -> CancelWatch:
+        """See `BookieTransport.watch_lac`; errors as of `GrpcTransport`."""
+        return self._lacs().watch_lac(bookie_id, ledger_id, previous, on_rise, on_end)
+
     async def aclose(self) -> None:
         """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""
+        if self._control is not None:
+            await self._control.aclose()
         await asyncio.gather(*(link.aclose() for link in self._links.values()))
+
+    def _lacs(self) -> GrpcTransport:
+        if self._control is None:
+            # Imported here: most clients never need it, and it takes a tenth of a second.
+            from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+
+            self._control = GrpcTransport(self._resolve)
+        return self._control
 
     def _prepared(self, request: AddRun) -> PreparedRun:
         # The members of an ensemble are sent the same run one after the other.

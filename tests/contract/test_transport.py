@@ -69,26 +69,36 @@ async def v2_of_ours(storage: Any, tmp_path):
     port = listener.getsockname()[1]
     await server.start(listener)
     try:
-        yield V2Transport(resolver(port, RUNS))
+        async with control_service(storage, tmp_path) as grpc_port:
+            yield V2Transport(resolver(port, RUNS, grpc_port))
     finally:
         await server.stop(drain_timeout_ms=100)
 
 
 @asynccontextmanager
 async def v2_without_runs(storage: Any, tmp_path):
-    async with small_server(storage, takes_runs=False) as server:
-        yield V2Transport(resolver(server.port, {}))
+    async with (
+        small_server(storage, takes_runs=False) as server,
+        control_service(storage, tmp_path) as grpc_port,
+    ):
+        yield V2Transport(resolver(server.port, {}, grpc_port))
 
 
 @asynccontextmanager
 async def grpc_of_ours(storage: Any, tmp_path):
+    async with control_service(storage, tmp_path) as port:
+        yield GrpcTransport(resolver(1, {}, grpc_port=port))
+
+
+@asynccontextmanager
+async def control_service(storage: Any, tmp_path):
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
     in_flight = InFlight(settings.in_flight_bytes_max)
     servicer = BookieServicer(BOOKIE, storage, in_flight, ServiceCounters(), lambda: 0)
     server = GrpcServer(settings, servicer)
     port = await server.start()
     try:
-        yield GrpcTransport(resolver(1, {}, grpc_port=port))
+        yield port
     finally:
         await server.stop(drain_timeout_ms=100)
 
@@ -344,3 +354,106 @@ async def test_closing_answers_what_is_open_and_what_comes_later(world: World) -
     assert [(await call.result())[0] for call in calls] == [Code.UNAVAILABLE] * 3
     assert await caller.add(run_of(7, range(1))) is Code.UNAVAILABLE
     await world.transport_closed()
+
+
+async def test_explicit_lac_is_known_to_the_bookie_and_never_falls(caller: Caller) -> None:
+    await caller.add(run_of(7, range(10)))
+    assert await caller.read_lac(7) == (Code.OK, -1)
+    assert await caller.write_lac(7, 5) is Code.OK
+    assert await caller.write_lac(7, 3) is Code.OK
+    assert await caller.read_lac(7) == (Code.OK, 5)
+    await caller.add(run_of(7, range(10, 20), last_add_confirmed=9))
+    assert await caller.read_lac(7) == (Code.OK, 9)
+
+
+async def test_lac_of_a_ledger_that_the_bookie_never_saw_is_absent_and_not_zero(
+    caller: Caller,
+) -> None:
+    assert await caller.read_lac(8) == (Code.NO_LEDGER, -1)
+
+
+async def test_wrong_master_key_writes_no_lac(caller: Caller) -> None:
+    await caller.add(run_of(7, range(10)))
+    assert await caller.write_lac(7, 5, key=OTHER_KEY) is Code.UNAUTHORIZED
+    assert await caller.read_lac(7) == (Code.OK, -1)
+
+
+async def test_lac_that_no_request_can_have_is_refused(caller: Caller) -> None:
+    for call in (
+        lambda: caller.start_write_lac(7, -1),
+        lambda: caller.start_write_lac(-7, 1),
+        lambda: caller.start_write_lac(7, 1, key=b"short"),
+        lambda: caller.start_read_lac(-1),
+        lambda: caller.watch_lac(-1),
+    ):
+        with pytest.raises(LocalProtocolError):
+            call()
+
+
+async def test_watch_tells_the_lac_there_is_and_each_rise_of_it(caller: Caller) -> None:
+    await caller.add(run_of(7, range(10), last_add_confirmed=-1))
+    await caller.write_lac(7, 2)
+    watch, later = caller.watch_lac(7), caller.watch_lac(7, previous=2)
+    await watch.rises_to(2)
+    await caller.add(run_of(7, range(10, 20), last_add_confirmed=9))
+    await watch.rises_to(9)
+    await later.rises_to(9)
+    await caller.write_lac(7, 19)
+    await watch.rises_to(19)
+    await later.rises_to(19)
+    assert 2 not in later.rises
+    watch.cancel()
+    later.cancel()
+
+
+async def test_watch_of_a_ledger_without_entries_tells_of_its_first_lac(caller: Caller) -> None:
+    watch = caller.watch_lac(9)
+    await caller.add(run_of(9, range(10)))
+    await caller.write_lac(9, 9)
+    await watch.rises_to(9)
+    watch.cancel()
+
+
+async def test_watch_that_was_cancelled_says_nothing_more(caller: Caller) -> None:
+    await caller.add(run_of(7, range(10)))
+    watch, other = caller.watch_lac(7), caller.watch_lac(7)
+    await caller.write_lac(7, 3)
+    await watch.rises_to(3)
+    watch.cancel()
+    watch.cancel()
+    await caller.write_lac(7, 5)
+    await other.rises_to(5)
+    assert (watch.rises[-1], watch.ends) == (3, [])
+    other.cancel()
+
+
+async def test_lac_of_an_unknown_bookie_is_unavailable(caller: Caller) -> None:
+    caller.bookie_id = "bookie-9"
+    assert await caller.write_lac(7, 1) is Code.UNAVAILABLE
+    assert await caller.read_lac(7) == (Code.UNAVAILABLE, -1)
+    assert await caller.watch_lac(7).ended() is Code.UNAVAILABLE
+
+
+async def test_lac_without_an_answer_times_out(world: World) -> None:
+    await world.caller.add(run_of(7, range(1)))
+    world.held.is_holding = True
+    world.caller.timeout_ms = 300
+    assert await world.caller.write_lac(7, 0) is Code.TIMEOUT
+    assert await world.caller.read_lac(7) == (Code.TIMEOUT, -1)
+
+
+async def test_closing_ends_watches_once_and_answers_lac_requests(world: World) -> None:
+    caller = world.caller
+    await caller.add(run_of(7, range(1)))
+    await caller.write_lac(7, 0)
+    watch = caller.watch_lac(7)
+    await watch.rises_to(0)
+    world.held.is_holding = True
+    reading = caller.start_read_lac(7)
+    await world.transport_closed()
+    assert await reading.result() == (Code.UNAVAILABLE, -1)
+    assert await watch.ended() is Code.UNAVAILABLE
+    assert await caller.watch_lac(7).ended() is Code.UNAVAILABLE
+    assert await caller.write_lac(7, 0) is Code.UNAVAILABLE
+    await world.transport_closed()
+    assert watch.ends == [Code.UNAVAILABLE]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,12 +28,16 @@ from ledgerlog_spark.wire.requests import (
     decode_request,
 )
 
+LAC_AT = 16
+"""Where the last add confirmed lies in the header of a stored entry."""
+
 
 class MemoryLedger:
     def __init__(self, master_key: bytes) -> None:
         self.master_key = master_key
         self.is_fenced = False
         self.entries: dict[int, bytes] = {}
+        self.lac = NO_ENTRY
 
 
 class MemoryStorage:
@@ -40,6 +45,7 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self.ledgers: dict[int, MemoryLedger] = {}
+        self.watchers: dict[int, list[Callable[[int], None]]] = {}
         self.adds_seen: list[Any] = []
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
@@ -56,6 +62,8 @@ class MemoryStorage:
             ledger.entries[entry_id] = body[offset : offset + length]
             offset += length
         assert offset == len(body)
+        (lac,) = struct.unpack_from(">q", body, LAC_AT)
+        self._raise_lac(request.ledger_id, lac)
         on_done(Code.OK)
 
     def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
@@ -92,6 +100,35 @@ class MemoryStorage:
             entry_id += 1
         on_done(Code.OK if found else Code.NO_ENTRY, found)
 
+    def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None:
+            on_done(Code.NO_LEDGER, NO_ENTRY)
+        else:
+            on_done(Code.OK, ledger.lac)
+
+    def write_lac(
+        self, ledger_id: int, lac: int, master_key: bytes, on_done: Callable[[Code], None]
+    ) -> None:
+        ledger = self.ledgers.setdefault(ledger_id, MemoryLedger(master_key))
+        if master_key != ledger.master_key:
+            on_done(Code.UNAUTHORIZED)
+            return
+        self._raise_lac(ledger_id, lac)
+        on_done(Code.OK)
+
+    def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
+        watchers = self.watchers.setdefault(ledger_id, [])
+        watchers.append(on_change)
+        return lambda: watchers.remove(on_change) if on_change in watchers else None
+
+    def _raise_lac(self, ledger_id: int, lac: int) -> None:
+        ledger = self.ledgers[ledger_id]
+        if lac > ledger.lac:
+            ledger.lac = lac
+            for watcher in list(self.watchers.get(ledger_id, ())):
+                watcher(lac)
+
 
 class HeldStorage:
     """A storage that carries everything out and answers when it is told to."""
@@ -101,11 +138,15 @@ class HeldStorage:
         self.held: list[Callable[[], None]] = []
         self.is_holding = True
 
-    def __getattr__(self, name: str) -> Callable[[Any, Callable[..., None]], None]:
-        def call(request: Any, on_done: Callable[..., None]) -> None:
-            getattr(self.storage, name)(request, lambda *result: self._answer(on_done, result))
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(*request: Any) -> None:
+            *arguments, on_done = request
+            getattr(self.storage, name)(*arguments, lambda *result: self._answer(on_done, result))
 
         return call
+
+    def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
+        return self.storage.watch_lac(ledger_id, on_change)
 
     def _answer(self, on_done: Callable[..., None], result: tuple[Any, ...]) -> None:
         if self.is_holding:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ledgerlog_spark.model import Code, DigestType
-from ledgerlog_spark.transport.port import AddRun, BookieTransport, ReadBatch, ReadEntry
+from ledgerlog_spark.transport.port import AddRun, BookieTransport, ReadBatch, ReadEntry, WriteLac
 from ledgerlog_spark.wire.entry_codec import EntryCodec
 from ledgerlog_spark.wire.master_key import master_key
 
@@ -16,11 +16,13 @@ KEY = master_key(b"secret")
 CODEC = EntryCodec(DigestType.CRC32C)
 
 
-def entry(ledger_id: int, entry_id: int, payload: bytes = b"payload") -> tuple[Any, ...]:
+def entry(
+    ledger_id: int, entry_id: int, payload: bytes = b"payload", last_add_confirmed: int = -1
+) -> tuple[Any, ...]:
     return CODEC.encode(
         ledger_id=ledger_id,
         entry_id=entry_id,
-        last_add_confirmed=-1,
+        last_add_confirmed=last_add_confirmed,
         length=len(payload),
         payload=payload,
     )
@@ -33,9 +35,10 @@ def run_of(
     *,
     key: bytes = KEY,
     is_recovery: bool = False,
+    last_add_confirmed: int = -1,
 ) -> AddRun:
     ids = entry_ids if isinstance(entry_ids, range) else tuple(entry_ids)
-    entries = [entry(ledger_id, entry_id, payload) for entry_id in ids]
+    entries = [entry(ledger_id, entry_id, payload, last_add_confirmed) for entry_id in ids]
     return AddRun(ledger_id, ids, entries, key, is_recovery)
 
 
@@ -92,3 +95,62 @@ class Caller:
 
     async def read_batch(self, *numbers: int) -> tuple[Code, Sequence[bytes]]:
         return await self.start_read_batch(*numbers).result()  # type: ignore[return-value]
+
+    def start_write_lac(self, ledger_id: int, lac: int, *, key: bytes = KEY) -> Call:
+        request = WriteLac(ledger_id, lac, key)
+        return Call(
+            lambda done: self.transport.write_lac(self.bookie_id, request, self.timeout_ms, done)
+        )
+
+    def start_read_lac(self, ledger_id: int) -> Call:
+        return Call(
+            lambda done: self.transport.read_lac(self.bookie_id, ledger_id, self.timeout_ms, done)
+        )
+
+    async def write_lac(self, ledger_id: int, lac: int, *, key: bytes = KEY) -> Code:
+        (code,) = await self.start_write_lac(ledger_id, lac, key=key).result()
+        return code
+
+    async def read_lac(self, ledger_id: int) -> tuple[Code, int]:
+        return await self.start_read_lac(ledger_id).result()  # type: ignore[return-value]
+
+    def watch_lac(self, ledger_id: int, previous: int = -1) -> Watch:
+        return Watch(self, ledger_id, previous)
+
+
+class Watch:
+    """One watch: the rises it told of, and why it ended."""
+
+    def __init__(self, caller: Caller, ledger_id: int, previous: int) -> None:
+        self.rises: list[int] = []
+        self.ends: list[Code] = []
+        self._changed = asyncio.Event()
+        self.cancel = caller.transport.watch_lac(
+            caller.bookie_id, ledger_id, previous, self._on_rise, self._on_end
+        )
+        assert not self.rises
+        assert not self.ends
+
+    def _on_rise(self, lac: int) -> None:
+        assert not self.ends
+        assert not self.rises or lac > self.rises[-1]
+        self.rises.append(lac)
+        self._changed.set()
+
+    def _on_end(self, code: Code) -> None:
+        self.ends.append(code)
+        self._changed.set()
+
+    async def rises_to(self, lac: int) -> None:
+        async with asyncio.timeout(20):
+            while not self.rises or self.rises[-1] < lac:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def ended(self) -> Code:
+        async with asyncio.timeout(20):
+            while not self.ends:
+                self._changed.clear()
+                await self._changed.wait()
+        (code,) = self.ends
+        return code

@@ -1,0 +1,70 @@
+"""Channels to the control service of bookies: made, closed, and what their failures mean."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from ledgerlog_spark.errors import BookieUnavailableError, MetadataError
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
+from ledgerlog_spark.transport import control_pb2_grpc
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import BookieInfo
+    from ledgerlog_spark.transport.port import ResolveBookie
+
+MESSAGE_SIZE_BYTES_MAX: Final = FRAME_SIZE_BYTES_MAX + 65_536
+KEEPALIVE_MS: Final = 10_000
+"""A watch is silent while nothing changes: a host that is gone is noticed by pings alone."""
+
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_SIZE_BYTES_MAX),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS // 2),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+_CODES: Final = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: Code.TIMEOUT,
+    grpc.StatusCode.UNIMPLEMENTED: Code.BAD_REQUEST,
+    grpc.StatusCode.INVALID_ARGUMENT: Code.BAD_REQUEST,
+}
+
+ChannelTask = asyncio.Task[grpc.aio.Channel]
+UNREACHABLE: Final = (BookieUnavailableError, MetadataError, grpc.aio.UsageError)
+
+
+def code_of_status(status: grpc.StatusCode) -> Code:
+    """What a call that failed as a whole says of its requests; mostly nothing: UNAVAILABLE."""
+    return _CODES.get(status, Code.UNAVAILABLE)
+
+
+async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
+    """A channel to the bookie as it is registered now.
+
+    Raises:
+        BookieUnavailableError: It is not registered, or has no control service.
+        MetadataError: The registration could not be read.
+    """
+    info: BookieInfo = await resolve(bookie_id)
+    if info.grpc_port is None:
+        raise BookieUnavailableError(f"bookie {bookie_id} has no gRPC port", bookie_id=bookie_id)
+    host = f"[{info.host}]" if ":" in info.host else info.host
+    return grpc.aio.insecure_channel(f"{host}:{info.grpc_port}", options=_CHANNEL_OPTIONS)
+
+
+async def stub_of(channel: ChannelTask) -> Any:
+    """The bookie's calls; errors as of `connect`."""
+    return control_pb2_grpc.BookieStub(await asyncio.shield(channel))  # type: ignore[no-untyped-call]
+
+
+async def close(channel: ChannelTask) -> None:
+    """Close a channel, whether or not it could be made."""
+    with contextlib.suppress(*UNREACHABLE):
+        await (await channel).close(None)
