@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -39,12 +39,10 @@ class LogMachine:
     """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
 
     Attributes:
-        kind: Of the logs that the machine works on; None for both.
         log: Name of the log, for messages.
     """
 
     __slots__ = ("_ended", "_next_request", "_waiting_for", "log")
-    kind: ClassVar[LogKind | None] = LogKind.TRANSACTIONAL
 
     def __init__(self, log: str) -> None:
         self.log = log

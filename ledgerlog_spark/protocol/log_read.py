@@ -43,12 +43,15 @@ if TYPE_CHECKING:
 
 
 class ReadPhase(Enum):
-    """What is being read."""
+    """What is being read; the last three belong to machines that also write."""
 
     IDLE = "idle"
     SYNC = "sync"
     HEAD = "head"
     PAGES = "pages"
+    MERGE = "merge"
+    WRITE_PAGES = "write pages"
+    WRITE_HEAD = "write head"
 
 
 class HeadReader(LogMachine):

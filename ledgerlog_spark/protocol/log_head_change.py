@@ -1,0 +1,168 @@
+"""Changes of a head that are the same done twice: truncation, properties (docs/LOGS.md U1-U3).
+
+No producer stands behind them. What a change wants is looked for in the head before it is made, so
+an unknown outcome needs no settling: read again, and if the head is not as wanted yet, change it
+then. An attempt that is still on its way compares the head with a version that either is still
+there, and then one of the two attempts fails, or is gone, and then the late one does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerlog_spark.errors import ConcurrentCommitError, LedgerLogError, MetadataUnknownError
+from ledgerlog_spark.protocol.log_messages import (
+    LogEffect,
+    LogReply,
+    PagesRead,
+    PagesWritten,
+    ReadPages,
+    WriteHead,
+    WritePages,
+)
+from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import Version
+    from ledgerlog_spark.protocol.log_commit import Change
+    from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
+    from ledgerlog_spark.protocol.log_records import LogHead
+
+ATTEMPTS_MAX = 100
+"""Conflicts and unknown outcomes after which a change gives up."""
+
+_TOKEN_END = 1 << 128
+
+
+class HeadChanger(HeadReader):
+    """Reads the head, and changes it by compare-and-swap until it is as wanted.
+
+    What overrides `_done` ends the machine when the head is as wanted, or calls `_replace_head`;
+    `_changed` is asked for the result when that got through.
+    """
+
+    __slots__ = (
+        "_attempts", "_change", "_is_unsure", "_new_head", "_token", "_unlisted", "_wanted",
+    )  # fmt: skip
+
+    def __init__(self, log: str, *, token: str) -> None:
+        """Machine of one change.
+
+        Args:
+            log: Name, for messages.
+            token: 32 random hexadecimal digits; later attempts count on from it.
+        """
+        super().__init__(log)
+        self._token = token
+        self._attempts = 0
+        self._is_unsure = False
+        self._change: Change | None = None
+        self._wanted: tuple[PageRequest, ...] = ()
+        self._new_head: LogHead | None = None
+        self._unlisted: tuple[int, ...] = ()
+
+    def _changed(self, head: LogHead) -> object:
+        """The machine's result, now that `head` is the log's."""
+        raise AssertionError(head)
+
+    def _replace_head(self, change: Change, unlisted: tuple[int, ...] = ()) -> list[LogEffect]:
+        """Carry out a change of the head that was read.
+
+        Args:
+            change: Of that head.
+            unlisted: Ledgers that no retained version names from then on.
+        """
+        self._change = change
+        self._unlisted = unlisted
+        self._wanted = change.pages_to_merge()
+        if not self._wanted:
+            return self._build({})
+        self.phase = ReadPhase.MERGE
+        return self._ask(partial(ReadPages, pages=self._wanted))
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        match self.phase:
+            case ReadPhase.MERGE:
+                return self._on_merge_pages(cast("PagesRead", reply))
+            case ReadPhase.WRITE_PAGES:
+                return self._on_pages_written(cast("PagesWritten", reply))
+            case ReadPhase.WRITE_HEAD:
+                return self._on_head_written(reply)
+            case _:
+                return super()._step(reply)
+
+    def _on_merge_pages(self, reply: PagesRead) -> list[LogEffect]:
+        if reply.outcome is MetadataOutcome.GONE:
+            return self._again()
+        if reply.outcome is not MetadataOutcome.OK:
+            raise self._read_error(reply.outcome)
+        places = ((page.ref.token, page.ref.number) for page in self._wanted)
+        return self._build(dict(zip(places, reply.pages, strict=True)))
+
+    def _build(self, loaded: Loaded) -> list[LogEffect]:
+        assert self._change is not None
+        self._new_head, pages = self._change.build(self._token, loaded)
+        if not pages:
+            return self._write(None)
+        self.phase = ReadPhase.WRITE_PAGES
+        return self._ask(partial(WritePages, token=self._token, pages=pages))
+
+    def _on_pages_written(self, reply: PagesWritten) -> list[LogEffect]:
+        if reply.outcome is MetadataOutcome.OK:
+            return self._write(reply.version)
+        if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
+            return self._again()
+        raise self._read_error(reply.outcome)
+
+    def _write(self, pages_version: Version | None) -> list[LogEffect]:
+        assert self._head_version is not None
+        assert self._new_head is not None
+        self.phase = ReadPhase.WRITE_HEAD
+        return self._ask(
+            partial(
+                WriteHead,
+                token=self._token,
+                head=self._new_head,
+                head_version=self._head_version,
+                pages_version=pages_version,
+                unlisted=self._unlisted,
+            )
+        )
+
+    def _on_head_written(self, reply: LogReply) -> list[LogEffect]:
+        if reply.outcome is MetadataOutcome.OK:
+            assert self._new_head is not None
+            return self._finish(self._changed(self._new_head))
+        if reply.outcome is MetadataOutcome.UNKNOWN:
+            self._is_unsure = True
+            return self._again()
+        if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.GONE}:
+            return self._again()
+        raise self._read_error(reply.outcome)
+
+    def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
+        """Not "nothing was changed" while an attempt may still be on its way."""
+        if self._is_unsure:
+            return MetadataUnknownError(
+                f"whether log {self.log!r} was changed is not known: do it again", log=self.log
+            )
+        return super()._read_error(outcome)
+
+    def _again(self) -> list[LogEffect]:
+        """Read again what the head says by now; a token names one attempt only."""
+        self._attempts += 1
+        if self._attempts >= ATTEMPTS_MAX:
+            raise ConcurrentCommitError(
+                f"{ATTEMPTS_MAX} attempts to change log {self.log!r} were overtaken or got no "
+                "answer: look at what the log is like now, and try again",
+                log=self.log,
+                retriable=True,
+                definite=not self._is_unsure,
+            )
+        self._token = f"{(int(self._token, 16) + 1) % _TOKEN_END:032x}"
+        return self._begin()
+
+    def _done(self, head: LogHead, walked: list[Any]) -> list[LogEffect]:
+        raise AssertionError(head, walked)
