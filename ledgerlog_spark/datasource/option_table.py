@@ -7,20 +7,34 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.datasource.starting_offsets import (
+    ERROR,
+    GO_TO_LATEST,
+    INT64_MAX,
+    parse_duration,
+    parse_moment,
+)
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log_properties import check_log_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INT64_MAX = (1 << 63) - 1
+
+FAIL, CONTINUE = "fail", "continue"
+"""What a stream does about an overwrite of what it reads."""
 
 
 class Use(Enum):
-    """What an option is for. The others accept it, so that one table serves reads and writes."""
+    """What an option is for. The others accept it, so that one table serves reads and writes.
+
+    A stream alone refuses what only a batch read can do, because it would do something else.
+    """
 
     BOTH = "read and write"
     READ = "read"
+    BATCH = "batch read"
+    STREAM = "stream read"
     WRITE = "write"
 
 
@@ -152,22 +166,38 @@ def size_bytes(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
 
 
 _MS = whole_number(1)
+_ON_OVERWRITE = choice(FAIL, CONTINUE)
 
 TABLE = (
     Option("log", Use.BOTH, log_name, None, "", "the log; load(name) and save(name) set it too"),
     Option("logs", Use.READ, log_names, None, "", "several logs, separated by commas"),
     Option("logPattern", Use.READ, pattern, None, "", "all logs whose whole name matches"),
-    Option("ledgerId", Use.READ, whole_number(0), None, "", "one raw ledger, entry by entry"),
+    Option("ledgerId", Use.BATCH, whole_number(0), None, "", "one raw ledger, entry by entry"),
     Option("metadataServiceUri", Use.BOTH, text, None, "", "where ZooKeeper is"),
     Option("passwordFile", Use.BOTH, text, None, "", "a file that holds the ledgers' password"),
     Option("strictOptions", Use.BOTH, boolean, True, "", "false: an unknown option is a warning"),
     Option("engine", Use.BOTH, choice("auto", "jvm", "python"), "auto", "", "who runs scans"),
     Option("columns", Use.READ, names, None, "", "only these columns, in this order"),
-    Option("startingOffsets", Use.READ, text, "earliest", "rows", "first row: earliest, latest, "
-           "a number, or JSON by log"),
-    Option("endingOffsets", Use.READ, text, "latest", "rows", "behind the last row (exclusive)"),
-    Option("versionAsOf", Use.READ, whole_number(0), None, "", "read this version of the log"),
+    Option("startingOffsets", Use.READ, text, "earliest", "rows", "first row: earliest, latest "
+           "(a stream's default), a number, or JSON by log"),
+    Option("endingOffsets", Use.BATCH, text, "latest", "rows", "behind the last row (exclusive)"),
+    Option("startingTimestamp", Use.READ, parse_moment, None, "", "first row committed then or "
+           "later: ms since 1970, ISO 8601 (UTC unless it says), or -10m"),
+    Option("endingTimestamp", Use.BATCH, parse_moment, None, "", "rows committed before it"),
+    Option("startingOffsetsByTimestampStrategy", Use.READ, choice(ERROR, GO_TO_LATEST), ERROR, "",
+           "when no row is as late as startingTimestamp"),
+    Option("versionAsOf", Use.BATCH, whole_number(0), None, "", "read this version of the log"),
     Option("failOnDataLoss", Use.READ, boolean, True, "", "false: skip rows that are gone"),
+    Option("onOverwrite", Use.STREAM, _ON_OVERWRITE, FAIL, "", "continue: read on when the log is "
+           "overwritten"),
+    Option("maxRowsPerTrigger", Use.STREAM, whole_number(1), None, "rows", "of a micro-batch; also "
+           "as maxOffsetsPerTrigger"),
+    Option("maxBytesPerTrigger", Use.STREAM, size_bytes(1), 1 << 30, "bytes", "of a micro-batch, "
+           "as stored; at least one entry is read"),
+    Option("minRowsPerTrigger", Use.STREAM, whole_number(1), None, "rows", "wait for so many; also "
+           "as minOffsetsPerTrigger"),
+    Option("maxTriggerDelay", Use.STREAM, parse_duration, 900_000, "ms", "of that wait, at most; "
+           "also as 15m"),
     Option("includeMetadata", Use.READ, boolean, False, "", "add the columns _log, _ledger, "
            "_entry, _offset, _append_time"),
     Option("maxBytesPerPartition", Use.READ, size_bytes(1), 128 << 20, "bytes", "of one task"),
@@ -198,6 +228,12 @@ TABLE = (
 
 BY_LOWER_NAME = {option.name.lower(): option for option in TABLE}
 
+ALIASES = {
+    "maxoffsetspertrigger": "maxRowsPerTrigger",
+    "minoffsetspertrigger": "minRowsPerTrigger",
+}
+"""Other names of options, in lower case: offsets are rows."""
+
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation"})
 """Keys that Spark itself adds or reads; `path` names a log."""
 
@@ -213,20 +249,26 @@ TABLE_OPTION_PREFIX = "option."
 NEAREST = {
     "assign": "log",
     "endpoint": "metadataServiceUri",
-    "endingoffsetsbytimestamp": "endingOffsets",
+    "endingoffsetsbytimestamp": "endingTimestamp",
     "host": "metadataServiceUri",
     "includeheaders": "includeMetadata",
     "kafka.bootstrap.servers": "metadataServiceUri",
     "bootstrap.servers": "metadataServiceUri",
     "ledger": "ledgerId",
+    "maxbytespertask": "maxBytesPerPartition",
     "maxfilesize": "targetEntryBytes",
+    "maxfilespertrigger": "maxRowsPerTrigger",
     "maxpartitionbytes": "maxBytesPerPartition",
     "overwriteschema": "mergeSchema",
     "replication": "writeQuorum",
     "replicationfactor": "writeQuorum",
     "servers": "metadataServiceUri",
     "service.url": "metadataServiceUri",
-    "startingoffsetsbytimestamp": "startingOffsets",
+    "ignorechanges": "onOverwrite",
+    "skipchangecommits": "onOverwrite",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "startingtime": "startingTimestamp",
+    "endingtime": "endingTimestamp",
     "startingversion": "versionAsOf",
     "subscribe": "log",
     "subscribepattern": "logPattern",

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import warnings
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.datasource.option_table import (
+    ALIASES,
     BY_LOWER_NAME,
-    INT64_MAX,
     NEAREST,
     SPARKS_OWN,
     SPARKS_TABLE_PROPERTIES,
     TABLE,
     TABLE_OPTION_PREFIX,
-    log_name,
+    Use,
 )
+from ledgerlog_spark.datasource.starting_offsets import LATEST, parse_offsets
 from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-EARLIEST, LATEST = "earliest", "latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,9 @@ class ReadOptions:
     columns: tuple[str, ...] | None
     starting_offsets: Mapping[str, int] | str
     ending_offsets: Mapping[str, int] | str
+    starting_timestamp: int | None
+    ending_timestamp: int | None
+    starting_offsets_by_timestamp_strategy: str
     version_as_of: int | None
     fail_on_data_loss: bool
     include_metadata: bool
@@ -50,6 +51,22 @@ class ReadOptions:
     def log_names(self) -> tuple[str, ...]:
         """The logs that are named, none when they go by pattern or a ledger is read."""
         return self.logs or ((self.log,) if self.log else ())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a streaming read was asked for; fields are named and described in `option_table`.
+
+    Attributes:
+        read: What it shares with batch reads.
+    """
+
+    read: ReadOptions
+    on_overwrite: str
+    max_rows_per_trigger: int | None
+    max_bytes_per_trigger: int
+    min_rows_per_trigger: int | None
+    max_trigger_delay: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +128,9 @@ class SourceOptions:
         values = {option.attribute: option.default for option in TABLE}
         given = set()
         for key, value in lowered.items():
-            option = BY_LOWER_NAME.get(key)
+            option = BY_LOWER_NAME.get(ALIASES.get(key, key).lower())
             if option is not None:
+                _reject_double(key, lowered)
                 values[option.attribute] = option.value_of(value)
                 given.add(option.attribute)
             elif not is_sparks_own(key):
@@ -146,14 +164,41 @@ class SourceOptions:
                 got=tuple(chosen),
             )
         values = dict(self.values)
-        for edge in ("starting_offsets", "ending_offsets"):
-            values[edge] = _parse_offsets(edge, values[edge])
+        for edge in ("starting", "ending"):
+            attribute, option = f"{edge}_offsets", f"{edge}Offsets"
+            values[attribute] = parse_offsets(option, values[attribute])
+            if {attribute, f"{edge}_timestamp"} <= self.given:
+                raise ConfigurationError(
+                    f'options "{option}" and "{edge}Timestamp" both say where to '
+                    f"{'begin' if edge == 'starting' else 'end'}: give one",
+                    option=option,
+                )
         if values["version_as_of"] is not None and chosen != ["log"]:
             raise ConfigurationError(
                 'option "versionAsOf" counts the versions of one log: name it by "log"',
                 option="versionAsOf",
             )
         return _chosen(ReadOptions, values)
+
+    def for_stream(self) -> StreamOptions:
+        """The options of a streaming read, which begins at the end unless told otherwise.
+
+        Raises:
+            ConfigurationError: As `for_read`; or an option is given that only batch reads have.
+        """
+        for option in TABLE:
+            if option.use is Use.BATCH and option.attribute in self.given:
+                raise ConfigurationError(
+                    f'option "{option.name}" is for batch reads: a stream reads rows on and on, as '
+                    f"they are committed. Leave it out, or use spark.read.",
+                    option=option.name,
+                )
+        values = dict(self.values)
+        if "starting_offsets" not in self.given:
+            values["starting_offsets"] = LATEST
+        read = SourceOptions(values, self.given).for_read()
+        rest = [field.name for field in fields(StreamOptions) if field.name != "read"]
+        return StreamOptions(read, **{name: values[name] for name in rest})
 
     def for_write(self) -> WriteOptions:
         """The options of a write.
@@ -197,12 +242,20 @@ def table_options(options: Mapping[str, str]) -> dict[str, str]:
     return {
         key: value
         for key, value in lowered.items()
-        if key in BY_LOWER_NAME or key in {"path", "paths"}
+        if key in BY_LOWER_NAME or key in ALIASES or key in {"path", "paths"}
     }
 
 
 def _chosen(kind: type[Chosen], values: Mapping[str, Any]) -> Chosen:
     return kind(**{field.name: values[field.name] for field in fields(kind)})
+
+
+def _reject_double(key: str, lowered: Mapping[str, str]) -> None:
+    alias = ALIASES.get(key)
+    if alias is not None and alias.lower() in lowered:
+        raise ConfigurationError(
+            f'options "{key}" and "{alias}" are the same: give one', option=alias
+        )
 
 
 def _report_unknown(key: str, *, is_strict: bool) -> None:
@@ -257,36 +310,3 @@ def _reject_jvm(values: Mapping[str, Any]) -> None:
             'not on the class path. Leave the option out, or set it to "python".',
             option="engine",
         )
-
-
-def _parse_offsets(attribute: str, value: str) -> Mapping[str, int] | str:
-    """Earliest, latest, or offsets by log name; a plain number goes for every log as "*"."""
-    name = "startingOffsets" if attribute == "starting_offsets" else "endingOffsets"
-    lowered = value.strip().lower()
-    if lowered in {EARLIEST, LATEST}:
-        return lowered
-    wrong = ConfigurationError(
-        f'option "{name}" has to be earliest, latest, a row number such as 1000, or JSON such as '
-        f'{{"flights": 1000}}, got {value!r}',
-        option=name,
-        got=value,
-    )
-    if re.fullmatch(r"\d{1,18}", lowered):
-        return {"*": int(lowered)}
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        raise wrong from None
-    if not isinstance(parsed, dict) or not parsed:
-        raise wrong
-    offsets = {}
-    for log, position in parsed.items():
-        offset = position.get("offset") if isinstance(position, dict) else position
-        try:
-            log_name(log)
-        except ValueError:
-            raise wrong from None
-        if type(offset) is not int or not 0 <= offset <= INT64_MAX:
-            raise wrong
-        offsets[log] = offset
-    return offsets

@@ -10,6 +10,7 @@ from ledgerlog_spark.datasource.option_table import NEAREST, TABLE, Use
 from ledgerlog_spark.datasource.options import (
     ReadOptions,
     SourceOptions,
+    StreamOptions,
     WriteOptions,
     table_options,
 )
@@ -20,6 +21,10 @@ from ledgerlog_spark.protocol.log_properties import LogProperties
 
 def read(**options: str) -> ReadOptions:
     return SourceOptions.parse({"path": "flights", **options}).for_read()
+
+
+def stream(**options: str) -> StreamOptions:
+    return SourceOptions.parse({"path": "flights", **options}).for_stream()
 
 
 def write(**options: str) -> WriteOptions:
@@ -101,8 +106,12 @@ def test_sparks_own_keys_pass() -> None:
         ("compression", "gzip", "one of zstd, lz4, none"),
         ("digestType", "md5", "one of CRC32C, CRC32, HMAC, DUMMY"),
         ("logPattern", "(", "a regular expression"),
+        ("startingTimestamp", "yesterday", "milliseconds since 1970"),
+        ("maxTriggerDelay", "soon", "a duration such as"),
+        ("onOverwrite", "ignore", "one of fail, continue"),
+        ("maxBytesPerTrigger", "0", "bytes from 1"),
         ("startingOffsets", "first", "has to be earliest, latest, a row number"),
-        ("startingOffsets", '{"flights": -1}', "has to be earliest, latest, a row number"),
+        ("startingOffsets", '{"flights": -3}', "has to be earliest, latest, a row number"),
         ("endingOffsets", '{"flights": true}', "has to be earliest, latest, a row number"),
     ],
 )
@@ -115,6 +124,40 @@ def test_a_wrong_value_names_the_option_and_what_would_be_right(
     assert caught.value.option == option
 
 
+def test_a_stream_begins_at_the_end_and_takes_a_gibibyte_at_a_time() -> None:
+    options = stream()
+    assert options.read.starting_offsets == "latest"
+    assert stream(startingOffsets="earliest").read.starting_offsets == "earliest"
+    assert options.max_bytes_per_trigger == 1 << 30
+    assert options.max_rows_per_trigger is None
+    assert options.max_trigger_delay == 15 * 60 * 1000
+    assert options.on_overwrite == "fail"
+
+
+def test_kafkas_names_of_the_limits_are_taken() -> None:
+    options = stream(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5", maxTriggerDelay="2s")
+    assert (options.max_rows_per_trigger, options.min_rows_per_trigger) == (10, 5)
+    assert options.max_trigger_delay == 2_000
+    with pytest.raises(ConfigurationError, match="are the same: give one"):
+        stream(maxOffsetsPerTrigger="10", maxRowsPerTrigger="10")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endingOffsets": "latest"},
+        {"endingTimestamp": "-1h"},
+        {"versionAsOf": "1"},
+        {"startingOffsets": "7", "startingTimestamp": "-1h"},
+    ],
+)
+def test_what_only_batch_reads_do_and_contradictions_are_refused_for_a_stream(
+    options: dict[str, str],
+) -> None:
+    with pytest.raises(ConfigurationError):
+        stream(**options)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -122,6 +165,7 @@ def test_a_wrong_value_names_the_option_and_what_would_be_right(
         ("EARLIEST", "earliest"),
         ("1000", {"*": 1000}),
         ('{"flights": 7}', {"flights": 7}),
+        ('{"flights": -2, "ships": -1}', {"flights": -2, "ships": -1}),
         ('{"flights": {"id": "x", "offset": 7}}', {"flights": 7}),
     ],
 )
