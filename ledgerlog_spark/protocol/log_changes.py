@@ -151,13 +151,14 @@ def plan_commit(
             planned_version=request.planned_version,
         )
     schema_id, schemas = _schema(head, request, current_schema)
-    items = tuple(_items(head, request.ranges, schema_id))
+    commit_time_ms = max(head.commit_time_ms + 1, now_ms)
+    items = tuple(listed(head, request.ranges, schema_id, commit_time_ms))
     end_offset = items[-1].end_offset if items else head.end_offset
     interval = VersionInterval(
         version=head.version + 1,
         start_offset=head.end_offset if overwrites else head.start_offset,
         end_offset=end_offset,
-        commit_time_ms=max(head.commit_time_ms + 1, now_ms),
+        commit_time_ms=commit_time_ms,
         token=head.token,
         schema_id=schemas[-1].schema_id if schemas else head.schema_id,
         operation=Operation.OVERWRITE if overwrites else Operation.APPEND,
@@ -210,7 +211,10 @@ def created(
     return HeadChange(bare, interval, (), schemas).build(token, {})
 
 
-def _items(head: LogHead, ranges: Sequence[StagedRange], schema_id: int) -> Iterator[Item]:
+def listed(
+    head: LogHead, ranges: Sequence[StagedRange], schema_id: int, commit_time_ms: int
+) -> Iterator[Item]:
+    """Items of new ranges at the log's end."""
     is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
     offset = head.end_offset
     for staged in ranges:
@@ -229,6 +233,7 @@ def _items(head: LogHead, ranges: Sequence[StagedRange], schema_id: int) -> Iter
             first_offset=offset,
             schema_id=schema_id,
             statistics=statistics,
+            newest_ms=commit_time_ms,
         )
         offset += staged.rows
 

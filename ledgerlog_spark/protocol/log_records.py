@@ -106,6 +106,8 @@ class Item:
         first_offset: Offset of the range's first row.
         schema_id: Of the schema that the ledger's entry 0 carries.
         statistics: As `log_statistics.encode_statistics` makes them; empty for none.
+        newest_ms: When the youngest of the rows came into the log, wall time in ms since the epoch:
+            its commit, or its append to a leader log. 0 where an older list does not say.
     """
 
     ledger_id: int
@@ -117,6 +119,7 @@ class Item:
     first_offset: int
     schema_id: int = NO_SCHEMA
     statistics: bytes = b""
+    newest_ms: int = 0
 
     @property
     def end_offset(self) -> int:

@@ -35,6 +35,8 @@ SCHEMA_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 1_024
 
 # ledger, first entry, last entry, index entry, rows, size, first offset, schema, statistics size
 _ITEM = Struct(">qqqqqqqiH")
+_HAS_TIME = 0x8000
+_TIME = Struct(">q")
 # version, start offset, end offset, commit time, schema, operation, token
 _INTERVAL = Struct(">qqqqiB16s")
 # token, number, first key, end key, count, size
@@ -79,7 +81,11 @@ class RecordKind(ABC, Generic[T]):
 
 
 class ItemKind(RecordKind[Item]):
-    """Items, keyed by offset."""
+    """Items, keyed by offset.
+
+    The highest bit of a row's statistics size says that 8 bytes follow the statistics: the time of
+    the youngest row. The first version wrote none.
+    """
 
     __slots__ = ()
     name = "items"
@@ -94,11 +100,12 @@ class ItemKind(RecordKind[Item]):
         return record.end_offset
 
     def size_bytes(self, records: Sequence[Item]) -> int:
-        """Fixed rows and statistics."""
-        return _ITEM.size * len(records) + sum(len(item.statistics) for item in records)
+        """Fixed rows, statistics and times."""
+        tails = sum(len(item.statistics) + _TIME.size * (item.newest_ms > 0) for item in records)
+        return _ITEM.size * len(records) + tails
 
     def encode(self, records: Sequence[Item]) -> bytes:
-        """Rows, then statistics."""
+        """Rows, then statistics and time of each."""
         out = bytearray()
         append_varint(out, len(records))
         for item in records:
@@ -111,10 +118,12 @@ class ItemKind(RecordKind[Item]):
                 item.size_bytes,
                 item.first_offset,
                 item.schema_id,
-                len(item.statistics),
+                len(item.statistics) | (_HAS_TIME if item.newest_ms else 0),
             )
         for item in records:
             out += item.statistics
+            if item.newest_ms:
+                out += _TIME.pack(item.newest_ms)
         return bytes(out)
 
     def decode(self, reader: ByteReader) -> tuple[Item, ...]:
@@ -124,11 +133,8 @@ class ItemKind(RecordKind[Item]):
             WireFormatError: On bytes that are no items, or items that cannot be.
         """
         rows = _take_rows(reader, _ITEM)
-        sizes = [row[-1] for row in _ITEM.iter_unpack(rows)]
-        if sizes and max(sizes) > STATISTICS_SIZE_BYTES_MAX:
-            raise WireFormatError(f"statistics of {max(sizes)} bytes")
         items = tuple(
-            Item(ledger, first, last, index, count, size, offset, schema, reader.take(tail))
+            Item(ledger, first, last, index, count, size, offset, schema, *_tail(reader, tail))
             for ledger, first, last, index, count, size, offset, schema, tail in _ITEM.iter_unpack(
                 rows
             )
@@ -315,6 +321,21 @@ def decode_open_ledgers(reader: ByteReader) -> tuple[OpenLedger, ...]:
     if min((*ids, *offsets, 0)) < 0 or offsets != sorted(offsets) or len(ids) != count:
         raise WireFormatError(f"open ledgers that cannot be: {ledgers}")
     return ledgers
+
+
+def _tail(reader: ByteReader, size: int) -> tuple[bytes, int]:
+    """Statistics and time of an item, given what its row says of their size."""
+    has_time = bool(size & _HAS_TIME)
+    size &= ~_HAS_TIME
+    if size > STATISTICS_SIZE_BYTES_MAX:
+        raise WireFormatError(f"statistics of {size} bytes")
+    statistics = reader.take(size)
+    if not has_time:
+        return statistics, 0
+    (newest_ms,) = _TIME.unpack(reader.take(_TIME.size))
+    if newest_ms < 1:
+        raise WireFormatError(f"an item whose youngest row came at {newest_ms} ms")
+    return statistics, newest_ms
 
 
 def _take_rows(reader: ByteReader, row: Struct) -> bytes:

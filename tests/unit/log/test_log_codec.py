@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
+from ledgerlog_spark.protocol.log_bytes import ByteReader
 from ledgerlog_spark.protocol.log_codec import (
     decode_head,
     decode_page,
@@ -42,11 +43,11 @@ small = st.integers(0, 2**40)
 tokens = st.binary(min_size=16, max_size=16).map(bytes.hex)
 texts = st.text(min_size=1, max_size=20)
 items = st.builds(
-    lambda ledger, first, more, index, rows, size, offset, schema, statistics: Item(
-        ledger, first, first + more, index, rows, size, offset, schema, statistics
+    lambda ledger, first, more, index, rows, size, offset, schema, statistics, newest: Item(
+        ledger, first, first + more, index, rows, size, offset, schema, statistics, newest
     ),
     i63, small, small, st.integers(-1, 2**40), st.integers(1, 2**40), i63, small,
-    st.integers(-1, 2**31 - 1), st.binary(max_size=80),
+    st.integers(-1, 2**31 - 1), st.binary(max_size=80), i63,
 )  # fmt: skip
 intervals = st.builds(
     VersionInterval, i63, i63, i63, i63, tokens, st.integers(-1, 2**31 - 1),
@@ -156,6 +157,22 @@ def enveloped(body: bytes) -> bytes:
     """A head of that body, not compressed."""
     sizes = len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big")
     return b"LLOG" + bytes([1, 1, 0, 0]) + sizes + body
+
+
+def test_time_of_an_item_follows_its_statistics_and_leaves_all_other_bytes_as_they_were() -> None:
+    item = Item(77, 1, 9, 9, 100, 12_345, 900, 0, b"\x00\x00\xc1\x02\x04")
+    timed = replace(item, newest_ms=1_700_000_000_000)
+    before, after = ITEMS.encode([item, item]), ITEMS.encode([item, timed])
+    assert after[: -8 - len(item.statistics) * 2 - 2] == before[: -len(item.statistics) * 2 - 2]
+    assert after[-8:].hex() == "0000018bcfe56800"
+    assert ITEMS.decode(ByteReader(after)) == (item, timed)
+    assert ITEMS.size_bytes([item, timed]) == len(after) - 1
+
+
+def test_item_whose_time_cannot_be_is_refused() -> None:
+    stored = ITEMS.encode([Item(77, 1, 9, 9, 100, 12_345, 900, newest_ms=5)])
+    with pytest.raises(WireFormatError):
+        ITEMS.decode(ByteReader(stored[:-8] + bytes(8)))
 
 
 def test_head_stored_by_the_first_version_still_reads() -> None:
