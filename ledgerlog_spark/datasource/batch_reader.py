@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
     from ledgerlog_spark.datasource.scan_task import ScanTask
-
-_logger = logging.getLogger(__name__)
 
 
 class LogPartition(InputPartition):
@@ -69,7 +65,13 @@ class BatchReader(DataSourceReader):
         from ledgerlog_spark.datasource.planning import tasks_of
 
         password = password_in(self._options.password_file)
-        tasks = tasks_of(self._options, self._uri, self._predicates, parallelism=self._parallelism)
+        tasks = tasks_of(
+            self._options,
+            self._uri,
+            self._predicates,
+            parallelism=self._parallelism,
+            password=password,
+        )
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -85,42 +87,28 @@ class BatchReader(DataSourceReader):
 
     def _read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.committed_entries import CommittedEntries
-        from ledgerlog_spark.datasource.scan_task import read_batches
+        from ledgerlog_spark.datasource.task_rows import task_rows
 
-        target = arrow_schema_of(self._schema_json)
-        read = read_batches if self._options.fail_on_data_loss else _without_lost
-        with CommittedEntries(self._uri, partition.task, partition.password) as read_entries:
-            yield from read(partition.task, target, read_entries)
+        yield from task_rows(
+            self._uri,
+            partition.task,
+            arrow_schema_of(self._schema_json),
+            password=partition.password,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
 
 
 class FilteringReader(BatchReader):
-    """A reader that leaves out ranges by their statistics.
+    """A reader that leaves out ranges, and entries of ranges, by their statistics.
 
     Spark asks only for readers that override `pushFilters` to be allowed by a setting; this class
     is used where it is on.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """All filters again: statistics only rule out whole ranges, Spark looks at the rows."""
+        """All filters again: statistics only rule out whole entries, Spark looks at the rows."""
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
         from ledgerlog_spark.datasource.pushdown import predicates_of
 
         self._predicates = predicates_of(filters, arrow_schema_of(self._schema_json))
         return filters
-
-
-def _without_lost(task: ScanTask, target: pa.Schema, read_entries: Any) -> Iterator[pa.RecordBatch]:
-    """The rows that are still there; what is lost of a range is said in the worker's log."""
-    from dataclasses import replace
-
-    from ledgerlog_spark.datasource.scan_task import read_batches
-    from ledgerlog_spark.errors import DataLossError
-
-    for scanned in task.ranges:
-        try:
-            yield from read_batches(replace(task, ranges=(scanned,)), target, read_entries)
-        except DataLossError as error:
-            _logger.warning(
-                "%s", json.dumps({"event": "rows skipped by failOnDataLoss=false", **error.fields})
-            )

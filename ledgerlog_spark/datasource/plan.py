@@ -6,28 +6,33 @@ number; `tests/golden/plan` holds cases that every implementation of the planner
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.datasource.filters import may_match
-from ledgerlog_spark.datasource.options import EARLIEST, LATEST
+from ledgerlog_spark.datasource.range_index import OPEN_COST_BYTES
+from ledgerlog_spark.datasource.starting_offsets import EARLIEST, LATEST, offset_for
 from ledgerlog_spark.errors import (
     ConfigurationError,
     DataLossError,
     SchemaMismatchError,
 )
+from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_statistics import decode_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ledgerlog_spark.datasource.filters import Predicate
+    from ledgerlog_spark.datasource.range_index import RangeIndex
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
 
-PLAN_FORMAT = 1
-OPEN_COST_BYTES = 64 << 10
-"""What one more range costs a task, in bytes it could have read meanwhile."""
+    _Listed = tuple["LogScan", Item, "ScanRange"]
+
+PLAN_FORMAT = 2
+INDEXES_MAX = 64
+"""Index entries that are read before a scan is planned; a large one has 1 to 2 MB."""
 TASK_BYTES_MIN = 4 << 20
 """Encoded bytes that are worth a task of their own, whose price is some 50 ms."""
 _SHARE_SLACK = 1.05
@@ -62,12 +67,15 @@ class LogScan:
         history: Retained versions, rising; tells when rows were committed.
         ledgers: Metadata by ledger id. Its state does not matter: a listed range is read to its
             end, also of an open ledger (design 6.5).
+        indexes: Of listed ranges, by ledger id and index entry id: those that `indexes_wanted`
+            asked for and that could be read.
     """
 
     snapshot: LogSnapshot
     columns: Mapping[int, Sequence[str]] = field(default_factory=dict)
     history: Sequence[VersionInterval] = ()
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
+    indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +87,19 @@ class ScanRange:
         ledger_id: The ledger.
         first_entry_id: Inclusive.
         last_entry_id: Inclusive; never the index entry.
-        rows: About how many: exact when the range was not split.
-        size_bytes: About how many payload bytes: exact when the range was not split.
+        rows: About how many: exact when the range was not split, or by its index.
+        size_bytes: About how many payload bytes: exact when the range is read whole, or by its
+            index.
         schema_id: Of the rows as stored.
         range_offset: Offset of the listed range's first row: an entry's first row, which counts
             from there, plus this is the offset of its first row.
         start_offset: Rows before this offset are not part of the scan.
         end_offset: Neither are this one and those behind it.
         commit_time_ms: When the rows were committed, None when the history does not say any more.
+        index_entry_id: The entry to read first, because it tells which of the entries are needed;
+            NO_ENTRY when all are.
+        entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
+            None when nothing says so before they are read.
     """
 
     log: str
@@ -100,6 +113,8 @@ class ScanRange:
     start_offset: int
     end_offset: int
     commit_time_ms: int | None
+    index_entry_id: int = NO_ENTRY
+    entry_rows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,27 +162,15 @@ def plan(
         ConfigurationError: Offsets name a log that is not read, or lie beyond the log's end.
         DataLossError: Rows that the offsets ask for were truncated, and `fail_on_data_loss`.
     """
-    _check_names(logs, options)
-    wanted: list[ScanRange] = []
-    skipped: list[Item] = []
-    for log in logs:
-        for scanned, item in _ranges_of(log, options):
-            if _is_wanted(log, item, predicates):
-                wanted.append(scanned)
-            else:
-                skipped.append(item)
-    indexed = {
-        (item.ledger_id, item.first_entry_id): item.has_index
-        for log in logs
-        for item in log.snapshot.items
-    }
-    limits = _Limits.of(wanted, options)
+    wanted, skipped = _listed(logs, options, predicates)
+    needed = list(_needed(wanted, predicates))
+    limits = _Limits.of([scanned for _, _, scanned in needed], options)
     pieces = [
         piece
-        for scanned in wanted
-        for piece in _split(scanned, limits, indexed[scanned.ledger_id, scanned.first_entry_id])
+        for log, item, scanned in needed
+        for piece in _split(scanned, limits, item, _index_of(log, item))
     ]
-    read = {scanned.ledger_id for scanned in wanted}
+    read = {piece.ledger_id for piece in pieces}
     return ScanPlan(
         partitions=tuple(_pack(pieces, limits)),
         versions={log.snapshot.name: log.snapshot.interval.version for log in logs},
@@ -175,6 +178,62 @@ def plan(
         skipped_items=len(skipped),
         skipped_rows=sum(item.rows for item in skipped),
     )
+
+
+def indexes_wanted(
+    logs: Sequence[LogScan], options: ScanOptions, predicates: Sequence[Predicate] = ()
+) -> list[ScanRange]:
+    """Ranges whose index is worth reading before the scan is planned, at most INDEXES_MAX.
+
+    They are read in part, and are so large that several tasks would share them: cut by guess, some
+    of these would find nothing to do. Of other ranges read in part the task reads the index.
+
+    Raises:
+        ConfigurationError: As `plan`.
+        DataLossError: As `plan`.
+    """
+    wanted, _ = _listed(logs, options, predicates)
+    limits = _Limits.of([scanned for _, _, scanned in wanted], options)
+    chosen = [
+        scanned
+        for _, _, scanned in wanted
+        if scanned.index_entry_id != NO_ENTRY and _pieces(scanned, limits) > 1
+    ]
+    # Ranges cut by offsets come first: there are two of a log at most.
+    chosen.sort(key=lambda scanned: scanned.entry_rows == (0, scanned.rows))
+    return chosen[:INDEXES_MAX]
+
+
+def _listed(
+    logs: Sequence[LogScan], options: ScanOptions, predicates: Sequence[Predicate]
+) -> tuple[list[_Listed], list[Item]]:
+    """The ranges to read, and the items that no filter can match."""
+    _check_names(logs, options)
+    wanted: list[_Listed] = []
+    skipped: list[Item] = []
+    for log in logs:
+        for scanned, item in _ranges_of(log, options, is_filtered=bool(predicates)):
+            if _is_wanted(log, item, predicates):
+                wanted.append((log, item, scanned))
+            else:
+                skipped.append(item)
+    return wanted, skipped
+
+
+def _needed(wanted: Sequence[_Listed], predicates: Sequence[Predicate]) -> Iterator[_Listed]:
+    """The same without the entries that an index, where one is known, shows to be useless."""
+    for log, item, scanned in wanted:
+        index = _index_of(log, item)
+        if index is None or scanned.index_entry_id == NO_ENTRY:
+            yield log, item, scanned
+            continue
+        places = _places(log, item) if predicates else {}
+        for part in index.needed(scanned, predicates, places):
+            yield log, item, part
+
+
+def _index_of(log: LogScan, item: Item) -> RangeIndex | None:
+    return log.indexes.get((item.ledger_id, item.index_entry_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +269,9 @@ def _check_names(logs: Sequence[LogScan], options: ScanOptions) -> None:
 
 
 def _offset(log: LogScan, offsets: Mapping[str, int] | str, default: str) -> int:
-    interval = log.snapshot.interval
-    if not isinstance(offsets, str):
-        given = offsets.get(log.snapshot.name, offsets.get("*"))
-        if given is not None:
-            return given
-        offsets = default
-    return interval.start_offset if offsets == EARLIEST else interval.end_offset
+    name, interval = log.snapshot.name, log.snapshot.interval
+    start, end = interval.start_offset, interval.end_offset
+    return offset_for(offsets, name, start=start, end=end, default=default)
 
 
 def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
@@ -245,13 +300,18 @@ def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
     return start, max(start, end)
 
 
-def _ranges_of(log: LogScan, options: ScanOptions) -> Iterator[tuple[ScanRange, Item]]:
-    """The listed ranges that overlap the interval, each whole."""
+def _ranges_of(
+    log: LogScan, options: ScanOptions, *, is_filtered: bool
+) -> Iterator[tuple[ScanRange, Item]]:
+    """The listed ranges that overlap the interval, each with all its entries."""
     start, end = _interval_of(log, options)
     for item in log.snapshot.items:
         first, behind = max(start, item.first_offset), min(end, item.end_offset)
         if first >= behind:
             continue
+        is_cut = behind - first < item.rows
+        use_index = (is_cut or is_filtered) and _index_pays(item)
+        size_bytes = item.size_bytes * (behind - first) // item.rows
         yield (
             ScanRange(
                 log=log.snapshot.name,
@@ -259,15 +319,23 @@ def _ranges_of(log: LogScan, options: ScanOptions) -> Iterator[tuple[ScanRange, 
                 first_entry_id=item.first_entry_id,
                 last_entry_id=item.last_entry_id - item.has_index,
                 rows=behind - first,
-                size_bytes=item.size_bytes,
+                size_bytes=size_bytes if use_index else item.size_bytes,
                 schema_id=item.schema_id,
                 range_offset=item.first_offset,
                 start_offset=first,
                 end_offset=behind,
                 commit_time_ms=_commit_time_ms(log.history, item),
+                index_entry_id=item.index_entry_id if use_index else NO_ENTRY,
+                entry_rows=(0, item.rows),
             ),
             item,
         )
+
+
+def _index_pays(item: Item) -> bool:
+    """Whether reading the index entry may save more than it costs."""
+    entries = item.last_entry_id - item.first_entry_id
+    return item.has_index and entries > 1 and item.size_bytes > OPEN_COST_BYTES
 
 
 def _commit_time_ms(history: Sequence[VersionInterval], item: Item) -> int | None:
@@ -288,6 +356,12 @@ def _commit_time_ms(history: Sequence[VersionInterval], item: Item) -> int | Non
 def _is_wanted(log: LogScan, item: Item, predicates: Sequence[Predicate]) -> bool:
     if not predicates:
         return True
+    statistics = decode_statistics(item.statistics)
+    return may_match(predicates, statistics, _places(log, item), item.rows)
+
+
+def _places(log: LogScan, item: Item) -> dict[str, int]:
+    """Place of each column among those that the item's rows were written with, by name."""
     names = log.columns.get(item.schema_id)
     if names is None:
         raise SchemaMismatchError(
@@ -295,35 +369,43 @@ def _is_wanted(log: LogScan, item: Item, predicates: Sequence[Predicate]) -> boo
             f"does not have",
             log=log.snapshot.name,
         )
-    places = {name: place for place, name in enumerate(names)}
-    return may_match(predicates, decode_statistics(item.statistics), places, item.rows)
+    return {name: place for place, name in enumerate(names)}
 
 
-def _split(scanned: ScanRange, limits: _Limits, has_index: bool) -> Iterator[ScanRange]:
+def _pieces(scanned: ScanRange, limits: _Limits) -> int:
+    """In how many pieces a range is to be read."""
+    count = max(1, -(-scanned.size_bytes // limits.size_bytes))
+    if limits.rows is not None:
+        count = max(count, -(-scanned.rows // limits.rows))
+    return min(count, scanned.last_entry_id - scanned.first_entry_id + 1)
+
+
+def _split(
+    scanned: ScanRange, limits: _Limits, item: Item, index: RangeIndex | None
+) -> Iterator[ScanRange]:
     """Pieces of a range, of about equal numbers of entries.
 
     A range that fencing cut short has no index entry and is read whole (design 6.2).
     """
+    count = _pieces(scanned, limits) if item.has_index else 1
+    if count == 1:
+        yield scanned
+        return
     entries = scanned.last_entry_id - scanned.first_entry_id + 1
-    count = max(1, -(-scanned.size_bytes // limits.size_bytes))
-    if limits.rows is not None:
-        count = max(count, -(-scanned.rows // limits.rows))
-    count = min(count, entries) if has_index else 1
     for number in range(count):
         first = entries * number // count
         end = entries * (number + 1) // count
-        yield ScanRange(
-            log=scanned.log,
-            ledger_id=scanned.ledger_id,
+        if index is not None:
+            before = scanned.first_entry_id - index.first_entry_id
+            yield index.part(scanned, before + first, before + end)
+            continue
+        yield replace(
+            scanned,
             first_entry_id=scanned.first_entry_id + first,
             last_entry_id=scanned.first_entry_id + end - 1,
             rows=scanned.rows * end // entries - scanned.rows * first // entries,
             size_bytes=scanned.size_bytes * end // entries - scanned.size_bytes * first // entries,
-            schema_id=scanned.schema_id,
-            range_offset=scanned.range_offset,
-            start_offset=scanned.start_offset,
-            end_offset=scanned.end_offset,
-            commit_time_ms=scanned.commit_time_ms,
+            entry_rows=None,
         )
 
 

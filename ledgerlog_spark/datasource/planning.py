@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.cluster import logs_at
-from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, plan
+from ledgerlog_spark.datasource.index_entries import read_indexes
+from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, indexes_wanted, plan
 from ledgerlog_spark.datasource.scan_task import ScanTask
 from ledgerlog_spark.datasource.schemas import raw_schema, scan_schema
 from ledgerlog_spark.errors import LogNotFoundError
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
+    from ledgerlog_spark.datasource.plan import ScanRange
     from ledgerlog_spark.log.blocking import BlockingLog
 
 
@@ -39,15 +42,21 @@ def schema_of(options: ReadOptions, uri: str) -> str:
 
 
 def tasks_of(
-    options: ReadOptions, uri: str, predicates: Sequence[Predicate], *, parallelism: int = 1
+    options: ReadOptions,
+    uri: str,
+    predicates: Sequence[Predicate],
+    *,
+    parallelism: int = 1,
+    password: bytes = b"",
 ) -> list[ScanTask]:
     """The tasks of a scan; the snapshot is that of this moment.
 
     Args:
         options: What to read.
         uri: Of the cluster.
-        predicates: To skip ranges by.
+        predicates: To skip ranges and entries by.
         parallelism: Tasks that run at once; counts where `minPartitions` is not given.
+        password: Of the ledgers, whose index entries may be read.
 
     Raises:
         LogNotFoundError: No such log.
@@ -65,6 +74,7 @@ def tasks_of(
         parallelism=parallelism if options.min_partitions is None else 1,
         max_records_per_partition=options.max_records_per_partition,
     )
+    scans = _with_indexes(uri, scans, indexes_wanted(scans, scan_options, predicates), password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
     return [
@@ -76,9 +86,26 @@ def tasks_of(
                 for scanned in partition.ranges
             },
             include_metadata=options.include_metadata,
+            predicates=tuple(predicates),
         )
         for partition in plan(scans, scan_options, predicates).partitions
     ]
+
+
+def _with_indexes(
+    uri: str, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
+) -> list[LogScan]:
+    """The scans with the indexes of the ranges `wanted`, as far as they can be read."""
+    if not wanted:
+        return scans
+    log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
+    schemas = {
+        (scan.snapshot.name, schema_id): schema
+        for scan in scans
+        for schema_id, schema in scan.snapshot.schemas.items()
+    }
+    indexes = read_indexes(uri, wanted, log_ids=log_ids, schemas=schemas, password=password)
+    return [replace(scan, indexes=indexes) for scan in scans]
 
 
 def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:

@@ -16,6 +16,7 @@ from ledgerlog_spark.errors import WireFormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.plan import ScanRange
 
     ReadEntries = Callable[["ScanRange"], Iterable[Any]]
@@ -35,12 +36,14 @@ class ScanTask:
         log_ids: Ids of the logs, by name.
         schemas: Schema messages of the ranges' rows, by log and schema id.
         include_metadata: Whether the scan's schema has the metadata columns.
+        predicates: Filters by which index entries tell that entries need not be read.
     """
 
     ranges: tuple[ScanRange, ...]
     log_ids: Mapping[str, str]
     schemas: Mapping[tuple[str, int], bytes] = field(repr=False)
     include_metadata: bool = False
+    predicates: tuple[Predicate, ...] = ()
 
 
 def read_batches(
@@ -91,7 +94,7 @@ def _range_batches(
     payloads = (entry.payload for entry in _contiguous(scanned, read_entries(scanned)))
     stored = task.schemas[scanned.log, scanned.schema_id]
     decoded = decode_entries(stored, payloads, columns=target.names)
-    next_row: int | None = None
+    next_row = None if scanned.entry_rows is None else scanned.entry_rows[0]
     for place, entry in enumerate(decoded):
         entry_id = scanned.first_entry_id + place
         if entry.first_row < 0 or next_row not in {None, entry.first_row}:
@@ -104,6 +107,12 @@ def _range_batches(
         if task.include_metadata:
             kept = _with_metadata(kept, max(first, scanned.start_offset), entry_id, scanned)
         yield kept
+    if scanned.entry_rows is not None and next_row != scanned.entry_rows[1]:
+        raise WireFormatError(
+            f"entries {scanned.first_entry_id} to {scanned.last_entry_id} of ledger "
+            f"{scanned.ledger_id} hold rows up to {next_row} of their range, and those up to "
+            f"{scanned.entry_rows[1]} are listed. The ledger is not what log {scanned.log!r} lists."
+        )
 
 
 def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:

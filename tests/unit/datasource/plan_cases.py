@@ -10,9 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ledgerlog_spark.arrow.stream_codec import IndexedEntry
 from ledgerlog_spark.datasource.filters import Predicate
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, plan
 from ledgerlog_spark.datasource.plan_json import plan_to_json
+from ledgerlog_spark.datasource.range_index import RangeIndex
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, Operation, VersionInterval
 from ledgerlog_spark.protocol.log_statistics import ColumnStatistics, encode_statistics
@@ -51,7 +53,8 @@ def _log(log: dict[str, Any]) -> LogScan:
     columns = {int(schema_id): names for schema_id, names in log["schemas"].items()}
     kept = [v for v in versions if v.version >= log.get("oldest_version", 0)]
     ledgers = {int(ledger_id): _ledger(ledger) for ledger_id, ledger in log["ledgers"].items()}
-    return LogScan(snapshot, columns, kept, ledgers)
+    indexes = {(i["ledger_id"], i["index_entry_id"]): _index(i) for i in log.get("indexes", [])}
+    return LogScan(snapshot, columns, kept, ledgers, indexes)
 
 
 def _version(version: dict[str, Any]) -> VersionInterval:
@@ -69,6 +72,15 @@ def _statistics(item: dict[str, Any]) -> str:
     encoded = encode_statistics(columns, size_bytes_max=1024).hex()
     assert item.get("statistics", encoded) == encoded, item
     return encoded
+
+
+def _index(index: dict[str, Any]) -> RangeIndex:
+    """What an index entry says: rows, bytes and columns of each entry of its range."""
+    entries = [
+        IndexedEntry(entry["rows"], entry["size_bytes"], bytes.fromhex(_statistics(entry)))
+        for entry in index["entries"]
+    ]
+    return RangeIndex.of(index["index_entry_id"], entries)
 
 
 def _ledger(ledger: dict[str, Any]) -> LedgerMetadata:

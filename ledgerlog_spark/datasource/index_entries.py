@@ -1,0 +1,124 @@
+"""Reads the index entries of listed ranges, for the planner and for tasks (design 6.2, 7).
+
+An index only saves work: a range whose index no bookie has any more is read whole, and says itself
+whether rows are lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.arrow.stream_codec import decode_entries, decode_schema
+from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.range_index import RangeIndex
+from ledgerlog_spark.errors import DataLossError, WireFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.scan_task import ScanTask
+    from ledgerlog_spark.log.blocking import BlockingRangeReader
+
+INDEXES_AHEAD_MAX = 32
+
+_logger = logging.getLogger(__name__)
+
+
+def read_indexes(
+    uri: str,
+    ranges: Sequence[ScanRange],
+    *,
+    log_ids: Mapping[str, str],
+    schemas: Mapping[tuple[str, int], bytes],
+    password: bytes,
+) -> dict[tuple[int, int], RangeIndex]:
+    """Indexes by ledger id and index entry id, without those that no bookie has.
+
+    Args:
+        uri: Of the cluster.
+        ranges: Each with an index entry.
+        log_ids: Ids of the logs, by name.
+        schemas: Schema messages of the ranges' rows, by log and schema id.
+        password: Of the ledgers.
+
+    Raises:
+        WireFormatError: An entry is not the index of its range.
+        EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+        DigestMismatchError: No replica had a good copy.
+    """
+    logs = logs_at(uri)
+    # The pieces of one range have one index.
+    by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}
+    indexes: dict[tuple[int, int], RangeIndex] = {}
+    for name in dict.fromkeys(each.log for each in by_key.values()):
+        log = logs.open_by_id(name, log_ids[name])
+        of_log = [each for each in by_key.values() if each.log == name]
+        for start in range(0, len(of_log), INDEXES_AHEAD_MAX):
+            some = of_log[start : start + INDEXES_AHEAD_MAX]
+            places = [(each.ledger_id, each.index_entry_id, each.index_entry_id) for each in some]
+            readers = log.begin_ranges(places, password=password)
+            try:
+                for scanned, reader in zip(some, readers, strict=True):
+                    if (payload := _index_payload(reader)) is not None:
+                        index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
+                        indexes[scanned.ledger_id, scanned.index_entry_id] = index
+            finally:
+                for reader in readers:
+                    reader.close()
+    return indexes
+
+
+def with_needed_entries(uri: str, task: ScanTask, password: bytes) -> ScanTask:
+    """The task without the entries that the indexes of its ranges show to be useless.
+
+    Raises:
+        As `read_indexes`.
+    """
+    wanted = [scanned for scanned in task.ranges if scanned.index_entry_id >= 0]
+    if not wanted:
+        return task
+    indexes = read_indexes(
+        uri, wanted, log_ids=task.log_ids, schemas=task.schemas, password=password
+    )
+    return replace(task, ranges=tuple(_needed(task, indexes)))
+
+
+def _needed(task: ScanTask, indexes: Mapping[tuple[int, int], RangeIndex]) -> Iterator[ScanRange]:
+    places: dict[tuple[str, int], dict[str, int]] = {}
+    for scanned in task.ranges:
+        index = indexes.get((scanned.ledger_id, scanned.index_entry_id))
+        if index is None:
+            yield scanned
+            continue
+        schema = scanned.log, scanned.schema_id
+        if task.predicates and schema not in places:
+            names = decode_schema(task.schemas[schema]).names
+            places[schema] = {name: place for place, name in enumerate(names)}
+        yield from index.needed(scanned, task.predicates, places.get(schema, {}))
+
+
+def _index_payload(reader: BlockingRangeReader) -> Any:
+    try:
+        for entries in reader:
+            return entries[0].payload
+    except DataLossError as error:
+        _logger.warning(
+            "%s",
+            json.dumps({"event": "index entry lost, its range is read whole", **error.fields}),
+        )
+    return None
+
+
+def _decoded(scanned: ScanRange, schema: bytes, payload: Any) -> RangeIndex:
+    decoded = list(decode_entries(schema, [payload], columns=[]))
+    entries = decoded[0].index if len(decoded) == 1 else None
+    if entries is None:
+        raise WireFormatError(
+            f"entry {scanned.index_entry_id} of ledger {scanned.ledger_id} is not the index that "
+            f"log {scanned.log!r} lists"
+        )
+    return RangeIndex.of(scanned.index_entry_id, entries)

@@ -1,0 +1,68 @@
+"""The rows of one task: which entries it needs, reading them, what it does about lost ones.
+
+Batch scans and streams read the same way; only the plan is another.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.datasource.committed_entries import CommittedEntries
+from ledgerlog_spark.datasource.index_entries import with_needed_entries
+from ledgerlog_spark.datasource.scan_task import read_batches
+from ledgerlog_spark.errors import DataLossError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.datasource.scan_task import ScanTask
+
+_logger = logging.getLogger(__name__)
+
+
+def task_rows(
+    uri: str,
+    task: ScanTask,
+    target: pa.Schema,
+    *,
+    password: bytes = b"",
+    fail_on_data_loss: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, in order, in batches of the schema `target`.
+
+    Args:
+        uri: Of the cluster.
+        task: What to read.
+        target: The schema that Spark wants.
+        password: Of the ledgers.
+        fail_on_data_loss: False leaves out ranges of which an entry is lost, from there on, and
+            says so in the worker's log.
+
+    Raises:
+        DataLossError: Listed rows that no bookie has.
+        EntryUnknownError: Some replica could not answer, and none had an entry; retriable.
+        DigestMismatchError: No replica had a good copy of an entry.
+        SchemaMismatchError: Stored rows cannot become the target's.
+        WireFormatError: A ledger is not what the log lists.
+    """
+    needed = with_needed_entries(uri, task, password)
+    with CommittedEntries(uri, needed, password) as read_entries:
+        if fail_on_data_loss:
+            yield from read_batches(needed, target, read_entries)
+        else:
+            yield from _without_lost(needed, target, read_entries)
+
+
+def _without_lost(task: ScanTask, target: pa.Schema, read_entries: Any) -> Iterator[pa.RecordBatch]:
+    for scanned in task.ranges:
+        try:
+            yield from read_batches(replace(task, ranges=(scanned,)), target, read_entries)
+        except DataLossError as error:
+            _logger.warning(
+                "%s", json.dumps({"event": "rows skipped by failOnDataLoss=false", **error.fields})
+            )

@@ -1,0 +1,454 @@
+"""Entries that a scan does not need are not read, and no row changes by it.
+
+The planner, the index entries and the decoding are the real ones; the ledgers are lists of payloads
+that count what is read of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
+from ledgerlog_spark.arrow.stream_codec import BatchEncoder, IndexedEntry, encode_schema
+from ledgerlog_spark.datasource import committed_entries, index_entries, plan, range_index
+from ledgerlog_spark.datasource.filters import Predicate
+from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, ScanPlan, ScanRange
+from ledgerlog_spark.datasource.range_index import RangeIndex
+from ledgerlog_spark.datasource.scan_task import ScanTask
+from ledgerlog_spark.datasource.task_rows import task_rows
+from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+STORED = encode_schema(SCHEMA)
+PLACES = {"n": 0, "text": 1}
+Row = tuple[int | None, str | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    entry_id: int
+    payload: bytes
+
+
+@dataclass
+class Ledgers:
+    """Ledgers by id; stands where the logs of a cluster would.
+
+    Attributes:
+        entries: Payloads of each ledger, by entry id.
+        lost: Entries that no bookie has.
+        read: Entries that were read, in order.
+    """
+
+    entries: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    lost: set[tuple[int, int]] = field(default_factory=set)
+    read: list[tuple[int, int]] = field(default_factory=list)
+
+    def open_by_id(self, _name: str, _log_id: str) -> Ledgers:
+        return self
+
+    def begin_ranges(
+        self, ranges: Sequence[tuple[int, int, int]], *, password: bytes
+    ) -> list[Reading]:
+        assert password == b"secret"
+        return [Reading(self, *each) for each in ranges]
+
+
+@dataclass
+class Reading:
+    ledgers: Ledgers
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for entry_id in range(self.first_entry_id, self.last_entry_id + 1):
+            if (self.ledger_id, entry_id) in self.ledgers.lost:
+                raise DataLossError("gone", ledger_id=self.ledger_id)
+            self.ledgers.read.append((self.ledger_id, entry_id))
+            yield (Entry(entry_id, self.ledgers.entries[self.ledger_id][entry_id]),)
+
+    def close(self) -> None:
+        """Nothing is on its way."""
+
+
+@dataclass
+class Log:
+    """A log of ranges with the given rows, each in a ledger of its own."""
+
+    ledgers: Ledgers = field(default_factory=Ledgers)
+    items: list[Item] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    def append(
+        self, rows: Sequence[Row], *, entry_rows: int, has_index: bool = True, before: int = 0
+    ) -> Item:
+        """A range of `rows`, `entry_rows` of them in each entry, behind `before` other entries."""
+        ledger_id = 100 + len(self.items)
+        encoder = BatchEncoder(SCHEMA, "none")
+        entries: list[bytes] = []
+        indexed: list[IndexedEntry] = []
+        for start in range(0, len(rows), entry_rows):
+            splitter = EntrySplitter(SCHEMA, compression="none")
+            batch = batch_of(rows[start : start + entry_rows])
+            list(splitter.add(batch))
+            list(splitter.finish())
+            entries.append(encoder.encode(batch, start))
+            indexed.append(IndexedEntry(batch.num_rows, len(entries[-1]), splitter.statistics))
+        first = 1 + before
+        data_end = first + len(entries)
+        if has_index:
+            entries.append(encoder.encode_index(indexed))
+        self.ledgers.entries[ledger_id] = dict(enumerate(entries, first))
+        item = Item(
+            ledger_id,
+            first,
+            first + len(entries) - 1,
+            data_end if has_index else NO_ENTRY,
+            len(rows),
+            sum(map(len, entries)),
+            len(self.rows),
+            0,
+        )
+        self.items.append(item)
+        self.rows += rows
+        return item
+
+    @property
+    def scan(self) -> LogScan:
+        interval = VersionInterval(1, 0, len(self.rows), 0, "0" * 32, 0)
+        snapshot = LogSnapshot("id", "flights", interval, tuple(self.items), {0: STORED})
+        return LogScan(snapshot, {0: SCHEMA.names})
+
+
+def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
+    numbers, texts = (list(column) for column in zip(*rows, strict=True))
+    return pa.record_batch([pa.array(numbers, pa.int64()), pa.array(texts)], schema=SCHEMA)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_byte_counts() -> Iterator[None]:
+    """Entries are left out however small they are: gaps are never read along."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(range_index, "OPEN_COST_BYTES", 0)
+        patch.setattr(plan, "OPEN_COST_BYTES", 0)
+        yield
+
+
+def planned(
+    log: Log, options: ScanOptions, predicates: Sequence[Predicate], *, with_indexes: bool
+) -> ScanPlan:
+    """The plan, after reading the indexes that it wants unless told otherwise."""
+    scans = [log.scan]
+    if with_indexes:
+        wanted = plan.indexes_wanted(scans, options, predicates)
+        indexes = index_entries.read_indexes(
+            "uri", wanted, log_ids={"flights": "id"}, schemas={("flights", 0): STORED},
+            password=b"secret",
+        )  # fmt: skip
+        scans = [replace(log.scan, indexes=indexes)]
+    return plan.plan(scans, options, predicates)
+
+
+def rows_read(
+    log: Log,
+    options: ScanOptions,
+    predicates: Sequence[Predicate] = (),
+    *,
+    with_indexes: bool = True,
+    fail_on_data_loss: bool = True,
+) -> list[Row]:
+    """All rows of a scan, task by task; what it reads is counted from here on."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (committed_entries, index_entries):
+            patch.setattr(module, "logs_at", lambda _uri: log.ledgers)
+        log.ledgers.read.clear()
+        found: list[Row] = []
+        for partition in planned(log, options, predicates, with_indexes=with_indexes).partitions:
+            task = ScanTask(
+                partition.ranges,
+                {"flights": "id"},
+                {("flights", 0): STORED},
+                predicates=tuple(predicates),
+            )
+            for batch in task_rows(
+                "uri", task, SCHEMA, password=b"secret", fail_on_data_loss=fail_on_data_loss
+            ):
+                found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        return found
+
+
+PASSES: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda got, value: got is not None and got == value,
+    "<": lambda got, value: got is not None and got < value,
+    "<=": lambda got, value: got is not None and got <= value,
+    ">": lambda got, value: got is not None and got > value,
+    ">=": lambda got, value: got is not None and got >= value,
+    "<>": lambda got, value: got is not None and got != value,
+    "<=>": lambda got, value: got == value,
+    "in": lambda got, value: got is not None and got in value,
+    "is null": lambda got, _: got is None,
+    "is not null": lambda got, _: got is not None,
+}
+
+
+def passing(rows: Sequence[Row], predicates: Sequence[Predicate]) -> list[Row]:
+    return [
+        row
+        for row in rows
+        if all(PASSES[p.comparison](row[PLACES[p.column]], p.value) for p in predicates)
+    ]
+
+
+NUMBERS = st.integers(-3, 30)
+TEXTS = st.text("abc", max_size=3)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    log = Log()
+    for _ in range(draw(st.integers(1, 3))):
+        rows: list[Row] = draw(
+            st.lists(
+                st.tuples(st.none() | NUMBERS, st.none() | TEXTS), min_size=1, max_size=60
+            ).map(lambda rows: sorted(rows, key=repr) if len(rows) % 2 else rows)
+        )
+        log.append(
+            rows,
+            entry_rows=draw(st.integers(1, 9)),
+            has_index=draw(st.booleans()),
+            before=draw(st.integers(0, 3)),
+        )
+    return log
+
+
+@st.composite
+def predicates(draw: st.DrawFn) -> Predicate:
+    column = draw(st.sampled_from(["n", "text"]))
+    values = NUMBERS if column == "n" else TEXTS
+    comparison = draw(st.sampled_from(sorted(PASSES)))
+    if comparison.startswith("is"):
+        return Predicate(column, comparison)
+    if comparison == "in":
+        return Predicate(column, comparison, tuple(draw(st.lists(values, min_size=1, max_size=3))))
+    return Predicate(column, comparison, draw(values))
+
+
+@settings(deadline=None)
+@given(
+    log=logs(),
+    edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
+    wanted=st.lists(predicates(), max_size=2),
+    size_bytes=st.integers(1, 4000),
+    with_indexes=st.booleans(),
+)
+def test_any_cut_and_any_filter_give_the_rows_of_reading_whole_and_cutting(
+    log: Log,
+    edges: tuple[int, int],
+    wanted: list[Predicate],
+    size_bytes: int,
+    with_indexes: bool,
+) -> None:
+    start, end = sorted(min(edge, len(log.rows)) for edge in edges)
+    options = ScanOptions(
+        starting_offsets={"*": start},
+        ending_offsets={"*": end},
+        max_bytes_per_partition=size_bytes,
+    )
+    found = rows_read(log, options, wanted, with_indexes=with_indexes)
+    assert passing(found, wanted) == passing(log.rows[start:end], wanted)
+    if not wanted:
+        assert found == log.rows[start:end]
+
+
+@settings(deadline=None)
+@given(
+    log=logs(),
+    edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
+    wanted=st.lists(predicates(), max_size=2),
+    size_bytes=st.integers(1, 4000),
+)
+def test_of_ranges_with_an_index_only_entries_that_may_hold_wanted_rows_are_read(
+    log: Log, edges: tuple[int, int], wanted: list[Predicate], size_bytes: int
+) -> None:
+    start, end = sorted(min(edge, len(log.rows)) for edge in edges)
+    options = ScanOptions(
+        starting_offsets={"*": start},
+        ending_offsets={"*": end},
+        max_bytes_per_partition=size_bytes,
+    )
+    rows_read(log, options, wanted)
+    indexed = {item.ledger_id: item for item in log.items if plan._index_pays(item)}
+    for ledger_id, entry_id in log.ledgers.read:
+        item = indexed.get(ledger_id)
+        if item is None or entry_id == item.index_entry_id:
+            continue
+        batch = decoded(log, ledger_id, entry_id)
+        first = item.first_offset + batch.first_row
+        assert first < end
+        assert first + batch.batch.num_rows > start
+
+
+def decoded(log: Log, ledger_id: int, entry_id: int) -> Any:
+    from ledgerlog_spark.arrow.stream_codec import decode_entries
+
+    (entry,) = decode_entries(STORED, [log.ledgers.entries[ledger_id][entry_id]])
+    return entry
+
+
+def counted_log() -> Log:
+    """One range of entries 4 to 103 of ten rows each, the numbers 0 to 999."""
+    log = Log()
+    log.append([(n, f"row {n:03}") for n in range(1000)], entry_rows=10, before=3)
+    return log
+
+
+def test_of_a_cut_range_the_index_and_the_entries_between_the_offsets_are_read() -> None:
+    log = counted_log()
+    options = ScanOptions(starting_offsets={"*": 495}, ending_offsets={"*": 520})
+    assert rows_read(log, options) == log.rows[495:520]
+    assert log.ledgers.read == [(100, 104), (100, 53), (100, 54), (100, 55)]
+
+
+def test_filters_leave_out_entries_by_their_statistics() -> None:
+    log = counted_log()
+    wanted = [Predicate("n", "in", (7, 500, 501, 999))]
+    assert passing(rows_read(log, ScanOptions(), wanted), wanted) == [
+        log.rows[n] for n in (7, 500, 501, 999)
+    ]
+    assert log.ledgers.read == [(100, 104), (100, 4), (100, 54), (100, 103)]
+
+
+def test_an_index_that_shows_that_no_row_passes_is_all_that_is_read() -> None:
+    log = counted_log()
+    assert rows_read(log, ScanOptions(), [Predicate("text", "=", "z")]) == []
+    assert log.ledgers.read == [(100, 104)]
+
+
+def test_a_range_read_whole_costs_no_read_of_its_index() -> None:
+    log = counted_log()
+    assert rows_read(log, ScanOptions()) == log.rows
+    assert log.ledgers.read == [(100, entry_id) for entry_id in range(4, 104)]
+
+
+def test_a_large_cut_range_is_shared_by_tasks_that_all_have_rows() -> None:
+    log = counted_log()
+    size_bytes = log.items[0].size_bytes // 10
+    options = ScanOptions(
+        starting_offsets={"*": 400}, ending_offsets={"*": 800}, max_bytes_per_partition=size_bytes
+    )
+    assert rows_read(log, options) == log.rows[400:800]
+    assert log.ledgers.read == [(100, 104), *((100, entry_id) for entry_id in range(44, 84))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_entries, "logs_at", lambda _uri: log.ledgers)
+        partitions = planned(log, options, [], with_indexes=True).partitions
+    assert [p.rows for p in partitions] == [100] * 4
+
+
+def test_a_range_without_an_index_is_read_whole() -> None:
+    log = Log()
+    log.append([(n, None) for n in range(50)], entry_rows=10, has_index=False)
+    options = ScanOptions(starting_offsets={"*": 22}, ending_offsets={"*": 23})
+    assert rows_read(log, options) == [(22, None)]
+    assert len(log.ledgers.read) == 5
+
+
+@pytest.mark.parametrize("size_bytes", [1 << 30, 2000], ids=["by the task", "by the planner"])
+def test_a_range_whose_index_is_lost_is_read_whole(
+    size_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = counted_log()
+    log.ledgers.lost.add((100, 104))
+    options = ScanOptions(
+        starting_offsets={"*": 495},
+        ending_offsets={"*": 520},
+        max_bytes_per_partition=size_bytes,
+    )
+    assert rows_read(log, options) == log.rows[495:520]
+    assert set(log.ledgers.read) == {(100, entry_id) for entry_id in range(4, 104)}
+    assert "index entry lost" in caplog.text
+
+
+def test_a_lost_entry_that_is_not_needed_is_not_missed() -> None:
+    log = counted_log()
+    log.ledgers.lost.add((100, 4))
+    options = ScanOptions(starting_offsets={"*": 495})
+    assert rows_read(log, options) == log.rows[495:]
+    with pytest.raises(DataLossError):
+        rows_read(log, ScanOptions())
+
+
+def test_of_a_lost_entry_the_rows_before_it_are_kept_when_told_to(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = counted_log()
+    log.append([(1, "a")], entry_rows=1)
+    log.ledgers.lost.add((100, 14))
+    found = rows_read(log, ScanOptions(), fail_on_data_loss=False)
+    assert found == [log.rows[-1]]
+    assert "rows skipped" in caplog.text
+
+
+def wrong(log: Log, entries: Sequence[IndexedEntry]) -> Log:
+    """The log with another index at the end of its range."""
+    log.ledgers.entries[100][104] = BatchEncoder(SCHEMA, "none").encode_index(entries)
+    return log
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [IndexedEntry(10, 100)] * 99,
+        [IndexedEntry(10, 100)] * 105,
+        [IndexedEntry(10, 100)] * 48 + [IndexedEntry(9, 100), IndexedEntry(11, 100)]
+        + [IndexedEntry(10, 100)] * 50,
+        [IndexedEntry(10, 100)] * 51 + [IndexedEntry(20, 100)] + [IndexedEntry(10, 100)] * 48,
+        [IndexedEntry(0, 100)] * 100,
+    ],
+    ids=["short", "long", "begins elsewhere", "ends elsewhere", "no rows"],
+)  # fmt: skip
+def test_an_index_that_is_not_that_of_its_range_is_an_error_and_hides_no_row(
+    entries: list[IndexedEntry],
+) -> None:
+    log = wrong(counted_log(), entries)
+    options = ScanOptions(starting_offsets={"*": 495}, ending_offsets={"*": 520})
+    with pytest.raises(WireFormatError):
+        rows_read(log, options)
+
+
+def test_an_entry_in_the_place_of_the_index_is_an_error() -> None:
+    log = counted_log()
+    log.ledgers.entries[100][104] = log.ledgers.entries[100][4]
+    with pytest.raises(WireFormatError, match="entry 104 of ledger 100 is not the index"):
+        rows_read(log, ScanOptions(starting_offsets={"*": 495}))
+
+
+def test_gaps_that_cost_no_more_than_another_range_are_read_along() -> None:
+    size_bytes = 64 << 10
+    index = RangeIndex.of(
+        5,
+        [IndexedEntry(10, size_bytes + 1) for _ in range(3)]
+        + [IndexedEntry(10, size_bytes), IndexedEntry(10, 7)],
+    )
+    scanned = ScanRange("flights", 7, 0, 4, 50, 0, 0, 0, 0, 50, None, 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(range_index, "OPEN_COST_BYTES", size_bytes)
+        patch.setattr(range_index, "may_match", lambda *known: known[3] and known[1] == "wanted")
+        patch.setattr(range_index, "decode_statistics", lambda statistics: statistics.decode())
+        marked = replace(index, statistics=(b"wanted", b"", b"wanted", b"", b"wanted"))
+        parts = list(marked.needed(scanned, [Predicate("n", "=", 1)], {}))
+    assert [(part.first_entry_id, part.last_entry_id, part.rows) for part in parts] == [
+        (0, 0, 10),
+        (2, 4, 30),
+    ]
