@@ -12,6 +12,10 @@ An unknown outcome is settled, never guessed (K7). After a `Sync`, head and prod
 - the producer record as it was, the head not: it neither happened nor can happen any more;
 - the producer record changed: every commit sets its last batch id, which never goes back. Ours or a
   later one there means that the batch is committed, an earlier one that it is not.
+
+A producer that commits one batch after the other need not read what it wrote itself (K11): the
+machine may start from what the last commit left. Only the transaction is concluded from that, which
+compares the versions; every other end of the machine comes after a `Sync`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.errors import CommitUnknownError, ConcurrentCommitError, ProducerFencedError
 from ledgerlog_spark.protocol.log_changes import CommitRequest, needs_current_schema, plan_commit
+from ledgerlog_spark.protocol.log_current_schema import by_place, schema_in, schema_pages_of
+from ledgerlog_spark.protocol.log_known import left_by
 from ledgerlog_spark.protocol.log_machine import LogMachine
 from ledgerlog_spark.protocol.log_messages import (
     HeadRead,
@@ -41,15 +47,16 @@ from ledgerlog_spark.protocol.log_messages import (
     WritePages,
     Written,
 )
-from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest, overlapping
-from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogHead, LogKind, SchemaRecord
-from ledgerlog_spark.protocol.log_rows import REFS, SCHEMAS
+from ledgerlog_spark.protocol.log_records import LogHead, LogKind
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.model import Version, Versioned
+    from ledgerlog_spark.protocol.log_known import KnownLog
+    from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
     from ledgerlog_spark.protocol.log_records import ProducerRecord
 
 ATTEMPTS_MAX = 100
@@ -124,10 +131,12 @@ class CommitMachine(LogMachine):
         "_built",
         "_change",
         "_head",
+        "_known",
         "_loaded",
         "_now_ms",
         "_open",
         "_producer",
+        "_registered",
         "_request",
         "_schema_pages",
         "_sent",
@@ -135,26 +144,41 @@ class CommitMachine(LogMachine):
         "_unknowns",
         "_wanted",
         "_was_refused",
+        "known_after",
         "phase",
     )
 
-    def __init__(self, log: str, request: CommitRequest, *, token: str) -> None:
+    def __init__(
+        self,
+        log: str,
+        request: CommitRequest,
+        *,
+        token: str,
+        known: KnownLog | None = None,
+        now_ms: int = 0,
+    ) -> None:
         """Machine of one commit.
 
         Args:
             log: Name, for messages.
             request: What to commit.
             token: 32 random hexadecimal digits; later attempts count on from it.
+            known: What the app's last commit left, None to read everything. It may be old.
+            now_ms: Wall time; only looked at with `known`.
         """
         super().__init__(log)
         self.phase = CommitPhase.IDLE
+        self.known_after: KnownLog | None = None
+        """What this commit left, once it has ended with `COMMITTED`; None when not known."""
+        self._known = known if known is not None and known.may_precede(request) else None
+        self._registered: frozenset[int] = frozenset()
         self._request = request
         self._token = token
         self._attempts = 0
         self._unknowns = 0
         self._head: Versioned[LogHead] | None = None
         self._producer: Versioned[ProducerRecord] | None = None
-        self._now_ms = 0
+        self._now_ms = now_ms
         self._change: Change | None = None
         self._wanted: tuple[PageRequest, ...] = ()
         self._schema_pages: Loaded = {}
@@ -169,7 +193,22 @@ class CommitMachine(LogMachine):
         if self._request.is_empty:
             self.phase = CommitPhase.ENDED
             return self._finish(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
-        return self._sync()
+        return self._sync() if self._known is None else self._start_from(self._known)
+
+    def _start_from(self, known: KnownLog) -> list[LogEffect]:
+        """Spare the reads: the transaction compares both versions (K11)."""
+        self._head, self._producer = known.head, known.producer
+        if not self._missing(known.registered):
+            self._registered = known.registered
+            return self._plan()
+        self.phase = CommitPhase.REGISTERED
+        return self._ask(lambda number: ReadRegistered(number, self._request.app))
+
+    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+        """What was concluded from old records is nothing: read them."""
+        if self._known is not None and self._open is None:
+            return self._sync()
+        return super()._fail(error)
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
         failed = reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}
@@ -192,6 +231,7 @@ class CommitMachine(LogMachine):
         return self._ask(ReadHead)
 
     def _sync(self) -> list[LogEffect]:
+        self._known = None
         self.phase = CommitPhase.SYNC
         return self._ask(Sync)
 
@@ -250,9 +290,10 @@ class CommitMachine(LogMachine):
                 app=self._request.app,
                 ledger_ids=tuple(missing[:100]),
             )
+        self._registered = frozenset(reply.ledger_ids)
         return self._plan()
 
-    def _missing(self, registered: tuple[int, ...]) -> list[int]:
+    def _missing(self, registered: Iterable[int]) -> list[int]:
         """Ledgers of the batch that are not registered any more, rising (K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
@@ -261,8 +302,8 @@ class CommitMachine(LogMachine):
         head = self._head.value
         current: bytes | None = None
         if needs_current_schema(head, self._request):
-            current = _schema_in(head, self._schema_pages)
-            wanted = () if current is not None else _schema_pages_of(head, self._schema_pages)
+            current = schema_in(head, self._schema_pages)
+            wanted = () if current is not None else schema_pages_of(head, self._schema_pages)
             if wanted:
                 self.phase = CommitPhase.SCHEMA
                 self._wanted = wanted
@@ -284,13 +325,13 @@ class CommitMachine(LogMachine):
     def _on_schema_pages(self, reply: PagesRead) -> list[LogEffect]:
         if reply.outcome is MetadataOutcome.GONE:
             return self._again()
-        self._schema_pages = self._schema_pages | _by_place(self._wanted, reply)
+        self._schema_pages = self._schema_pages | by_place(self._wanted, reply)
         return self._plan()
 
     def _on_merge_pages(self, reply: PagesRead) -> list[LogEffect]:
         if reply.outcome is MetadataOutcome.GONE:
             return self._again()
-        self._loaded = _by_place(self._wanted, reply)
+        self._loaded = by_place(self._wanted, reply)
         return self._build()
 
     def _build(self) -> list[LogEffect]:
@@ -344,6 +385,7 @@ class CommitMachine(LogMachine):
         assert write is not None
         match reply.outcome:
             case MetadataOutcome.OK:
+                self.known_after = left_by(write, reply.version, self._registered)
                 return self._end(_result_of(write))
             case MetadataOutcome.UNKNOWN:
                 return self._on_unknown(write)
@@ -439,31 +481,3 @@ class CommitMachine(LogMachine):
 
 def _result_of(write: WriteHead) -> CommitResult:
     return CommitResult(CommitStatus.COMMITTED, write.head.version, write.head.end_offset)
-
-
-def _by_place(wanted: tuple[PageRequest, ...], reply: PagesRead) -> Loaded:
-    return {
-        (page.ref.token, page.ref.number): records
-        for page, records in zip(wanted, reply.pages, strict=True)
-    }
-
-
-def _schema_in(head: LogHead, pages: Loaded) -> bytes | None:
-    """The head's current schema, None as long as its page is not among `pages`."""
-    records = [*head.schemas.recent]
-    for page in pages.values():
-        records += [record for record in page if isinstance(record, SchemaRecord)]
-    return next((r.schema for r in records if r.schema_id == head.schema_id), None)
-
-
-def _schema_pages_of(head: LogHead, read: Loaded) -> tuple[PageRequest, ...]:
-    """The next page on the way to the head's current schema."""
-    first, end = head.schema_id, head.schema_id + 1
-    assert first != NO_SCHEMA
-    indexed = [ref for refs in read.values() for ref in refs if not isinstance(ref, SchemaRecord)]
-    wanted = [
-        *(PageRequest(SCHEMAS, ref) for ref in overlapping(head.schemas.pages, first, end)),
-        *(PageRequest(SCHEMAS, ref) for ref in overlapping(indexed, first, end)),
-        *(PageRequest(REFS, ref) for ref in overlapping(head.schemas.index, first, end)),
-    ]
-    return tuple(page for page in wanted if (page.ref.token, page.ref.number) not in read)[:1]

@@ -58,12 +58,15 @@ class Joined:
         version: Of the producer record; registrations are made under it.
         is_replay: The batch is committed already, and the run did not take over: write nothing.
         last_batch_id: The last batch that the log holds.
+        took_over: This machine asked for the epoch, so that the ledgers of older ones are to be
+            sealed; false when it found the run in its place.
     """
 
     epoch: int
     version: Version
     is_replay: bool
     last_batch_id: int
+    took_over: bool = False
 
 
 class EpochPhase(Enum):
@@ -85,7 +88,8 @@ class EpochMachine(LogMachine):
     """
 
     __slots__ = (
-        "_app", "_attempts", "_batch_id", "_kind", "_may_create", "_run", "_unknowns", "phase",
+        "_app", "_asked", "_attempts", "_batch_id", "_is_synced", "_kind", "_may_create", "_run",
+        "_syncs_first", "_unknowns", "phase",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +101,7 @@ class EpochMachine(LogMachine):
         batch_id: int,
         kind: JobKind,
         may_create: bool = True,
+        syncs_first: bool = True,
     ) -> None:
         """Machine of one run.
 
@@ -108,9 +113,15 @@ class EpochMachine(LogMachine):
             kind: What a batch id that was committed before means.
             may_create: Whether a producer that the log does not know is made. False for the tasks
                 of a batch job, whose record the job made and the sweeper may have forgotten.
+            syncs_first: False for a caller that expects the run in its place and checks the
+                version it is told: what it is told may be old, anything else is looked at again
+                after a sync.
         """
         super().__init__(log)
         self._may_create = may_create
+        self._syncs_first = syncs_first
+        self._is_synced = False
+        self._asked = False
         self.phase = EpochPhase.IDLE
         self._app = app
         self._run = run
@@ -120,8 +131,15 @@ class EpochMachine(LogMachine):
         self._unknowns = 0
 
     def _begin(self) -> list[LogEffect]:
+        return self._sync() if self._syncs_first else self._read()
+
+    def _sync(self) -> list[LogEffect]:
         self.phase = EpochPhase.SYNC
         return self._ask(Sync)
+
+    def _read(self) -> list[LogEffect]:
+        self.phase = EpochPhase.READ
+        return self._ask(lambda number: ReadProducer(number, self._app))
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
         if self.phase is EpochPhase.WRITE:
@@ -129,12 +147,15 @@ class EpochMachine(LogMachine):
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             raise self._read_error(reply.outcome)
         if self.phase is EpochPhase.SYNC:
-            self.phase = EpochPhase.READ
-            return self._ask(lambda number: ReadProducer(number, self._app))
+            self._is_synced = True
+            return self._read()
         return self._decide(cast("ProducerRead", reply))
 
     def _decide(self, reply: ProducerRead) -> list[LogEffect]:
         found = reply.producer
+        in_place = found is not None and found.value.current_run == self._run
+        if not in_place and not self._is_synced:
+            return self._sync()
         if found is None and not self._may_create:
             raise ProducerFencedError(
                 f"log {self.log!r} no longer knows producer {self._app!r}: the job took longer "
@@ -183,6 +204,7 @@ class EpochMachine(LogMachine):
             time_ms=max(now_ms, record.time_ms),
         )
         self.phase = EpochPhase.WRITE
+        self._asked = True
         make: Callable[[int], WriteProducer] = lambda number: WriteProducer(  # noqa: E731
             number, self._app, taken, version
         )
@@ -206,7 +228,7 @@ class EpochMachine(LogMachine):
                 f"producer {self._app!r} of log {self.log!r} is changed all the time by others",
                 app=self._app,
             )
-        return self._begin()
+        return self._sync()
 
     def _joined(self, found: Versioned[ProducerRecord]) -> list[LogEffect]:
         record = found.value
@@ -216,5 +238,6 @@ class EpochMachine(LogMachine):
                 version=found.version,
                 is_replay=self._kind is JobKind.BATCH and record.last_batch_id >= self._batch_id,
                 last_batch_id=record.last_batch_id,
+                took_over=self._asked,
             )
         )

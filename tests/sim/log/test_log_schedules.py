@@ -14,6 +14,7 @@ from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.protocol import log_pages, log_seal
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult, CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine
+from ledgerlog_spark.protocol.log_known import KnownLog
 from ledgerlog_spark.protocol.log_sweep import PagesSweep, SweepPhase
 from tests.sim.log.schedules import SMALL_HEAD, run_schedules
 from tests.sim.log.world import Violation, schedule
@@ -97,6 +98,10 @@ def commit_forgets_registration_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CommitMachine, "_missing", lambda *_: [])
 
 
+def zombie_starts_from_what_is_known(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KnownLog, "may_precede", lambda *_: True)
+
+
 def seal_ignores_floor(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log_seal, "check_close", lambda *_, **__: None)
 
@@ -108,6 +113,7 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     replay_batch_again: "was committed twice|after batch",
     zombie_takes_epoch_back: "took over twice",
     commit_forgets_registration_check: "was deleted",
+    zombie_starts_from_what_is_known: "zombie|was committed twice|after batch",
     seal_ignores_floor: "below its listed end",
 }
 

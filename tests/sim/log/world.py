@@ -28,6 +28,7 @@ from tests.sim.log.store import Register, Session, SimStore, State
 from tests.unit.log.log_values import new_head, token
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.log_known import KnownLog
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_records import Item
 
@@ -79,6 +80,8 @@ class World:
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
     listed_ever: set[int] = field(default_factory=set)
     last_batch: dict[str, int] = field(default_factory=dict)
+    known: dict[str, KnownLog] = field(default_factory=dict)
+    """What some commit of an app left, which its later commits may start from."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -166,7 +169,10 @@ class World:
         attempt = Attempt(app, batch_id, run, tuple(r.ledger_id for r in ranges))
         self.attempts.append(attempt)
         for _ in range(3):
-            machine = CommitMachine("log", request, token=self.new_token())
+            known = self.known.get(app) if self.random.random() < 0.7 else None
+            machine = CommitMachine(
+                "log", request, token=self.new_token(), known=known, now_ms=self.now
+            )
             try:
                 result = yield self.drive(session, machine)
             except LedgerLogError as error:
@@ -181,6 +187,8 @@ class World:
                 return
             attempt.said_committed = True
             self.check_reported(attempt, result)
+            if machine.known_after is not None and self.random.random() < 0.8:
+                self.known[app] = machine.known_after
             if self.random.random() < 0.2:
                 continue  # as after a driver that died behind its commit
             return
@@ -189,9 +197,15 @@ class World:
         self, session: Session, app: str, batch_id: int, run: str, kind: JobKind
     ) -> Generator[Any, Any, StagedRange]:
         while True:
-            joined = yield self.drive(
-                session, EpochMachine("log", app=app, run=run, batch_id=batch_id, kind=kind)
+            machine = EpochMachine(
+                "log",
+                app=app,
+                run=run,
+                batch_id=batch_id,
+                kind=kind,
+                syncs_first=self.random.random() < 0.5,
             )
+            joined = yield self.drive(session, machine)
             ledger_id = next(self._numbers)
             written = yield self.ask(session, Register(0, app, joined.version, ledger_id))
             if written.outcome is Outcome.OK:
