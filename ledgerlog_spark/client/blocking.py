@@ -57,6 +57,7 @@ class BlockingClient:
         digest_type: str | DigestType = "CRC32C",
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
+        explicit_lac: bool = False,
         ledger_id: int | None = None,
         create: CreateRecord | None = None,
     ) -> BlockingWriteHandle:
@@ -71,6 +72,7 @@ class BlockingClient:
                 digest_type=digest_type,
                 password=password,
                 custom_metadata=custom_metadata,
+                explicit_lac=explicit_lac,
                 ledger_id=ledger_id,
                 create=create,
                 face=inbox,

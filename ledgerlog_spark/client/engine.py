@@ -102,10 +102,18 @@ class Services:
 class LedgerBytes:
     """How one ledger's entries look on the wire: its digest and its master key."""
 
-    __slots__ = ("codec", "ledger_id", "master_key")
+    __slots__ = ("codec", "has_explicit_lac", "ledger_id", "master_key")
 
-    def __init__(self, ledger_id: int, digest_type: DigestType, password: bytes) -> None:
+    def __init__(
+        self,
+        ledger_id: int,
+        digest_type: DigestType,
+        password: bytes,
+        *,
+        has_explicit_lac: bool = False,
+    ) -> None:
         self.ledger_id = ledger_id
+        self.has_explicit_lac = has_explicit_lac
         self.codec = EntryCodec(digest_type, password)
         self.master_key = master_key(password)
 
@@ -337,6 +345,24 @@ class MachineHost:
         self._reply(BatchReplied(request, code, tuple(entries)))
 
     def _send_read_lac(self, effect: SendReadLac) -> None:
+        if self._ledger.has_explicit_lac:
+            # The larger of what was announced and what is in the headers.
+            self._services.transport.read_lac(
+                effect.bookie_id,
+                self._ledger.ledger_id,
+                self._services.settings.read_timeout_ms,
+                partial(self._on_known_lac, effect),
+            )
+        else:
+            self._send_read_last(effect)
+
+    def _on_known_lac(self, effect: SendReadLac, code: Code, last_add_confirmed: int) -> None:
+        if code is Code.OK or code.is_absent:
+            self._reply(LacReplied(effect.request, code, last_add_confirmed))
+        elif effect.request in self._open:
+            self._send_read_last(effect)  # it may be the control service alone that cannot answer
+
+    def _send_read_last(self, effect: SendReadLac) -> None:
         self._services.transport.read(
             effect.bookie_id,
             ReadEntry(ledger_id=self._ledger.ledger_id, entry_id=NO_ENTRY),

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from ledgerlog_spark.client.engine import LedgerBytes, Machine, MachineHost, Services
 from ledgerlog_spark.client.errors_from_codes import error_from_failure, error_from_read
+from ledgerlog_spark.client.lac_announcer import announces
+from ledgerlog_spark.client.ledger_follower import LedgerFollower
 from ledgerlog_spark.errors import (
     InternalError,
     LedgerLogError,
@@ -61,9 +63,15 @@ class ReadHandle:
         self.id = ledger_id
         self.metadata = loaded.value
         self._services = services
-        self._bytes = LedgerBytes(ledger_id, loaded.value.digest_type, password)
+        self._bytes = LedgerBytes(
+            ledger_id,
+            loaded.value.digest_type,
+            password,
+            has_explicit_lac=announces(loaded.value),
+        )
         self._last_add_confirmed = NO_ENTRY
         self._ranges: set[_Range] = set()
+        self._followers: set[LedgerFollower] = set()
         self._is_closed_here = False
         self._adopt(loaded.value)
 
@@ -93,6 +101,18 @@ class ReadHandle:
             MetadataUnavailableError: The record could not be read; retriable.
             EntryUnknownError: No bookie of the last ensemble answered; retriable.
         """
+        await self.reload()
+        if not self.is_closed:
+            await self.read_last_add_confirmed()
+        return self._last_add_confirmed
+
+    async def reload(self) -> None:
+        """Read the record again, and nothing else.
+
+        Raises:
+            LedgerNotFoundError: The ledger was deleted.
+            MetadataUnavailableError: The record could not be read; retriable.
+        """
         timeout_ms = self._services.settings.metadata_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1e3):
@@ -103,9 +123,24 @@ class ReadHandle:
                 ledger_id=self.id,
             ) from None
         self._adopt(loaded.value)
-        if not self.is_closed:
-            await self.read_last_add_confirmed()
-        return self._last_add_confirmed
+
+    def follow(self, on_change: Callable[[], None]) -> LedgerFollower:
+        """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
+
+        Costs one watch of the record and one of one bookie, and nothing while nothing changes.
+
+        Args:
+            on_change: Called on the event loop after either may have changed, also when following
+                ended by itself: at the ledger's end, or with the follower's `error`.
+        """
+        self._check_open()
+        follower = LedgerFollower(self, self._services, on_change)
+        self._followers.add(follower)
+        return follower
+
+    def raise_last_add_confirmed(self, last_add_confirmed: int) -> None:
+        """Take what a bookie said; smaller than what is known, it changes nothing."""
+        self._raise_lac(last_add_confirmed)
 
     async def read_last_add_confirmed(self) -> int:
         """The largest LAC that the bookies of the last ensemble report; never falls.
@@ -201,8 +236,10 @@ class ReadHandle:
         raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=self.id)
 
     async def aclose(self) -> None:
-        """End reads that are under way; local only, the ledger stays as it is."""
+        """End reads and followers; local only, the ledger stays as it is."""
         self._is_closed_here = True
+        for follower in self._followers:
+            follower.cancel()
         for reading in list(self._ranges):
             reading.fail(self._closed_error())
 

@@ -35,6 +35,8 @@ class ClientSettings:
         linger_ms: How long a small append waits for company while `runs_in_flight_min` runs are
             out; it never waits when the pipe is emptier than that.
         runs_in_flight_min: See `linger_ms`.
+        explicit_lac_ms: How long after it became idle a writer that announces its last add
+            confirmed tells all bookies of the ensemble; one of them is told at once.
         backlog_entries_max: Appends taken from the caller and not yet sent, beyond which the
             blocking face blocks and `drain` of the async one waits.
         backlog_size_bytes_max: The same, in payload bytes.
@@ -50,6 +52,7 @@ class ClientSettings:
     session_timeout_ms: int = 10_000
     linger_ms: int = 2
     runs_in_flight_min: int = 2
+    explicit_lac_ms: int = 50
     backlog_entries_max: int = 16_384
     backlog_size_bytes_max: int = 16 << 20
     writer: WriterSettings = field(default_factory=_writer_settings)

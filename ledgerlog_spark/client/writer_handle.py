@@ -21,6 +21,7 @@ from ledgerlog_spark.client.append_batches import (
 )
 from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
 from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
+from ledgerlog_spark.client.lac_announcer import LacAnnouncer, announces
 from ledgerlog_spark.errors import (
     InternalError,
     LedgerClosedError,
@@ -76,10 +77,14 @@ class WriteHandle:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._writer = LedgerWriter(ledger_id=ledger_id, created=created, settings=settings.writer)
+        ledger = LedgerBytes(ledger_id, metadata.digest_type, metadata.password)
+        self._announcer = (
+            LacAnnouncer(self._writer, services, ledger) if announces(metadata) else None
+        )
         self._host = MachineHost(
             self._writer,
             services=services,
-            ledger=LedgerBytes(ledger_id, metadata.digest_type, metadata.password),
+            ledger=ledger,
             on_indication=self._on_indication,
             on_crash=self._on_crash,
             on_settled=self.send_now,
@@ -289,6 +294,8 @@ class WriteHandle:
     def _send(self, run: Gathered) -> None:
         run.first_entry_id = self._writer.next_entry_id
         self._unconfirmed.append(run)
+        if self._announcer is not None:
+            self._announcer.on_sent()
         self._host.post(AddRequested(run.payloads))
         self._tell_sent(len(run.payloads), run.size_bytes)
 
@@ -316,6 +323,8 @@ class WriteHandle:
             self._complete(run.results())
             if self._idle and not self.entries_pending:
                 _wake(self._idle)
+            if self._announcer is not None and not self._unconfirmed:
+                self._announcer.on_idle()
         elif isinstance(indication, LedgerFailed):
             self._on_failed(indication)
         elif isinstance(indication, LedgerClosed):
@@ -359,6 +368,8 @@ class WriteHandle:
 
     def _refuse(self, error: Callable[[], LedgerLogError]) -> None:
         self._refusal = error
+        if self._announcer is not None:
+            self._announcer.stop()
 
     def _closed_error(self) -> LedgerLogError:
         return LedgerClosedError(

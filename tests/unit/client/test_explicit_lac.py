@@ -1,0 +1,233 @@
+"""An idle writer tells how far it is; readers hear of it without asking again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC_KEY, herald_index
+from ledgerlog_spark.client.reader_handle import ReadHandle
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.errors import LedgerNotFoundError
+from ledgerlog_spark.model import NO_ENTRY
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
+
+Work = Callable[[ClientWorld], Awaitable[None]]
+VISIBLE_SECONDS = 0.1
+
+
+def in_world(work: Work, *, bookies: int = 3) -> None:
+    async def inside() -> None:
+        async with ClientWorld(bookies) as world:
+            await work(world)
+
+    run_in_virtual_time(inside())
+
+
+class Following:
+    """A read handle that is followed, and a way to wait for what it comes to know."""
+
+    def __init__(self, handle: ReadHandle) -> None:
+        self.handle = handle
+        self._changed = asyncio.Event()
+        self.follower = handle.follow(self._changed.set)
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
+        async with asyncio.timeout(seconds):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def sees(self, entry_id: int, seconds: float = 60) -> None:
+        await self.until(lambda: self.handle.last_add_confirmed >= entry_id, seconds)
+
+
+async def written(world: ClientWorld, **kind: object) -> WriteHandle:
+    return await world.client().create_ledger(explicit_lac=True, **kind)  # type: ignore[arg-type]
+
+
+async def followed(world: ClientWorld, ledger: WriteHandle) -> Following:
+    return Following(await world.client().open_ledger(ledger.id))
+
+
+def lac_writes(world: ClientWorld) -> list[str]:
+    return [bookie_id for what, bookie_id in world.transport.asked if what == "write_lac"]
+
+
+def herald(ledger: WriteHandle) -> str:
+    ensemble = ledger.metadata.last_fragment.ensemble
+    return ensemble[herald_index(ledger.id, len(ensemble))]
+
+
+def test_last_entry_of_an_idle_writer_is_seen_by_a_follower_without_a_later_append() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        following = await followed(world, ledger)
+        for entry_id in range(5):
+            await ledger.append(b"entry")
+            await following.sees(entry_id, VISIBLE_SECONDS)
+            await asyncio.sleep(1)
+        assert [entry.entry_id async for entry in following.handle.read()] == list(range(5))
+
+    in_world(work)
+
+
+def test_whoever_opens_the_ledger_of_an_idle_writer_sees_its_last_entry() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        await ledger.append_batch([b"entry"] * 10)
+        await asyncio.sleep(VISIBLE_SECONDS)
+        assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == 9
+        world.transport.without_control.update(world.names)
+        assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == NO_ENTRY
+
+    in_world(work)
+
+
+def test_all_bookies_of_the_ensemble_are_told_and_then_there_is_silence() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        await ledger.append(b"entry")
+        await asyncio.sleep(60)
+        told = lac_writes(world)
+        assert sorted(told) == sorted(world.names)
+        assert told[0] == herald(ledger)
+
+    in_world(work)
+
+
+def test_writer_that_was_not_asked_to_announces_nothing() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append(b"entry")
+        await asyncio.sleep(60)
+        assert lac_writes(world) == []
+        assert EXPLICIT_LAC_KEY not in ledger.metadata.custom
+
+    in_world(work)
+
+
+def test_writer_that_appends_again_at_once_leaves_announcing_to_its_entries() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        for _ in range(200):
+            await ledger.append(b"entry")
+        assert len(lac_writes(world)) <= 2
+        await asyncio.sleep(VISIBLE_SECONDS)
+        assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == 199
+
+    in_world(work)
+
+
+def test_bookie_that_takes_no_lac_is_tried_again_a_few_times_only() -> None:
+    async def work(world: ClientWorld) -> None:
+        world.transport.without_control.update(world.names)
+        ledger = await written(world)
+        await ledger.append(b"entry")
+        await asyncio.sleep(3600)
+        assert 3 <= len(lac_writes(world)) <= 30
+
+    in_world(work)
+
+
+def test_follower_goes_to_the_next_bookie_when_one_fails() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        world.transport.without_control.add(herald(ledger))
+        following = await followed(world, ledger)
+        await ledger.append(b"entry")
+        await following.sees(0, VISIBLE_SECONDS)
+        watched = [bookie_id for what, bookie_id in world.transport.asked if what == "watch_lac"]
+        assert watched[0] == herald(ledger)
+        assert len(set(watched)) == 2
+
+    in_world(work)
+
+
+def test_follower_reads_headers_where_no_bookie_can_be_watched() -> None:
+    async def work(world: ClientWorld) -> None:
+        world.transport.without_control.update(world.names)
+        ledger = await written(world)
+        following = await followed(world, ledger)
+        await ledger.append(b"first")
+        await ledger.append(b"second")
+        await following.sees(0)
+
+    in_world(work)
+
+
+def test_follower_goes_along_when_the_ensemble_changes() -> None:
+    async def work(world: ClientWorld) -> None:
+        await world.join("bookie-3")
+        world.names.append("bookie-3")
+        ledger = await written(world)
+        following = await followed(world, ledger)
+        await ledger.append(b"before")
+        await following.sees(0, VISIBLE_SECONDS)
+        await world.kill(herald(ledger))
+        for entry_id in range(1, 5):
+            await ledger.append(b"after")
+            await following.sees(entry_id)
+        assert len(ledger.metadata.fragments) == 2
+
+    in_world(work)
+
+
+def test_follower_hears_that_the_ledger_was_closed_and_ends() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        following = await followed(world, ledger)
+        await ledger.append_batch([b"entry"] * 7)
+        await ledger.close()
+        await following.until(lambda: following.handle.is_closed)
+        assert (following.handle.last_add_confirmed, following.follower.error) == (6, None)
+        asked = len(world.transport.asked)
+        await asyncio.sleep(600)
+        assert len(world.transport.asked) == asked
+
+    in_world(work)
+
+
+def test_follower_of_a_deleted_ledger_ends_with_its_error() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        following = await followed(world, ledger)
+        await ledger.append(b"entry")
+        await following.sees(0)
+        await world.client().delete_ledger(ledger.id)
+        await following.until(lambda: following.follower.error is not None)
+        assert isinstance(following.follower.error, LedgerNotFoundError)
+
+    in_world(work)
+
+
+def test_cancelled_follower_and_closed_handle_hear_nothing_more() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        calls: list[int] = []
+        handle = await world.client().open_ledger(ledger.id)
+        follower = handle.follow(lambda: calls.append(1))
+        other = await followed(world, ledger)
+        await ledger.append(b"entry")
+        await other.sees(0)
+        await asyncio.sleep(1)
+        follower.cancel()
+        follower.cancel()
+        await other.handle.aclose()
+        heard = len(calls)
+        await ledger.append(b"entry")
+        await asyncio.sleep(1)
+        assert len(calls) == heard
+        assert other.handle.last_add_confirmed == 0
+
+    in_world(work)
+
+
+def test_explicit_lac_has_a_setting_in_milliseconds_that_is_positive() -> None:
+    assert ClientSettings().explicit_lac_ms == 50
+    with pytest.raises(ValueError, match="explicit_lac_ms"):
+        ClientSettings(explicit_lac_ms=0)
