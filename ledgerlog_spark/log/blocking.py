@@ -10,19 +10,22 @@ from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import WriteMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 
     from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.logs import Logs
     from ledgerlog_spark.log.range_writer import RangeWriter
     from ledgerlog_spark.log.sweeper import Swept
+    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log_commit import CommitResult
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange, VersionInterval
+    from ledgerlog_spark.protocol.log_view import LogView
 
 T = TypeVar("T")
 
@@ -64,6 +67,14 @@ class BlockingLogs:
         """See `Logs.names`."""
         return self._client.run(lambda client: logs_of(client).names())
 
+    def watch_names(self, on_change: OnChange) -> CancelWatch:
+        """See `Logs.watch_names`; `on_change` runs on the client's thread and must not block."""
+
+        async def watched(client: LedgerClient) -> CancelWatch:
+            return logs_of(client).watch_names(on_change)
+
+        return _on_loop(self._client, self._client.run(watched))
+
     def owner(self, ledger_id: int) -> str | None:
         """See `Logs.owner`."""
         return self._client.run(lambda client: logs_of(client).owner(ledger_id))
@@ -83,6 +94,15 @@ class BlockingLogs:
     def _log(self, work: Callable[[Logs], Coroutine[Any, Any, Log]]) -> BlockingLog:
         log = self._client.run(lambda client: work(logs_of(client)))
         return BlockingLog(self._client, log.name, log.log_id)
+
+
+def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
+    """The same, to be called on any thread."""
+
+    async def cancelled() -> None:
+        cancel()
+
+    return lambda: client.run(lambda _: cancelled())
 
 
 class BlockingLog:
@@ -109,6 +129,32 @@ class BlockingLog:
     def history(self) -> tuple[VersionInterval, ...]:
         """See `Log.history`."""
         return self._run(lambda log: log.history())
+
+    def view(
+        self,
+        first_offset: int = 0,
+        *,
+        known_version: int | None = None,
+        known_schemas: Collection[int] = (),
+        is_fresh: bool = True,
+    ) -> LogView:
+        """See `Log.view`."""
+        return self._run(
+            lambda log: log.view(
+                first_offset,
+                known_version=known_version,
+                known_schemas=known_schemas,
+                is_fresh=is_fresh,
+            )
+        )
+
+    def watch_end(self, on_change: OnChange) -> CancelWatch:
+        """See `Log.watch_end`; `on_change` runs on the client's thread and must not block."""
+
+        async def watched(log: Log) -> CancelWatch:
+            return log.watch_end(on_change)
+
+        return _on_loop(self._client, self._run(watched))
 
     def begin(
         self,
@@ -153,7 +199,7 @@ class BlockingLog:
 
     def read_range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[Sequence[Any]]:
         """Batches of entries of a listed range; see `committed_range.read_range`."""
         (reading,) = self.begin_ranges(
             [(ledger_id, first_entry_id, last_entry_id)], password=password
@@ -191,7 +237,7 @@ class BlockingRangeReader:
         self._client = client
         self._reading = reading
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[Sequence[Any]]:
         """Batches of entries; see `committed_range.read_range`."""
         is_over = False
         try:

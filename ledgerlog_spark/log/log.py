@@ -17,6 +17,7 @@ from ledgerlog_spark.log.committed_range import read_range
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.log_view import read_view
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult
@@ -38,12 +39,14 @@ from ledgerlog_spark.protocol.log_records import (
 from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Collection, Sequence
 
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.protocol.log_view import LogView
 
 REGISTER_ATTEMPTS_MAX = 20
 APP_SIZE_BYTES_MAX = 200
@@ -88,6 +91,40 @@ class Log:
         """Every retained version, oldest first. Errors as of `state`."""
         history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
         return history
+
+    async def view(
+        self,
+        first_offset: int = 0,
+        *,
+        known_version: int | None = None,
+        known_schemas: Collection[int] = (),
+        is_fresh: bool = True,
+    ) -> LogView:
+        """All retained rows from an offset on, for whoever reads on and on. Errors as of `state`.
+
+        Args:
+            first_offset: The first row that may be read.
+            known_version: The newest version that the caller has; None for as many as say when
+                those rows were committed.
+            known_schemas: Ids of the schemas that the caller has.
+            is_fresh: Whether the view is of this moment; without it one request less, and what it
+                lacks may be there.
+        """
+        return await read_view(
+            self,
+            self._driver,
+            first_offset=first_offset,
+            known_version=known_version,
+            known_schemas=known_schemas,
+            is_fresh=is_fresh,
+        )
+
+    def watch_end(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` on the event loop when the log may have more rows, or others.
+
+        Also after a lost session, when nobody knows. Returns what ends the watch.
+        """
+        return self._store.watch_head(self.log_id, on_change)
 
     async def begin(
         self,
@@ -243,7 +280,7 @@ class Log:
         last_entry_id: int,
         *,
         password: bytes = b"",
-    ) -> AsyncGenerator[tuple[Any, ...], None]:
+    ) -> AsyncGenerator[Sequence[Any], None]:
         """Entries of a listed range, in batches and in order; see `committed_range.read_range`."""
         return read_range(
             self._ledgers,

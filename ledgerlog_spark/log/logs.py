@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log_read import LogState
 
@@ -126,6 +127,10 @@ class Logs:
     async def names(self) -> Sequence[str]:
         """Names of all logs, sorted."""
         return await self.store.names()
+
+    def watch_names(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` on the event loop when logs were made or deleted, or may have been."""
+        return self.store.watch_names(on_change)
 
     async def delete(self, name: str) -> None:
         """Delete a log. Its name is free at once; its ledgers go after `deletedRetentionMs`.

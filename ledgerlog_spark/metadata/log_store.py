@@ -409,6 +409,10 @@ class TreeLogStore:
         """See `LogStore.watch_head`."""
         return self._tree.watch(self._paths.head(log_id), on_change)
 
+    def watch_names(self, on_change: OnChange) -> CancelWatch:
+        """See `LogStore.watch_names`."""
+        return self._tree.watch_children(self._paths.names, on_change)
+
     async def sync(self) -> None:
         """See `LogStore.sync`."""
         await self._tree.sync()

@@ -193,5 +193,8 @@ class LogStore(Protocol):
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after the head changed, and after a session was replaced."""
 
+    def watch_names(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after a name came or went, and after a session was replaced."""
+
     async def sync(self) -> None:
         """Make later reads at least as new as this moment."""

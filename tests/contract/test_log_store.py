@@ -335,3 +335,19 @@ async def test_watcher_of_a_head_is_told_of_a_commit(world: World, stores: Metad
     await changed.called()
     assert (await head_of(other, head.log_id)).value.token == "9" * 32
     cancel()
+
+
+async def test_watcher_of_names_is_told_of_logs_that_come_and_go(
+    world: World, stores: MetadataStores
+) -> None:
+    other = await cluster(world)
+    changed = Signal()
+    cancel = other.logs.watch_names(changed)
+    head = await new_log(stores)
+    while await other.logs.names() != ["flights"]:
+        await changed.called()
+    seen = await head_of(stores, head.log_id)
+    await stores.logs.delete_log(replace(head, token="9" * 32, deleted_ms=1), seen.version)
+    while await other.logs.names():
+        await changed.called()
+    cancel()
