@@ -30,7 +30,7 @@
     │   └── StartupError               a bookie refuses to start; .reason .path where there is one
     ├── LogError                       .log
     │   ├── LogNotFoundError  LogExistsError  LogKindError  ConcurrentCommitError
-    │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError
+    │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError  LeaderDeposedError
     │   ├── SchemaMismatchError  VersionNotAvailableError  DataLossError
     └── InternalError                  our bug
 
@@ -256,6 +256,12 @@ class CommitUnknownError(LogError):
 
 class ProducerFencedError(LogError):
     """A later run of the same producer took over; this one can commit nothing."""
+
+
+class LeaderDeposedError(LogError):
+    """Another leader took the log over; all below `end_offset` is safe, the rest is unknown."""
+
+    definite = False
 
 
 class StaleCheckpointError(LogError):

@@ -17,6 +17,8 @@ NAME_LENGTH_MAX = 200
 JOB_APP_PREFIX = "job:"
 """Producers of this name were made up for one job, and are forgotten some time after it."""
 
+CHANGE_ENSEMBLE, ROLL_LEDGER = ON_BOOKIE_FAILURE = ("change_ensemble", "roll_ledger")
+
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -39,6 +41,8 @@ class LogProperties:
         deleted_retention_ms: How long a ledger stays after no version names it.
         staging_ttl_ms: How long a job may take from a ledger's creation to its commit.
         transaction_retention_ms: How long a producer's query runs are remembered.
+        on_bookie_failure: What a leader does when a bookie fails: `change_ensemble` replaces it in
+            the ledger, `roll_ledger` closes the ledger and goes on in another.
     """
 
     ensemble_size: int = 3
@@ -53,6 +57,7 @@ class LogProperties:
     deleted_retention_ms: int = _DAY_MS
     staging_ttl_ms: int = 7 * _DAY_MS
     transaction_retention_ms: int = 30 * _DAY_MS
+    on_bookie_failure: str = CHANGE_ENSEMBLE
 
     def __post_init__(self) -> None:
         Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
@@ -60,6 +65,12 @@ class LogProperties:
             raise ConfigurationError(
                 f"digestType {self.digest_type!r}: one of {', '.join(DigestType.__members__)}",
                 key="digestType",
+            )
+        if self.on_bookie_failure not in ON_BOOKIE_FAILURE:
+            raise ConfigurationError(
+                f"onBookieFailure {self.on_bookie_failure!r}: one of "
+                f"{', '.join(ON_BOOKIE_FAILURE)}",
+                key="onBookieFailure",
             )
         for field in fields(self):
             value = getattr(self, field.name)
@@ -75,6 +86,11 @@ class LogProperties:
         """Of new ledgers."""
         return Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
 
+    @property
+    def changes_ensemble(self) -> bool:
+        """Whether the writer of a leader log's ledger may replace a bookie that failed."""
+        return self.on_bookie_failure == CHANGE_ENSEMBLE
+
     @classmethod
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
         """What a head or a user gave, by option name, over the defaults.
@@ -84,15 +100,9 @@ class LogProperties:
         """
         values: dict[str, int | str] = {}
         for option in sorted(properties):
-            name = _FIELD_OF.get(option.lower())
-            if name is None:
-                near = difflib.get_close_matches(option, _OPTION_OF.values(), n=1)
-                meant = f"; did you mean {near[0]}?" if near else ""
-                raise ConfigurationError(
-                    f"a log has no property {option!r}{meant}", key=option, nearest=near
-                )
+            name = _field_of(option)
             text = properties[option]
-            values[name] = text if name == "digest_type" else _integer(option, text)
+            values[name] = text if name in _TEXTS else _integer(option, text)
         return cls(**values)  # type: ignore[arg-type]  # checked above, by name
 
     def to_mapping(self) -> dict[str, str]:
@@ -118,8 +128,51 @@ _OPTION_OF = {
     "deleted_retention_ms": "deletedRetentionMs",
     "staging_ttl_ms": "stagingTtlMs",
     "transaction_retention_ms": "txnRetentionMs",
+    "on_bookie_failure": "onBookieFailure",
 }
+_TEXTS = {"digest_type", "on_bookie_failure"}
 _FIELD_OF = {option.lower(): name for name, option in _OPTION_OF.items()}
+_FIXED = {"name", "kind", "content", "schema", "id"}
+
+
+def _field_of(option: str) -> str:
+    """The field of a property of that name, in any case.
+
+    Raises:
+        ConfigurationError: There is none; names the nearest.
+    """
+    name = _FIELD_OF.get(option.lower())
+    if name is not None:
+        return name
+    if option.lower() in _FIXED:
+        raise ConfigurationError(
+            f"the {option.lower()} of a log is fixed when it is created: make another log",
+            key=option,
+        )
+    near = difflib.get_close_matches(option, _OPTION_OF.values(), n=1)
+    meant = f"; did you mean {near[0]}?" if near else f": one of {', '.join(_OPTION_OF.values())}"
+    raise ConfigurationError(f"a log has no property {option!r}{meant}", key=option, nearest=near)
+
+
+def changed_properties(
+    stored: Mapping[str, str], changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """What a head is to store after a change; checked together with what it stored before.
+
+    Args:
+        stored: As the head has them.
+        changes: By option name in any case; None brings back the default.
+
+    Raises:
+        ConfigurationError: An unknown or fixed name, or values that cannot be.
+    """
+    merged: dict[str, str | None] = dict(stored)
+    for option, value in changes.items():
+        merged[_OPTION_OF[_field_of(option)]] = value
+    kept = {option: value for option, value in merged.items() if value is not None}
+    properties = LogProperties.from_mapping(kept).to_mapping()
+    check_properties_size(properties)
+    return properties
 
 
 def check_log_name(name: str) -> str:

@@ -46,5 +46,6 @@ def test_outcomes_that_may_have_happened_are_not_definite() -> None:
         "MetadataUnknownError",
         "BookieUnavailableError",
         "CommitUnknownError",
+        "LeaderDeposedError",
         "InternalError",
     }
