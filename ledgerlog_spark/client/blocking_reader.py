@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -62,11 +62,11 @@ class BlockingReadHandle:
         last_entry_id: int | None = None,
         *,
         is_listed: bool = False,
-    ) -> Iterator[tuple[Entry, ...]]:
+    ) -> Iterator[Sequence[Entry]]:
         """Entries in batches as they arrive; see `ReadHandle.read_batches`."""
         batches = self._handle.read_batches(first_entry_id, last_entry_id, is_listed=is_listed)
 
-        async def following() -> tuple[Entry, ...]:
+        async def following() -> Sequence[Entry]:
             async for batch in batches:
                 return batch
             return ()

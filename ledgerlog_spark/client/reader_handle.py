@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from ledgerlog_spark.client.engine import LedgerBytes, Machine, MachineHost, Services
@@ -191,7 +191,7 @@ class ReadHandle:
         last_entry_id: int | None = None,
         *,
         is_listed: bool = False,
-    ) -> AsyncGenerator[tuple[Entry, ...], None]:
+    ) -> AsyncGenerator[Sequence[Entry], None]:
         """Entries first to last, both inclusive, in order, in batches as they arrive.
 
         Reads ahead of its consumer by what the settings say. Nothing is ever left out: the
@@ -305,7 +305,7 @@ class _Range:
         )
         self._ledger_id = handle.id
         self._host = handle._host(self.reader, self._on_indication, self.fail)  # noqa: SLF001
-        self._batches: deque[tuple[Entry, ...]] = deque()
+        self._batches: deque[Sequence[Entry]] = deque()
         self._is_over = False
         self._error: LedgerLogError | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -326,7 +326,7 @@ class _Range:
             self._host.stop()
             self._wake()
 
-    async def next_batch(self) -> tuple[Entry, ...]:
+    async def next_batch(self) -> Sequence[Entry]:
         """The next entries, empty at the end of the range."""
         while not self._batches:
             if self._error is not None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
 
 class BegunRange:
@@ -15,14 +15,12 @@ class BegunRange:
     All methods on the event loop that it was made on.
     """
 
-    def __init__(self, batches: AsyncGenerator[tuple[Any, ...], None]) -> None:
+    def __init__(self, batches: AsyncGenerator[Sequence[Any], None]) -> None:
         """Begins to read; `aclose` has to follow, whatever happens."""
         self._batches = batches
-        self._first: asyncio.Task[tuple[Any, ...] | None] | None = asyncio.ensure_future(
-            self._next()
-        )
+        self._first: asyncio.Task[Sequence[Any] | None] | None = asyncio.ensure_future(self._next())
 
-    async def following(self) -> tuple[Any, ...] | None:
+    async def following(self) -> Sequence[Any] | None:
         """The next batch, None at the end; raises what reading raised."""
         first, self._first = self._first, None
         return await (first if first is not None else self._next())
@@ -37,5 +35,5 @@ class BegunRange:
                 first.exception()
         await self._batches.aclose()
 
-    async def _next(self) -> tuple[Any, ...] | None:
+    async def _next(self) -> Sequence[Any] | None:
         return await anext(self._batches, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import DataLossError, EntryNotFoundError, LedgerNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
     from ledgerlog_spark.model import LedgerMetadata
@@ -28,7 +28,7 @@ async def read_range(
     sync: Callable[[], Awaitable[None]],
     log: str = "",
     password: bytes = b"",
-) -> AsyncGenerator[tuple[Any, ...], None]:
+) -> AsyncGenerator[Sequence[Any], None]:
     """The entries from first to last, both inclusive, in batches and in order.
 
     Args:

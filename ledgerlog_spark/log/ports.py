@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from ledgerlog_spark.client.ledger_creation import CreateRecord
     from ledgerlog_spark.model import LedgerMetadata
@@ -34,7 +34,7 @@ class LedgerReaderHandle(Protocol):
 
     def read_batches(
         self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False
-    ) -> AsyncGenerator[tuple[Any, ...], None]:
+    ) -> AsyncGenerator[Sequence[Any], None]:
         """Entries in order, in batches; with `is_listed` whatever the last add confirmed is."""
 
     async def aclose(self) -> None:

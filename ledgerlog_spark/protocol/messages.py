@@ -263,7 +263,7 @@ class BatchReplied(NamedTuple):
 
     request: int
     code: Code
-    entries: tuple[StoredEntry, ...]
+    entries: Sequence[StoredEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +415,7 @@ class LedgerFailed:
 class EntriesRead:
     """The next entries of the range that a reader was asked for, in order."""
 
-    entries: tuple[StoredEntry, ...]
+    entries: Sequence[StoredEntry]
 
 
 @dataclass(frozen=True, slots=True)

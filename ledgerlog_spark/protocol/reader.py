@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.dispatch import Table, dispatch, row
+from ledgerlog_spark.protocol.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.messages import (
     BatchReplied,
     EntriesRead,
@@ -40,12 +40,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.messages import Effect, Event, StoredEntry
-
-
-_PAYLOAD_OF = attrgetter("payload")
-_LAC_OF = attrgetter("last_add_confirmed")
-
+    from ledgerlog_spark.protocol.messages import Effect, Event
 
 FIRST_BATCH_ENTRIES = 64
 """Of each batch while nothing is known of the entries' sizes."""
@@ -125,7 +120,7 @@ class LedgerReader:
         self._numbers = RequestNumbers()
         self._taken = first_entry_id - 1
         self._next_to_ask = first_entry_id
-        self._ready: dict[int, tuple[StoredEntry, ...]] = {}
+        self._ready: dict[int, EntryBatch] = {}
         self._untaken: list[tuple[int, int]] = []
         self._size_bytes_ahead = 0
         self._largest_size_bytes = 1
@@ -249,7 +244,7 @@ class LedgerReader:
             return []
         tally.take(index, event.code)
         if event.entry is not None:
-            self._keep((event.entry,))
+            self._keep(EntryBatch.of((event.entry,)))
         else:
             self._note_failure(tally.bookie_at(index), event.code)
         effects = self._ask_next(tally) if tally.verdict is Verdict.UNDECIDED else []
@@ -260,10 +255,9 @@ class LedgerReader:
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
             # A bookie that only helped may repeat what came meanwhile, and any may send too much.
-            first = event.entries[0].entry_id
-            fresh = event.entries[batch.next_entry_id - first : batch.last_entry_id + 1 - first]
-            if fresh:
-                batch.next_entry_id = fresh[-1].entry_id + 1
+            fresh = EntryBatch.of(event.entries).between(batch.next_entry_id, batch.last_entry_id)
+            if fresh is not None:
+                batch.next_entry_id = fresh.last_entry_id + 1
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
             self._takes_batches = False
@@ -292,21 +286,20 @@ class LedgerReader:
                 effects += self._ask_one(entry_id)
         return effects
 
-    def _keep(self, entries: tuple[StoredEntry, ...]) -> None:
+    def _keep(self, entries: EntryBatch) -> None:
         """Keep consecutive entries; each id has one owner at a time, a batch or a tally."""
-        first = entries[0].entry_id
+        first = entries.first_entry_id
         assert first >= self.next_entry_id, "an entry came twice"
         assert first not in self._ready, "an entry came twice"
-        sizes = tuple(map(len, map(_PAYLOAD_OF, entries)))
-        self.last_add_confirmed = max(self.last_add_confirmed, *map(_LAC_OF, entries))
-        self._largest_size_bytes = max(self._largest_size_bytes, *sizes)
-        size_bytes = sum(sizes)
-        average = -(-size_bytes // len(sizes))
+        confirmed, largest = max(entries.last_adds_confirmed), max(map(len, entries.payloads))
+        self.last_add_confirmed = max(self.last_add_confirmed, confirmed)
+        self._largest_size_bytes = max(self._largest_size_bytes, largest)
+        average = -(-entries.size_bytes // len(entries))
         usual = self._usual_size_bytes or average
         self._usual_size_bytes = (3 * usual + average + 3) // 4
         self._tallies.pop(first, None)
         self._ready[first] = entries
-        self._size_bytes_ahead += size_bytes
+        self._size_bytes_ahead += entries.size_bytes
 
     def _note_failure(self, bookie_id: str, code: Code) -> None:
         if not code.is_absent:
@@ -315,16 +308,16 @@ class LedgerReader:
     def _advance(self) -> list[Effect]:
         """Deliver what is ready in order, then see about the first entry that is not."""
         effects: list[Effect] = []
-        entries: list[StoredEntry] = []
-        while (ready := self._ready.pop(self.next_entry_id, None)) is not None:
-            entries += ready
-            self.next_entry_id += len(ready)
-        if entries:
+        ready: list[EntryBatch] = []
+        while (following := self._ready.pop(self.next_entry_id, None)) is not None:
+            ready.append(following)
+            self.next_entry_id = following.last_entry_id + 1
+        if ready:
             self._reloads = 0
             self._is_confirmed_by_reload = False
-            size_bytes = sum(map(len, map(_PAYLOAD_OF, entries)))
-            self._untaken.append((entries[-1].entry_id, size_bytes))
-            effects.append(EntriesRead(tuple(entries)))
+            entries = EntryBatch.joined(ready)
+            self._untaken.append((entries.last_entry_id, entries.size_bytes))
+            effects.append(EntriesRead(entries))
         if self.next_entry_id > self.last_entry_id:
             self.phase = ReaderPhase.DONE
             return [*effects, RangeRead(self.metadata)]

@@ -20,6 +20,7 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.error_codes import code_of, number_of
 from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Opcode, packet_header
 from ledgerlog_spark.wire.requests import AuthMessage, RefusedRequest
+from ledgerlog_spark.wire.stored_batch import LENGTH_SIZE_BYTES, StoredBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ _NUMBERED_BODY_SIZE_BYTES = _FIELDS.size + _I64.size
 
 PLAIN_ANSWER_SIZE_BYTES = _PLAIN.size
 BATCH_ANSWER_HEAD_SIZE_BYTES = _NUMBERED.size
-BATCH_ENTRY_OVERHEAD_BYTES = 4
+BATCH_ENTRY_OVERHEAD_BYTES = LENGTH_SIZE_BYTES
 
 
 class AddAnswer(NamedTuple):
@@ -58,13 +59,17 @@ class ReadAnswer(NamedTuple):
 
 
 class BatchReadAnswer(NamedTuple):
-    """Consecutive stored entries, not verified; a short answer proves nothing."""
+    """Consecutive stored entries, not verified; a short answer proves nothing.
+
+    Attributes:
+        entries: Views into the body that was decoded, which they keep.
+    """
 
     code: Code
     ledger_id: int
     first_entry_id: int
     request_id: int
-    entries: tuple[bytes, ...]
+    entries: Sequence[bytes]
 
 
 class AddRunAnswer(NamedTuple):
@@ -139,7 +144,7 @@ def encode_refusal(request: RefusedRequest) -> bytes:
 
 
 def decode_answer(body: Buffer) -> Answer:
-    """One answer from the body of a frame; stored entries are copied out of it.
+    """One answer from the body of a frame; only the entries of a batch stay in its memory.
 
     Raises:
         WireFormatError: It is none; the connection cannot be trusted any further.
@@ -197,7 +202,9 @@ def _decode_batch_read(view: memoryview) -> BatchReadAnswer:
     _, number, ledger_id, entry_id = _FIELDS.unpack_from(view)
     (request_id,) = _I64.unpack_from(view, _PLAIN_BODY_SIZE_BYTES)
     code = code_of(number)
-    entries = _batch_entries(view) if code is Code.OK else ()
+    entries: Sequence[bytes] = ()
+    if code is Code.OK:
+        entries = StoredBatch(view[_NUMBERED_BODY_SIZE_BYTES:])
     return BatchReadAnswer(code, ledger_id, entry_id, request_id, entries)
 
 
@@ -208,23 +215,6 @@ def _exactly(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
             opcode=int(opcode),
             size_bytes=len(view),
         )
-
-
-def _batch_entries(view: memoryview) -> tuple[bytes, ...]:
-    entries: list[bytes] = []
-    offset, end = _NUMBERED_BODY_SIZE_BYTES, len(view)
-    unpack = _I32.unpack_from
-    while offset < end:
-        (length,) = unpack(view, offset)
-        offset += BATCH_ENTRY_OVERHEAD_BYTES
-        if not 0 <= length <= end - offset:
-            raise WireFormatError(
-                f"entry of {length} bytes in a batch with {end - offset} bytes left",
-                size_bytes=length,
-            )
-        entries.append(bytes(view[offset : offset + length]))
-        offset += length
-    return tuple(entries)
 
 
 _DECODERS: dict[int, Callable[[memoryview], Answer]] = {

@@ -8,27 +8,24 @@ this entry. The digest covers the header and then the payload.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from operator import ge, lt
+from struct import Struct, pack, unpack
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
 from ledgerlog_spark.errors import LocalProtocolError, WireFormatError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, NO_ENTRY, DigestType
 from ledgerlog_spark.wire.checksum import DIGEST_SIZE_BYTES, Buffer, digest_function
+from ledgerlog_spark.wire.stored_batch import StoredBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _HEADER = Struct(">qqqq")
-_HEADER_CRC32C = Struct(">qqqqI")
 _CRC32C = Struct(">I")
 _new_tuple = tuple.__new__
 _I64_MAX = (1 << 63) - 1
-
-T = TypeVar("T")
-Make = Callable[[tuple[int, int, int, Buffer]], T]
 
 EncodedEntry = tuple[bytes, Buffer]
 """Header with digest, and the payload as it was given."""
@@ -48,6 +45,20 @@ class StoredEntry(NamedTuple):
     last_add_confirmed: int
     length: int
     payload: Buffer
+
+
+class EntryColumns(NamedTuple):
+    """Consecutive entries whose digests and ids were found right; at least one.
+
+    Attributes:
+        last_adds_confirmed: Of each, as in `StoredEntry`.
+        lengths: Of each.
+        payloads: Of each.
+    """
+
+    last_adds_confirmed: tuple[int, ...]
+    lengths: tuple[int, ...]
+    payloads: tuple[Buffer, ...]
 
 
 class EntryHeader(NamedTuple):
@@ -168,41 +179,40 @@ class EntryCodec:
             )
         raise self._refusal(stored, ledger_id, entry_id)
 
-    def decode_run(
-        self, stored: Sequence[Buffer], ledger_id: int, first_entry_id: int
-    ) -> list[StoredEntry]:
-        """Consecutive entries from `first_entry_id`, each verified as `decode` does.
-
-        Raises:
-            WireFormatError: At the first entry that is not what it should be.
-        """
-        decode = self.decode
-        return [
-            decode(entry, ledger_id, entry_id)
-            for entry_id, entry in enumerate(stored, first_entry_id)
-        ]
-
     def decode_prefix(
-        self, stored: Sequence[Buffer], ledger_id: int, first_entry_id: int, make: Make[T]
-    ) -> list[T]:
+        self, stored: Sequence[bytes], ledger_id: int, first_entry_id: int
+    ) -> EntryColumns | None:
         """Consecutive entries from `first_entry_id` up to the first that is not what it should be.
 
         Args:
             stored: What a bookie returned for a batch.
             ledger_id: The ledger that was asked for.
             first_entry_id: Id of the first one.
-            make: Makes an entry of (entry id, last add confirmed, length, payload).
+
+        Returns:
+            What `decode` says of each, as columns; None when the first one is not right.
         """
         if self.digest_type is DigestType.CRC32C:
-            return _decode_crc32c(stored, ledger_id, first_entry_id, make)
-        entries: list[T] = []
+            batch = stored if isinstance(stored, StoredBatch) else StoredBatch.of(stored)
+            if batch.size_bytes_min >= self.overhead_bytes:
+                columns = _decode_crc32c(batch, ledger_id, first_entry_id)
+                if columns is not None:
+                    return columns
+        return self._decode_each(stored, ledger_id, first_entry_id)
+
+    def _decode_each(
+        self, stored: Sequence[bytes], ledger_id: int, first_entry_id: int
+    ) -> EntryColumns | None:
+        entries: list[StoredEntry] = []
         for entry_id, one in enumerate(stored, first_entry_id):
             try:
-                entry = self.decode(one, ledger_id, entry_id)
+                entries.append(self.decode(one, ledger_id, entry_id))
             except WireFormatError:
                 break
-            entries.append(make(entry[1:]))
-        return entries
+        if not entries:
+            return None
+        _, _, confirmed, lengths, payloads = zip(*entries, strict=True)
+        return EntryColumns(confirmed, lengths, payloads)
 
     def _refusal(self, stored: Buffer, ledger_id: int, entry_id: int) -> WireFormatError:
         found = decode_entry_header(stored)
@@ -221,28 +231,26 @@ class EntryCodec:
         )
 
 
-def _decode_crc32c(
-    stored: Sequence[Buffer], ledger_id: int, first_entry_id: int, make: Make[T]
-) -> list[T]:
-    # The loop of `decode_prefix` with the default digest written out: half the time an entry.
-    unpack, checksum, overhead = _HEADER_CRC32C.unpack_from, crc32c, _HEADER_CRC32C.size
-    entries: list[T] = []
-    append = entries.append
-    for entry_id, entry in enumerate(stored, first_entry_id):
-        if len(entry) < overhead:
-            break
-        found_ledger_id, found_entry_id, confirmed, length, digest = unpack(entry)
-        payload = entry[overhead:]
-        if not (
-            found_ledger_id == ledger_id
-            and found_entry_id == entry_id
-            and NO_ENTRY <= confirmed < entry_id
-            and length >= len(payload)
-            and checksum(payload, checksum(entry[:ENTRY_HEADER_SIZE_BYTES])) == digest
-        ):
-            break
-        append(make((entry_id, confirmed, length, payload)))
-    return entries
+def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> EntryColumns | None:
+    """All of a batch, column by column; None when anything is wrong with any entry.
+
+    What `decode` checks of an entry with the default digest, at half the price.
+    """
+    headers, digests, payloads = batch.cut(ENTRY_HEADER_SIZE_BYTES, _CRC32C.size)
+    count = len(headers)
+    fields = unpack(f">{4 * count}q", b"".join(headers))
+    ids, confirmed, lengths = fields[1::4], fields[2::4], fields[3::4]
+    checksums = map(crc32c, payloads, map(crc32c, headers))
+    if (
+        fields[0::4].count(ledger_id) == count
+        and ids == tuple(range(first_entry_id, first_entry_id + count))
+        and min(confirmed) >= NO_ENTRY
+        and all(map(lt, confirmed, ids))
+        and all(map(ge, lengths, map(len, payloads)))
+        and pack(f">{count}I", *checksums) == b"".join(digests)
+    ):
+        return EntryColumns(confirmed, lengths, payloads)
+    return None
 
 
 def _encode_crc32c(

@@ -104,9 +104,12 @@ def test_run_reads_back_and_every_flipped_bit_is_noticed(
         payloads=run,
     )
     stored = [b"".join(parts) for parts in encoded]
-    decoded = codec.decode_run(stored, ledger_id, first_id)
-    assert [entry.payload for entry in decoded] == run
-    assert [entry.entry_id for entry in decoded] == list(range(first_id, first_id + len(run)))
+    decoded = [codec.decode(one, ledger_id, first_id + at) for at, one in enumerate(stored)]
+    columns = codec.decode_prefix(stored, ledger_id, first_id)
+    assert columns is not None
+    assert list(columns.payloads) == [entry.payload for entry in decoded] == run
+    assert list(columns.lengths) == [entry.length for entry in decoded]
+    assert set(columns.last_adds_confirmed) == {first_id - 1}
     assert decoded[-1].length == 17 + sum(map(len, run))
     assert codec.decode(stored[-1], ledger_id, -1) == decoded[-1]
     assert codec.decode(memoryview(stored[0]), ledger_id, first_id) == decoded[0]

@@ -1,0 +1,136 @@
+"""Stored entries that came together, in the one piece of memory that they came in.
+
+Small entries are read in batches, so the interpreter is kept out where it can be: entries of one
+size, which most ledgers have, are cut by one `struct` iterator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, overload
+
+from ledgerlog_spark.errors import WireFormatError
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.wire.checksum import Buffer
+
+_LENGTH = Struct(">i")
+
+LENGTH_SIZE_BYTES = _LENGTH.size
+"""Of the field before each entry."""
+
+
+class StoredBatch(Sequence[bytes]):
+    """A sequence of stored entries, none verified; each is copied out when it is asked for.
+
+    Layout: { length i32 | stored entry } *
+    """
+
+    __slots__ = ("_body", "_lengths", "_one_length", "_starts")
+
+    def __init__(self, body: memoryview) -> None:
+        """The entries in `body`, whose memory is kept for as long as this is.
+
+        Raises:
+            WireFormatError: A length that is negative or reaches beyond the end.
+        """
+        self._body: Buffer = body
+        self._lengths: Sequence[int]
+        self._starts: Sequence[int]
+        self._one_length = _one_length(body)
+        if self._one_length is not None:
+            step = LENGTH_SIZE_BYTES + self._one_length
+            self._starts = range(LENGTH_SIZE_BYTES, len(body) + 1, step)
+            self._lengths = (self._one_length,) * len(self._starts)
+        else:
+            self._starts, self._lengths = _walk(body)
+            self._body = bytes(body)  # slices of bytes are bytes, those of a view one object more
+
+    @classmethod
+    def of(cls, entries: Iterable[Buffer]) -> StoredBatch:
+        """The same entries in one piece of memory."""
+        pieces: list[Buffer] = []
+        for entry in entries:
+            pieces += (_LENGTH.pack(len(entry)), entry)
+        return cls(memoryview(b"".join(pieces)))
+
+    @property
+    def size_bytes_min(self) -> int:
+        """Of the smallest entry; 0 without entries."""
+        return min(self._lengths, default=0)
+
+    def cut(self, *sizes: int) -> tuple[tuple[bytes, ...], ...]:
+        """Each entry cut into parts of `sizes` bytes and the rest; one tuple for each part.
+
+        Args:
+            sizes: In all, not larger than the smallest entry. There is at least one entry.
+        """
+        if self._one_length is not None:
+            parts = "".join(f"{size}s" for size in (*sizes, self._one_length - sum(sizes)))
+            rows = Struct(f"{LENGTH_SIZE_BYTES}x{parts}").iter_unpack(self._body)
+            return tuple(zip(*rows, strict=True))
+        body = bytes(self._body)
+        columns: list[tuple[bytes, ...]] = []
+        at = 0
+        for size in sizes:
+            end = at + size
+            columns.append(tuple([body[start + at : start + end] for start in self._starts]))
+            at = end
+        ends = map(int.__add__, self._starts, self._lengths)
+        rest = [body[start + at : end] for start, end in zip(self._starts, ends, strict=True)]
+        return (*columns, tuple(rest))
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[bytes, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | tuple[bytes, ...]:
+        if isinstance(place, slice):
+            return tuple(self[one] for one in range(*place.indices(len(self))))
+        start = self._starts[place]
+        return bytes(self._body[start : start + self._lengths[place]])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"StoredBatch({tuple(self)!r})"
+
+
+def _one_length(body: memoryview) -> int | None:
+    """The length that all entries have, None when they differ or do not end with the body."""
+    if len(body) < LENGTH_SIZE_BYTES:
+        return None
+    (length,) = _LENGTH.unpack_from(body)
+    if length < 0 or len(body) % (LENGTH_SIZE_BYTES + length):
+        return None
+    found = list(Struct(f">i{length}x").iter_unpack(body))
+    return length if found.count((length,)) == len(found) else None
+
+
+def _walk(body: memoryview) -> tuple[list[int], list[int]]:
+    starts: list[int] = []
+    lengths: list[int] = []
+    at, end, unpack = 0, len(body), _LENGTH.unpack_from
+    while at < end:
+        if end - at < LENGTH_SIZE_BYTES:
+            raise WireFormatError(f"{end - at} bytes behind the last entry of a batch")
+        (length,) = unpack(body, at)
+        at += LENGTH_SIZE_BYTES
+        if not 0 <= length <= end - at:
+            raise WireFormatError(
+                f"entry of {length} bytes in a batch with {end - at} bytes left",
+                size_bytes=length,
+            )
+        starts.append(at)
+        lengths.append(length)
+        at += length
+    return starts, lengths
