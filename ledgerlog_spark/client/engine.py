@@ -40,7 +40,6 @@ from ledgerlog_spark.protocol.messages import (
     MetadataLoaded,
     MetadataOutcome,
     MetadataWritten,
-    Payload,
     ReadReplied,
     Run,
     SendAdd,
@@ -335,10 +334,10 @@ class MachineHost:
     def _on_batch(
         self, request: int, first_entry_id: int, code: Code, stored: Sequence[bytes]
     ) -> None:
-        entries: list[StoredEntry] = []
-        if code is Code.OK and request in self._open:
-            entries = self._ledger.verified_batch(stored, first_entry_id)
-            if stored and not entries:
+        entries: Sequence[StoredEntry] = ()
+        if code is Code.OK and request in self._open and stored:
+            verified = self._ledger.verified_batch(stored, first_entry_id)
+            if verified is None:
                 code = Code.DIGEST_MISMATCH
             else:
                 entries = verified

@@ -20,7 +20,7 @@ def test_entries_go_in_and_come_out_as_they_were() -> None:
     assert (len(BATCH), BATCH.last_entry_id, BATCH.size_bytes) == (4, 10, 6)
     assert ENTRIES[2] in BATCH
     assert BATCH == ENTRIES
-    assert BATCH != [*ENTRIES[:3]]
+    assert ENTRIES[:3] != BATCH
     assert EntryBatch.of(BATCH) is BATCH
     with pytest.raises(IndexError):
         BATCH[4]
