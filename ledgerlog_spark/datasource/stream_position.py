@@ -1,0 +1,167 @@
+"""Whether a stream can go on from where it is, and the message when it cannot (design 7).
+
+Pure. Each message says what happened, what it means for the rows, and what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.datasource.option_table import CONTINUE
+from ledgerlog_spark.errors import ConfigurationError, DataLossError, LogError
+from ledgerlog_spark.protocol.log_records import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ledgerlog_spark.datasource.log_selection import LogSelection
+    from ledgerlog_spark.protocol.log_records import VersionInterval
+    from ledgerlog_spark.protocol.log_view import LogView
+
+_REPLACING = {Operation.OVERWRITE, Operation.RESTORE}
+_GO_ON = 'set the option "failOnDataLoss" to "false"'
+_NEW_CHECKPOINT = "start a query with a new checkpointLocation"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a stream does about rows that are gone or were replaced."""
+
+    fail_on_data_loss: bool = True
+    on_overwrite: str = "fail"
+
+
+def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version: int | None) -> int:
+    """The first row to read from `offset` on: that one, or the first that is still there.
+
+    Args:
+        view: Of the log; read after a synchronisation when the offset is behind its end.
+        offset: The next row, as of the stream's checkpoint.
+        rules: What may be passed over.
+        accepted_version: What was overwritten up to this version was settled before; None when
+            nothing is known, as after a restart.
+
+    Raises:
+        DataLossError: Rows from there on are gone, or the log is shorter than it was.
+        LogError: The log was overwritten.
+    """
+    name = view.name
+    if offset > view.end_offset:
+        if rules.fail_on_data_loss:
+            raise DataLossError(
+                f"the checkpoint is at offset {offset} of log {name!r}, and the log ends at "
+                f"{view.end_offset}: its records went back, as after ZooKeeper was restored from a "
+                f"backup. Rows written since then may have been lost, and offsets may stand for "
+                f"other rows than before. To read the log anew, {_NEW_CHECKPOINT}; to go on at the "
+                f"end, {_GO_ON}.",
+                log=name,
+                offset=offset,
+                end_offset=view.end_offset,
+            )
+        return view.end_offset
+    if offset < view.oldest_offset:
+        if rules.fail_on_data_loss:
+            raise DataLossError(
+                f"the checkpoint is at offset {offset} of log {name!r}, and the oldest row there "
+                f"is has offset {view.oldest_offset}: {view.oldest_offset - offset} rows were "
+                f"truncated, or overwritten longer ago than versions are kept, before the query "
+                f"read them. To go on without them, {_GO_ON}.",
+                log=name,
+                offset=offset,
+                oldest_offset=view.oldest_offset,
+            )
+        offset = view.oldest_offset
+    if rules.on_overwrite != CONTINUE:
+        _reject_overwrite(view, offset, accepted_version)
+    return offset
+
+
+def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) -> None:
+    replacing = overwrite_behind(view.versions, offset, accepted_version)
+    if replacing is None and offset >= view.start_offset:
+        return
+    what = "" if replacing is None else f" by version {replacing.version}"
+    start = view.start_offset if replacing is None else replacing.start_offset
+    raise LogError(
+        f"log {view.name!r} was overwritten{what}: the rows before offset {start}, of which the "
+        f"query has read those before {offset}, are not the log's any more, and what it wrote may "
+        f"hold them. To read all rows in the order in which they were committed, overwritten ones "
+        f'as long as they are kept, set the option "onOverwrite" to "continue"; to read only what '
+        f'the log holds now, {_NEW_CHECKPOINT} and startingOffsets "earliest".',
+        log=view.name,
+        offset=offset,
+        start_offset=start,
+    )
+
+
+def overwrite_behind(
+    versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
+) -> VersionInterval | None:
+    """The first version that replaced rows before its own, from `offset` on and not settled yet.
+
+    A version that begins exactly at the offset counts: the stream has read what it replaced. One
+    that replaced no row does not.
+    """
+    before: VersionInterval | None = None
+    for version in versions:
+        is_settled = accepted_version is not None and version.version <= accepted_version
+        replaced_rows = before is None or before.rows > 0
+        if (
+            version.operation in _REPLACING
+            and version.start_offset >= max(1, offset)
+            and replaced_rows
+            and not is_settled
+        ):
+            return version
+        before = version
+    return None
+
+
+def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
+    """When the row at `offset` was committed, 0 when that is not known."""
+    for version in versions:
+        if version.end_offset > offset:
+            return version.commit_time_ms
+    return 0
+
+
+def log_deleted(name: str) -> DataLossError:
+    """The error for a log that is gone."""
+    return DataLossError(
+        f"log {name!r}, which the query reads, was deleted: rows that it had not read are lost. If "
+        f"the log is to stay deleted, leave it out of the query, or {_GO_ON} to go on without it "
+        f"(and with a log that is made under that name later, from its first row).",
+        log=name,
+    )
+
+
+def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
+    """The error for a log that is another one than the checkpoint's."""
+    return DataLossError(
+        f"log {name!r} was deleted and made again: the checkpoint is of the log with the id "
+        f"{old_id}, and there is one with the id {new_id} now, whose offsets are other rows. To "
+        f"read the new log from its first row, {_NEW_CHECKPOINT}, or {_GO_ON}.",
+        log=name,
+        old_id=old_id,
+        new_id=new_id,
+    )
+
+
+def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
+    """Refuse a checkpoint of which no log is read any more.
+
+    A log that is not selected any more keeps its place in the checkpoint, and is not read.
+
+    Raises:
+        ConfigurationError: It is the checkpoint of other logs.
+    """
+    others = sorted(names)
+    if others and not any(name in selection for name in others):
+        raise ConfigurationError(
+            f"the checkpoint is of log {', '.join(map(repr, others))}, and the query reads "
+            f"{selection}. Give this query a checkpointLocation of its own, or name the log that "
+            f"the checkpoint is of.",
+            option="checkpointLocation",
+            logs=tuple(others),
+        )
