@@ -37,7 +37,7 @@ def test_rows_are_exact_to_the_row() -> None:
 def test_bytes_are_a_rows_share_of_its_range() -> None:
     two = backlog((100, 1000), (100, 100_000))
     assert admitted([two], Limits(size_bytes=10_500)) == {"a": 109}
-    assert admitted([two], Limits(size_bytes=1_500)) == {"a": 101}
+    assert admitted([two], Limits(size_bytes=1_500)) == {"a": 100}
 
 
 def test_both_limits_hold() -> None:
