@@ -142,6 +142,7 @@ class CommitMachine(LogMachine):
         "_sent",
         "_token",
         "_unknowns",
+        "_unlisted",
         "_wanted",
         "_was_refused",
         "known_after",
@@ -188,6 +189,7 @@ class CommitMachine(LogMachine):
         """The transaction whose outcome is unknown."""
         self._sent: WriteHead | None = None
         self._was_refused = False
+        self._unlisted: tuple[int, ...] = ()
 
     def _begin(self) -> list[LogEffect]:
         if self._request.is_empty:
@@ -372,6 +374,7 @@ class CommitMachine(LogMachine):
                 producer=record,
                 producer_version=producer.version,
                 pages_version=pages_version,
+                unlisted=self._unlisted,
             )
         )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply, WriteHead
 from ledgerlog_spark.protocol.log_pages import drop_before
 from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase, listing_of
+from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
 from ledgerlog_spark.protocol.log_walk import Walk
 from ledgerlog_spark.protocol.messages import MetadataOutcome
@@ -83,16 +84,22 @@ class ExpiryMachine(HeadReader):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [Walk(HISTORY, head.history, head.oldest_version, head.version + 1)]
 
+    def _oldest(self, head: LogHead, history: Sequence[VersionInterval]) -> VersionInterval:
+        """The oldest retained version; a leader log has one, which begins where the head says."""
+        oldest = oldest_retained(history, self._now_ms - self._retention_ms)
+        is_leader = head.kind is LogKind.LEADER
+        return replace(oldest, start_offset=head.start_offset) if is_leader else oldest
+
     def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
         if len(walked) > 1:
             return []
-        oldest = oldest_retained(walked[0].records(), self._now_ms - self._retention_ms)
+        oldest = self._oldest(head, walked[0].records())
         if oldest.start_offset == head.oldest_offset:
             return []
         return [listing_of(head)]
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
-        oldest = oldest_retained(walked[0].records(), self._now_ms - self._retention_ms)
+        oldest = self._oldest(head, walked[0].records())
         items: tuple[Item, ...] = walked[1].records() if len(walked) > 1 else ()
         step = expiry_step(head, oldest, items)
         if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):

@@ -99,7 +99,7 @@ def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> li
     merges_page = bool(paged.pages) and _fits(paged.pages[-1], size_bytes)
     if merges_page:
         wanted.append(PageRequest(kind, paged.pages[-1]))
-    written = 1 if merges_page else sum(1 for _ in _chunks(kind, spilled))
+    written = 1 if merges_page else sum(1 for _ in chunks(kind, spilled))
     pages_after = len(paged.pages) - merges_page + written
     if pages_after > share.pages_max and paged.index:
         moved_size_bytes = REFS.size_bytes(paged.pages) + written * REFS.size_bytes(paged.index[:1])
@@ -129,7 +129,7 @@ def append(
     if kept and _fits(kept[-1], size_bytes):
         recent = (*loaded[kept[-1].token, kept[-1].number], *recent)
         kept = kept[:-1]
-    pages = (*kept, *(writer.write(kind, chunk) for chunk in _chunks(kind, recent)))
+    pages = (*kept, *(writer.write(kind, chunk) for chunk in chunks(kind, recent)))
     if len(pages) <= share.pages_max:
         return Paged(paged.index, pages)
     moved, index = pages[:-1], paged.index
@@ -137,7 +137,7 @@ def append(
         last = loaded.get((index[-1].token, index[-1].number))
         if last is not None and _fits(index[-1], REFS.size_bytes(moved)):
             moved, index = (*last, *moved), index[:-1]
-    index = (*index, *(writer.write(REFS, chunk) for chunk in _chunks(REFS, moved)))
+    index = (*index, *(writer.write(REFS, chunk) for chunk in chunks(REFS, moved)))
     return Paged(index, pages[-1:])
 
 
@@ -176,7 +176,7 @@ def _fits(ref: PageRef, size_bytes: int) -> bool:
     return ref.size_bytes + size_bytes <= PAGE_BODY_SIZE_BYTES_MAX
 
 
-def _chunks(kind: RecordKind[T], records: Sequence[T]) -> Iterable[Sequence[T]]:
+def chunks(kind: RecordKind[T], records: Sequence[T]) -> Iterable[Sequence[T]]:
     """Cut into as many pages as it takes, each as full as it can be."""
     first = size_bytes = 0
     for place, record in enumerate(records):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ledgerlog_spark.protocol.log_pages import PageRequest, overlapping, select
+from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest, overlapping, select
 from ledgerlog_spark.protocol.log_rows import REFS, RecordKind
 
 if TYPE_CHECKING:
@@ -20,10 +20,11 @@ class Walk(Generic[T]):
 
     Attributes:
         refs: Every page of the range, oldest first; complete when nothing is wanted.
+        loaded: Records of all pages and index pages that were read.
     """
 
     __slots__ = (
-        "_end_key", "_first_key", "_is_indexed", "_kind", "_paged", "_read", "_wanted", "refs",
+        "_end_key", "_first_key", "_is_indexed", "_kind", "_paged", "_wanted", "loaded", "refs",
     )  # fmt: skip
 
     def __init__(self, kind: RecordKind[T], paged: Paged[T], first_key: int, end_key: int) -> None:
@@ -31,7 +32,7 @@ class Walk(Generic[T]):
         self._kind = kind
         self._paged = paged
         self._first_key, self._end_key = first_key, end_key
-        self._read: list[T] = []
+        self.loaded: Loaded = {}
         self.refs: list[PageRef] = []
         index = overlapping(paged.index, first_key, end_key)
         self._is_indexed = not index
@@ -51,19 +52,21 @@ class Walk(Generic[T]):
 
     def feed(self, pages: Sequence[tuple[Any, ...]]) -> None:
         """Take the records of the pages that were wanted, in that order."""
-        assert len(pages) == len(self._wanted), (len(pages), len(self._wanted))
+        for wanted, page in zip(self._wanted, pages, strict=True):
+            self.loaded[wanted.ref.token, wanted.ref.number] = page
         if not self._is_indexed:
             self._is_indexed = True
             self._want_pages([ref for page in pages for ref in page])
             return
         self._wanted = ()
-        for page in pages:
-            self._read.extend(page)
 
     def records(self) -> tuple[T, ...]:
         """All records that cover keys of the range, in rising order of key."""
         assert not self._wanted, "pages are missing"
-        everything = (*self._read, *self._paged.recent)
+        everything: list[T] = []
+        for ref in self.refs:
+            everything += self.loaded[ref.token, ref.number]
+        everything += self._paged.recent
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _want_pages(self, indexed: list[PageRef]) -> None:

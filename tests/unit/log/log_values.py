@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.protocol.log_changes import created
+from ledgerlog_spark.protocol.log_changes import CommitRequest, created
 from ledgerlog_spark.protocol.log_codec import decode_page
+from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_read import ListingMachine
 from ledgerlog_spark.protocol.log_records import (
     LogContent,
     LogHead,
@@ -87,6 +89,8 @@ class OneLog:
         self.pages_written: list[int] = []
         self.pages_read = 0
         self.heads_written = 0
+        self.unlisted: list[int] = []
+        self._number = 1
 
     def run(self, machine: LogMachine) -> Any:
         (effect,) = machine.start()
@@ -122,6 +126,7 @@ class OneLog:
             case m.WriteHead():
                 assert ask.head_version == self.head.version
                 self.heads_written += 1
+                self.unlisted += ask.unlisted
                 self.head = Versioned(ask.head, _next(self.head.version))
                 if ask.app is not None:
                     assert ask.producer_version == self.producers[ask.app].version
@@ -138,6 +143,25 @@ class OneLog:
 
     def page(self, page: PageRequest) -> tuple[Any, ...]:
         return decode_page(page.kind, self.pages[page.ref.token, page.ref.number])
+
+    def commit(self, *ranges: StagedRange, **how: Any) -> Any:
+        """Commit those ranges under a producer of their own; the result."""
+        app = f"app-{len(self.producers)}"
+        self.producer(app, "run")
+        self.register(app, *(r.ledger_id for r in ranges))
+        version = self.head.value.version
+        request = CommitRequest(app, "run", 0, ranges, planned_version=version, **how)
+        self.now_ms += 10
+        return self.run(CommitMachine("flights", request, token=token(self.new_number())))
+
+    def new_number(self) -> int:
+        """For tokens that differ in their first digits."""
+        self._number += 1
+        return self._number << 16
+
+    def items(self) -> tuple[Any, ...]:
+        """Everything that is listed."""
+        return tuple(self.run(ListingMachine("flights")))
 
     def producer(self, app: str, run: str) -> None:
         self.producers[app] = Versioned(ProducerRecord(epoch=1, runs=(run,)), Version(1, 0))

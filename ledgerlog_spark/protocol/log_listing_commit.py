@@ -1,0 +1,88 @@
+"""A commit that has to know the log's list before it changes it: restoring, merging.
+
+What it concludes from the list holds when its transaction passes, because that compares the head
+with the version whose list was read.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitPhase
+from ledgerlog_spark.protocol.log_messages import PagesRead, ReadPages
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.log_changes import CommitRequest
+    from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply
+    from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.log_walk import Walk
+
+
+class ListingCommit(CommitMachine):
+    """Walks over sequences of the head that it is going to replace, then plans the change.
+
+    `_walks` and `_more` say what to read; `_listed` gets it and goes on with `_prepare` or `_end`.
+    """
+
+    __slots__ = ("_missed_token", "_queue", "_walked")
+
+    def __init__(self, log: str, request: CommitRequest, *, token: str) -> None:
+        """Machine of one commit; see `CommitMachine`."""
+        super().__init__(log, request, token=token)
+        self._queue: list[Walk[Any]] = []
+        self._walked: list[Walk[Any]] = []
+        self._missed_token: str | None = None
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        """What to read of this head first."""
+        raise AssertionError(head)
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        """What to read after that; asked again after each round, empty when all is there."""
+        del head, walked
+        return []
+
+    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        """All is read."""
+        raise AssertionError(head, walked)
+
+    def _plan(self) -> list[LogEffect]:
+        assert self._head is not None
+        self._walked = []
+        self._queue = self._walks(self._head.value)
+        return self._go_on()
+
+    def _step(self, reply: LogReply) -> list[LogEffect]:
+        outcomes = {MetadataOutcome.OK, MetadataOutcome.GONE}
+        if self.phase is CommitPhase.LISTING and reply.outcome in outcomes:
+            return self._on_listing_pages(cast("PagesRead", reply))
+        return super()._step(reply)
+
+    def _on_listing_pages(self, reply: PagesRead) -> list[LogEffect]:
+        assert self._head is not None
+        if reply.outcome is MetadataOutcome.GONE:
+            token = self._head.value.token
+            if token == self._missed_token:
+                raise DataLossError(
+                    f"log {self.log!r} names a page of its list that is not there", log=self.log
+                )
+            self._missed_token = token
+            return self._again()
+        self._queue[0].feed(reply.pages)
+        return self._go_on()
+
+    def _go_on(self) -> list[LogEffect]:
+        assert self._head is not None
+        head = self._head.value
+        while True:
+            while self._queue and not self._queue[0].wanted:
+                self._walked.append(self._queue.pop(0))
+            if self._queue:
+                self.phase = CommitPhase.LISTING
+                return self._ask(partial(ReadPages, pages=self._queue[0].wanted))
+            self._queue = self._more(head, self._walked)
+            if not self._queue:
+                return self._listed(head, self._walked)

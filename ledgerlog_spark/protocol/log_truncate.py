@@ -1,0 +1,175 @@
+"""Dropping the oldest rows: truncation to an offset, and retention (docs/LOGS.md U4-U7).
+
+The first step makes the version that begins at the offset, ends every version that begins below
+it, and drops up to 1,000 items; what is left goes in the steps of `log_expiry`, here or in the
+sweeper of another process. Nothing is deleted before the head says that it is not listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.protocol import log_pages
+from ledgerlog_spark.protocol.log_expiry import ExpiryStep, expiry_step
+from ledgerlog_spark.protocol.log_head_change import HeadChanger
+from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest, PageWriter, drop_before
+from ledgerlog_spark.protocol.log_read import listing_of
+from ledgerlog_spark.protocol.log_records import LogHead, LogKind, Operation, VersionInterval
+from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
+from ledgerlog_spark.protocol.log_walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_records import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """What the log is like after the first step.
+
+    Attributes:
+        version: The newest.
+        start_offset: Of the newest version.
+        oldest_version: The oldest that can still be read.
+        unlisted: Ledgers that no retained version names from now on, by this step.
+        is_complete: Whether no item is left to be dropped.
+    """
+
+    version: int
+    start_offset: int
+    oldest_version: int
+    unlisted: tuple[int, ...] = ()
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateChange:
+    """The head without what lies below an offset.
+
+    Attributes:
+        head: With its start, its oldest version and its items as they are to be.
+        interval: The version that begins at the offset; None when there is one, and in a leader
+            log, which has no versions.
+    """
+
+    head: LogHead
+    interval: VersionInterval | None
+
+    def pages_to_merge(self) -> tuple[PageRequest, ...]:
+        """Pages that have to be read before `build`."""
+        new = () if self.interval is None else (self.interval,)
+        return tuple(log_pages.pages_to_merge(HISTORY, self.head.history, new))
+
+    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+        """The new head, and the pages to write under `token` before it."""
+        if self.interval is None:
+            return replace(self.head, token=token), ()
+        writer = PageWriter(token)
+        interval = replace(self.interval, token=token)
+        history = log_pages.append(HISTORY, self.head.history, (interval,), writer, loaded)
+        head = replace(
+            self.head,
+            version=interval.version,
+            commit_time_ms=interval.commit_time_ms,
+            token=token,
+            history=history,
+        )
+        return head, tuple(writer.pages)
+
+
+class TruncateMachine(HeadChanger):
+    """Ends with `Finished(Truncated)`: the log begins at the offset, or behind it.
+
+    Or `Failed` with `ConfigurationError` (an offset that the log does not have yet),
+    `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    """
+
+    __slots__ = ("_offset", "_step_made")
+
+    def __init__(self, log: str, *, offset: int, token: str) -> None:
+        """Machine of one truncation.
+
+        Args:
+            log: Name, for messages.
+            offset: The first row that stays.
+            token: 32 random hexadecimal digits.
+        """
+        super().__init__(log, token=token)
+        self._offset = offset
+        self._step_made: ExpiryStep | None = None
+
+    def _target(self, head: LogHead, items: Sequence[Item]) -> int:
+        """The first row that stays.
+
+        Raises:
+            ConfigurationError: The log does not have it yet.
+        """
+        del items
+        if not 0 <= self._offset <= head.end_offset:
+            raise ConfigurationError(
+                f"log {head.name!r} cannot be truncated to offset {self._offset}: its rows that "
+                f"can be dropped end at {head.end_offset}",
+                log=head.name,
+                offset=self._offset,
+                end_offset=head.end_offset,
+            )
+        return self._offset
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        history: Walk[Any] = Walk(HISTORY, head.history, head.oldest_version, head.version + 1)
+        return [history, listing_of(head)]
+
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+        history, items = (walk.records() for walk in walked)
+        offset = self._target(head, items)
+        oldest, interval = _oldest_left(head, history, offset, self._now_ms)
+        step = expiry_step(head, oldest, items)
+        unchanged = step.oldest_version == head.oldest_version and interval is None
+        if unchanged and step.oldest_offset == head.oldest_offset and offset <= head.start_offset:
+            return self._finish(Truncated(head.version, head.start_offset, head.oldest_version))
+        self._step_made = step
+        shorter = replace(
+            head,
+            start_offset=max(head.start_offset, offset),
+            oldest_version=step.oldest_version,
+            oldest_offset=step.oldest_offset,
+            items=drop_before(ITEMS, head.items, step.oldest_offset),
+            history=drop_before(HISTORY, head.history, step.oldest_version),
+        )
+        return self._replace_head(TruncateChange(shorter, interval), step.unlisted)
+
+    def _changed(self, head: LogHead) -> Truncated:
+        step = self._step_made
+        assert step is not None
+        return Truncated(
+            version=head.version,
+            start_offset=head.start_offset,
+            oldest_version=head.oldest_version,
+            unlisted=step.unlisted,
+            is_complete=step.is_last,
+        )
+
+
+def _oldest_left(
+    head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
+) -> tuple[VersionInterval, VersionInterval | None]:
+    """The oldest version that a truncation leaves, and the same if it has to be made."""
+    newest = history[-1]
+    if head.kind is LogKind.LEADER:
+        return replace(newest, start_offset=max(head.start_offset, offset)), None
+    if offset <= head.start_offset:
+        return next(v for v in history if v.start_offset >= offset), None
+    made = VersionInterval(
+        version=head.version + 1,
+        start_offset=offset,
+        end_offset=head.end_offset,
+        commit_time_ms=max(head.commit_time_ms + 1, now_ms),
+        token=head.token,
+        schema_id=head.schema_id,
+        operation=Operation.TRUNCATE,
+    )
+    return made, made
