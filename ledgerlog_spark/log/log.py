@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
+    LedgerNotFoundError,
     MetadataVersionError,
 )
 from ledgerlog_spark.log.committed_range import read_range
 from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.end_watch import EndWatch
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.log_view import read_view
+from ledgerlog_spark.log.open_ends import with_open_ends
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_view import LogView
 
 REGISTER_ATTEMPTS_MAX = 20
+SNAPSHOT_ATTEMPTS_MAX = 5
 APP_SIZE_BYTES_MAX = 200
 
 
@@ -81,11 +85,23 @@ class Log:
     async def snapshot(self, version: int | None = None) -> LogSnapshot:
         """One version whole; the newest when none is named. Errors as of `state`.
 
+        A leader log has no versions: its snapshot ends with what is readable now, each open ledger
+        being an item cut at its last add confirmed.
+
         Raises:
             VersionNotAvailableError: It never was, was truncated, or expired; has `oldest`.
+            EntryUnknownError: Too few bookies of an open ledger answered; retriable.
         """
-        snapshot: LogSnapshot = await self._driver.run(SnapshotMachine(self.name, version=version))
-        return snapshot
+        for attempt in range(SNAPSHOT_ATTEMPTS_MAX):
+            snapshot: LogSnapshot = await self._driver.run(
+                SnapshotMachine(self.name, version=version)
+            )
+            try:
+                return await with_open_ends(snapshot, self._ledgers)
+            except LedgerNotFoundError:
+                if attempt + 1 == SNAPSHOT_ATTEMPTS_MAX:
+                    raise
+        raise AssertionError(SNAPSHOT_ATTEMPTS_MAX)
 
     async def history(self) -> tuple[VersionInterval, ...]:
         """Every retained version, oldest first. Errors as of `state`."""
@@ -122,9 +138,13 @@ class Log:
     def watch_end(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when the log may have more rows, or others.
 
-        Also after a lost session, when nobody knows. Returns what ends the watch.
+        Also after a lost session, when nobody knows. Returns what ends the watch. Costs one watch
+        of the head and, in a leader log, one of the record of each open ledger and one of a bookie.
         """
-        return self._store.watch_head(self.log_id, on_change)
+        watch = EndWatch(
+            self.log_id, store=self._store, ledgers=self._ledgers, on_change=on_change
+        )
+        return watch.cancel
 
     async def begin(
         self,

@@ -56,14 +56,16 @@ class Logs:
         *,
         schema: bytes = b"",
         properties: Mapping[str, str] | None = None,
+        kind: LogKind = LogKind.TRANSACTIONAL,
         content: LogContent = LogContent.ROWS,
     ) -> Log:
-        """A new, empty transactional log at version 0; durable on return.
+        """A new, empty log at version 0; durable on return.
 
         Args:
             name: 1 to 200 of letters, digits, `.`, `_` and `-`.
             schema: Its first schema, as an Arrow schema message; empty for none yet.
             properties: By option name; what is left out has its default.
+            kind: Who writes it: jobs that commit, or one leader at a time.
             content: Rows, or records.
 
         Raises:
@@ -80,7 +82,7 @@ class Logs:
         template = LogHead(
             log_id=uuid.uuid4().hex,
             name=name,
-            kind=LogKind.TRANSACTIONAL,
+            kind=kind,
             content=content,
             version=0,
             start_offset=0,
@@ -109,6 +111,8 @@ class Logs:
         *,
         schema: bytes = b"",
         properties: Mapping[str, str] | None = None,
+        kind: LogKind = LogKind.TRANSACTIONAL,
+        content: LogContent = LogContent.ROWS,
     ) -> Log:
         """The log of that name, made when there is none; errors as of `create`."""
         try:
@@ -116,7 +120,9 @@ class Logs:
         except LogNotFoundError:
             pass
         try:
-            return await self.create(name, schema=schema, properties=properties)
+            return await self.create(
+                name, schema=schema, properties=properties, kind=kind, content=content
+            )
         except LogExistsError:
             return await self.open(name)
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from ledgerlog_spark.client.ledger_creation import CreateRecord
+    from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.model import LedgerMetadata
 
 
@@ -29,8 +30,37 @@ class LedgerWriterHandle(Protocol):
         """Stop without closing."""
 
 
+class Follower(Protocol):
+    """What keeps a reader handle up to date."""
+
+    @property
+    def error(self) -> LedgerLogError | None:
+        """Why it ended by itself, None at a ledger's end and before."""
+
+    def cancel(self) -> None:
+        """Follow no more."""
+
+
 class LedgerReaderHandle(Protocol):
     """A ledger that is read."""
+
+    @property
+    def id(self) -> int:
+        """The ledger."""
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry known to be acknowledged, NO_ENTRY if none; once closed, the last at all."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its end is final."""
+
+    def follow(self, on_change: Callable[[], None]) -> Follower:
+        """Keep both up to date, calling back after each change, until cancelled."""
+
+    async def refresh(self) -> int:
+        """Bring both up to date once."""
 
     def read_batches(
         self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False

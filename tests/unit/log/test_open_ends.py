@@ -1,0 +1,299 @@
+"""Where a leader log ends while it is written, and who hears when that moves."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.errors import DataLossError, LedgerNotFoundError, LogKindError
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.metadata.log_store_port import LogStore
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.leader_entry import (
+    LeaderCodec,
+    LeaderEntryHeader,
+    encode_entry_header,
+    encode_records,
+)
+from ledgerlog_spark.protocol.log_messages import WriteHead
+from ledgerlog_spark.protocol.log_records import (
+    Item,
+    LogContent,
+    LogHead,
+    LogKind,
+    OpenLedger,
+    Paged,
+)
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
+
+TIME_MS = 1_700_000_000_000
+
+
+class LedWorld(ClientWorld):
+    """A cluster with one leader log, whose list and ledgers are written by hand."""
+
+    log: Log
+    store: LogStore
+    ledgers: LedgerClient
+
+    async def led(self) -> None:
+        self.ledgers, stores = self.client_and_stores()
+        self.store = stores.logs
+        self.log = await Logs(store=stores.logs, ledgers=self.ledgers).create(
+            "orders", kind=LogKind.LEADER, content=LogContent.RECORDS
+        )
+
+    async def change(self, **fields: object) -> LogHead:
+        found = await self.store.read_head(self.log.log_id)
+        assert found is not None
+        token = uuid.uuid4().hex
+        head = replace(found.value, token=token, **fields)  # type: ignore[arg-type]
+        await self.store.write_head(self.log.log_id, WriteHead(0, token, head, found.version))
+        return head
+
+    async def ledger(self) -> WriteHandle:
+        return await self.ledgers.create_ledger(explicit_lac=True)
+
+    async def open(self, *ledgers: tuple[WriteHandle, int]) -> None:
+        listed = tuple(OpenLedger(ledger.id, offset, TIME_MS) for ledger, offset in ledgers)
+        await self.change(open_ledgers=listed)
+
+
+async def appended(ledger: WriteHandle, first_offset: int, *counts: int) -> None:
+    for count in counts:
+        body = encode_records([b"record"] * count)
+        header = LeaderEntryHeader(LeaderCodec.PLAIN, first_offset, TIME_MS, count, len(body))
+        await ledger.append(encode_entry_header(header) + body)
+        first_offset += count
+
+
+def in_world(work: Callable[[LedWorld], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        async with LedWorld() as world:
+            await world.led()
+            await work(world)
+
+    run_in_virtual_time(inside())
+
+
+def test_empty_leader_log_ends_where_it_begins() -> None:
+    async def work(world: LedWorld) -> None:
+        await world.open((await world.ledger(), 0))
+        snapshot = await world.log.snapshot()
+        assert (snapshot.items, snapshot.interval.end_offset) == ((), 0)
+        assert (snapshot.kind, snapshot.content) == (LogKind.LEADER, LogContent.RECORDS)
+
+    in_world(work)
+
+
+def test_open_ledger_is_an_item_up_to_the_last_add_confirmed_as_it_is_now() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        await appended(ledger, 0, 3, 4)
+        await asyncio.sleep(0.1)
+        snapshot = await world.log.snapshot()
+        assert snapshot.items == (
+            Item(ledger.id, 0, 1, NO_ENTRY, 7, ledger.length, 0, newest_ms=TIME_MS),
+        )
+        assert (snapshot.interval.start_offset, snapshot.interval.end_offset) == (0, 7)
+        await appended(ledger, 7, 1)
+        await asyncio.sleep(0.1)
+        assert (await world.log.snapshot()).interval.end_offset == 8
+
+    in_world(work)
+
+
+def test_younger_ledger_is_not_seen_before_the_older_one_is_closed() -> None:
+    async def work(world: LedWorld) -> None:
+        older, younger = await world.ledger(), await world.ledger()
+        await world.open((older, 0), (younger, 0))
+        await appended(older, 0, 5)
+        await appended(younger, 5, 2, 2)
+        await asyncio.sleep(0.1)
+        assert [item.ledger_id for item in (await world.log.snapshot()).items] == [older.id]
+        await older.close()
+        snapshot = await world.log.snapshot()
+        assert [(item.ledger_id, item.first_offset, item.rows) for item in snapshot.items] == [
+            (older.id, 0, 5),
+            (younger.id, 5, 4),
+        ]
+        assert snapshot.interval.end_offset == 9
+
+    in_world(work)
+
+
+def test_older_ledger_that_was_closed_empty_is_passed_over() -> None:
+    async def work(world: LedWorld) -> None:
+        older, younger = await world.ledger(), await world.ledger()
+        await world.open((older, 0), (younger, 0))
+        await older.close()
+        await appended(younger, 0, 2)
+        await asyncio.sleep(0.1)
+        snapshot = await world.log.snapshot()
+        assert [(item.ledger_id, item.rows) for item in snapshot.items] == [(younger.id, 2)]
+
+    in_world(work)
+
+
+def test_items_and_open_ledgers_follow_one_another_without_a_gap() -> None:
+    async def work(world: LedWorld) -> None:
+        closed, ledger = await world.ledger(), await world.ledger()
+        await appended(closed, 0, 6)
+        await closed.close()
+        item = Item(closed.id, 0, 0, NO_ENTRY, 6, closed.length, 0)
+        await world.change(
+            items=Paged(recent=(item,)),
+            end_offset=6,
+            open_ledgers=(OpenLedger(ledger.id, 6, TIME_MS),),
+        )
+        await appended(ledger, 6, 1, 2)
+        await asyncio.sleep(0.1)
+        snapshot = await world.log.snapshot()
+        assert [(item.first_offset, item.end_offset) for item in snapshot.items] == [(0, 6), (6, 9)]
+
+    in_world(work)
+
+
+def test_ledger_that_holds_less_than_is_listed_before_it_is_a_loss_that_is_named() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.change(end_offset=10, open_ledgers=(OpenLedger(ledger.id, 10, TIME_MS),))
+        await appended(ledger, 0, 3)
+        await asyncio.sleep(0.1)
+        with pytest.raises(DataLossError, match="ends at offset 3"):
+            await world.log.snapshot()
+
+    in_world(work)
+
+
+def test_ledger_that_is_gone_under_the_same_head_is_an_error() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        await world.ledgers.delete_ledger(ledger.id)
+        with pytest.raises(LedgerNotFoundError):
+            await world.log.snapshot()
+
+    in_world(work)
+
+
+def test_leader_log_has_no_versions_to_ask_for() -> None:
+    async def work(world: LedWorld) -> None:
+        with pytest.raises(LogKindError):
+            await world.log.snapshot(0)
+
+    in_world(work)
+
+
+class Heard:
+    """Counts the calls of a watch, and waits for the log to end somewhere."""
+
+    def __init__(self, log: Log) -> None:
+        self.calls = 0
+        self._log = log
+        self._changed = asyncio.Event()
+        self.cancel = log.watch_end(self._on_change)
+
+    def _on_change(self) -> None:
+        self.calls += 1
+        self._changed.set()
+
+    async def ends_at(self, offset: int, seconds: float) -> None:
+        """Looks again only after a call."""
+        async with asyncio.timeout(seconds):
+            while (await self._log.snapshot()).interval.end_offset < offset:
+                await self._changed.wait()
+                self._changed.clear()
+
+
+def test_watch_of_a_leader_logs_end_hears_of_appends_rolls_and_closes() -> None:
+    async def work(world: LedWorld) -> None:
+        older = await world.ledger()
+        heard = Heard(world.log)
+        await world.open((older, 0))
+        await appended(older, 0, 3)
+        await heard.ends_at(3, seconds=0.2)
+        younger = await world.ledger()
+        await world.open((older, 0), (younger, 3))
+        await appended(younger, 3, 1)
+        await older.close()
+        await heard.ends_at(4, seconds=0.2)
+        item = Item(older.id, 0, 0, NO_ENTRY, 3, older.length, 0)
+        await world.change(
+            items=Paged(recent=(item,)),
+            end_offset=3,
+            open_ledgers=(OpenLedger(younger.id, 3, TIME_MS),),
+        )
+        await appended(younger, 4, 1)
+        await heard.ends_at(5, seconds=0.2)
+        heard.cancel()
+
+    in_world(work)
+
+
+def test_watch_is_silent_and_asks_nothing_while_nothing_changes() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        heard = Heard(world.log)
+        await appended(ledger, 0, 3)
+        await heard.ends_at(3, seconds=0.2)
+        await asyncio.sleep(1)
+        calls, asked = heard.calls, len(world.transport.asked)
+        await asyncio.sleep(3600)
+        assert (heard.calls, len(world.transport.asked)) == (calls, asked)
+        watched = [asked for asked in world.transport.asked if asked[0] == "watch_lac"]
+        assert len(watched) == 1
+        heard.cancel()
+
+    in_world(work)
+
+
+def test_cancelled_watch_calls_nobody_and_lets_go_of_the_ledgers() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        heard = Heard(world.log)
+        await appended(ledger, 0, 3)
+        await heard.ends_at(3, seconds=0.2)
+        await asyncio.sleep(1)
+        heard.cancel()
+        heard.cancel()
+        calls = heard.calls
+        await appended(ledger, 3, 3)
+        await world.change()
+        await asyncio.sleep(1)
+        assert heard.calls == calls
+        assert all(not storage.watchers[ledger.id] for storage in world.storages.values()
+                   if ledger.id in storage.watchers)  # fmt: skip
+
+    in_world(work)
+
+
+def test_watch_of_a_transactional_logs_end_hears_of_its_head_alone() -> None:
+    async def work(world: LedWorld) -> None:
+        client, stores = world.client_and_stores()
+        log = await Logs(store=stores.logs, ledgers=client).create("rows")
+        calls: list[int] = []
+        cancel = log.watch_end(lambda: calls.append(1))
+        await asyncio.sleep(1)
+        assert calls == []
+        found = await stores.logs.read_head(log.log_id)
+        assert found is not None
+        token = uuid.uuid4().hex
+        head = replace(found.value, token=token)
+        await stores.logs.write_head(log.log_id, WriteHead(0, token, head, found.version))
+        await asyncio.sleep(1)
+        assert calls
+        cancel()
+
+    in_world(work)
