@@ -1,6 +1,7 @@
-"""Reads the index entries of listed ranges, for the planner and for tasks (design 6.2, 7).
+"""Reads what tells which entries of a range are needed, for the planner and for tasks (design 7).
 
-An index only saves work: a range whose index no bookie has any more is read whole, and says itself
+That is the index entry of a range, and in leader logs, which have none, a few of the entries
+themselves. It only saves work: where a bookie has lost it the range is read whole, and says itself
 whether rows are lost.
 """
 
@@ -13,15 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.arrow.stream_codec import decode_entries, decode_schema
 from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.datasource.leader_search import entries_between
 from ledgerlog_spark.datasource.range_index import RangeIndex
 from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.leader_entry import decode_entry_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ledgerlog_spark.datasource.leader_search import EntrySpan
     from ledgerlog_spark.datasource.plan import ScanRange
     from ledgerlog_spark.datasource.scan_task import ScanTask
     from ledgerlog_spark.log.blocking import BlockingRangeReader
+    from ledgerlog_spark.protocol.leader_entry import LeaderEntryHeader
 
 INDEXES_AHEAD_MAX = 32
 
@@ -72,24 +78,61 @@ def read_indexes(
     return indexes
 
 
-def with_needed_entries(uri: str, task: ScanTask, password: bytes) -> ScanTask:
-    """The task without the entries that the indexes of its ranges show to be useless.
+def find_span(uri: str, scanned: ScanRange, *, log_id: str, password: bytes) -> EntrySpan | None:
+    """Where in a leader log's range the rows between its offsets are; None when an entry is lost.
 
     Raises:
-        As `read_indexes`.
+        WireFormatError: An entry is none of a leader log.
+        EntryUnknownError: Some replica could not answer, and none had an entry; retriable.
+        DigestMismatchError: No replica had a good copy.
     """
-    wanted = [scanned for scanned in task.ranges if scanned.index_entry_id >= 0]
-    if not wanted:
+    log = logs_at(uri).open_by_id(scanned.log, log_id)
+
+    def header_of(entry_id: int) -> LeaderEntryHeader:
+        places = [(scanned.ledger_id, entry_id, entry_id)]
+        (reader,) = log.begin_ranges(places, password=password)
+        try:
+            return decode_entry_header(next(iter(reader))[0].payload)
+        finally:
+            reader.close()
+
+    try:
+        return entries_between(scanned, header_of)
+    except DataLossError as error:
+        _report("entry lost, its range is read whole", error)
+        return None
+
+
+def with_needed_entries(uri: str, task: ScanTask, password: bytes) -> ScanTask:
+    """The task without the entries of its ranges that are shown to be useless.
+
+    Raises:
+        As `read_indexes` and `find_span`.
+    """
+    wanted = [scanned for scanned in task.ranges if scanned.index_entry_id != NO_ENTRY]
+    if not wanted and not any(scanned.is_searched for scanned in task.ranges):
         return task
     indexes = read_indexes(
         uri, wanted, log_ids=task.log_ids, schemas=task.schemas, password=password
     )
-    return replace(task, ranges=tuple(_needed(task, indexes)))
+    return replace(task, ranges=tuple(_needed(uri, task, indexes, password)))
 
 
-def _needed(task: ScanTask, indexes: Mapping[tuple[int, int], RangeIndex]) -> Iterator[ScanRange]:
+def _needed(
+    uri: str,
+    task: ScanTask,
+    indexes: Mapping[tuple[int, int], RangeIndex],
+    password: bytes,
+) -> Iterator[ScanRange]:
     places: dict[tuple[str, int], dict[str, int]] = {}
     for scanned in task.ranges:
+        if scanned.is_searched:
+            span = find_span(uri, scanned, log_id=task.log_ids[scanned.log], password=password)
+            if span is None:
+                yield scanned
+            elif span.last_entry_id >= span.first_entry_id:
+                yield span.of(scanned)
+            continue
         index = indexes.get((scanned.ledger_id, scanned.index_entry_id))
         if index is None:
             yield scanned
@@ -106,11 +149,12 @@ def _index_payload(reader: BlockingRangeReader) -> Any:
         for entries in reader:
             return entries[0].payload
     except DataLossError as error:
-        _logger.warning(
-            "%s",
-            json.dumps({"event": "index entry lost, its range is read whole", **error.fields}),
-        )
+        _report("index entry lost, its range is read whole", error)
     return None
+
+
+def _report(event: str, error: DataLossError) -> None:
+    _logger.warning("%s", json.dumps({"event": event, **error.fields}))
 
 
 def _decoded(scanned: ScanRange, schema: bytes, payload: Any) -> RangeIndex:

@@ -7,6 +7,7 @@ number; `tests/golden/plan` holds cases that every implementation of the planner
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.datasource.filters import may_match
@@ -18,12 +19,14 @@ from ledgerlog_spark.errors import (
     SchemaMismatchError,
 )
 from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_statistics import decode_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ledgerlog_spark.datasource.filters import Predicate
+    from ledgerlog_spark.datasource.leader_search import EntrySpan
     from ledgerlog_spark.datasource.range_index import RangeIndex
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
@@ -69,6 +72,8 @@ class LogScan:
             end, also of an open ledger (design 6.5).
         indexes: Of listed ranges, by ledger id and index entry id: those that `indexes_wanted`
             asked for and that could be read.
+        spans: Of ranges of a leader log, by ledger id: where the rows between the offsets are, of
+            those that `indexes_wanted` asked for.
     """
 
     snapshot: LogSnapshot
@@ -76,11 +81,28 @@ class LogScan:
     history: Sequence[VersionInterval] = ()
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
     indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
+    spans: Mapping[int, EntrySpan] = field(default_factory=dict)
+
+
+class EntryForm(StrEnum):
+    """What the entries of a range are."""
+
+    ARROW_STREAM = "arrow stream"
+    """Record batches, the schema is entry 0 of the ledger: transactional logs."""
+    LEADER_RECORDS = "leader records"
+    LEADER_ROWS = "leader rows"
+
+    @classmethod
+    def of(cls, kind: LogKind, content: LogContent) -> EntryForm:
+        """Of a log's entries."""
+        if kind is LogKind.TRANSACTIONAL:
+            return cls.ARROW_STREAM
+        return cls.LEADER_RECORDS if content is LogContent.RECORDS else cls.LEADER_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class ScanRange:
-    """Consecutive record batch entries of one listed range, for one task.
+    """Consecutive entries with rows of one listed range, for one task.
 
     Attributes:
         log: Name of the log.
@@ -95,11 +117,15 @@ class ScanRange:
             from there, plus this is the offset of its first row.
         start_offset: Rows before this offset are not part of the scan.
         end_offset: Neither are this one and those behind it.
-        commit_time_ms: When the rows were committed, None when the history does not say any more.
+        commit_time_ms: When the rows were committed, None when the history does not say any more
+            and where each entry tells its own time.
         index_entry_id: The entry to read first, because it tells which of the entries are needed;
             NO_ENTRY when all are.
         entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
             None when nothing says so before they are read.
+        form: What the entries are.
+        is_searched: Of a leader log: look first which of the entries hold the rows, by what some
+            of them say of themselves.
     """
 
     log: str
@@ -115,6 +141,8 @@ class ScanRange:
     commit_time_ms: int | None
     index_entry_id: int = NO_ENTRY
     entry_rows: tuple[int, int] | None = None
+    form: EntryForm = EntryForm.ARROW_STREAM
+    is_searched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +214,8 @@ def indexes_wanted(
     """Ranges whose index is worth reading before the scan is planned, at most INDEXES_MAX.
 
     They are read in part, and are so large that several tasks would share them: cut by guess, some
-    of these would find nothing to do. Of other ranges read in part the task reads the index.
+    of these would find nothing to do. Of other ranges read in part the task reads the index. Ranges
+    of leader logs are searched instead.
 
     Raises:
         ConfigurationError: As `plan`.
@@ -197,7 +226,8 @@ def indexes_wanted(
     chosen = [
         scanned
         for _, _, scanned in wanted
-        if scanned.index_entry_id != NO_ENTRY and _pieces(scanned, limits) > 1
+        if (scanned.index_entry_id != NO_ENTRY or scanned.is_searched)
+        and _pieces(scanned, limits) > 1
     ]
     # Ranges cut by offsets come first: there are two of a log at most.
     chosen.sort(key=lambda scanned: scanned.entry_rows == (0, scanned.rows))
@@ -223,6 +253,10 @@ def _listed(
 def _needed(wanted: Sequence[_Listed], predicates: Sequence[Predicate]) -> Iterator[_Listed]:
     """The same without the entries that an index, where one is known, shows to be useless."""
     for log, item, scanned in wanted:
+        span = log.spans.get(scanned.ledger_id) if scanned.is_searched else None
+        if span is not None:
+            yield log, item, span.of(scanned)
+            continue
         index = _index_of(log, item)
         if index is None or scanned.index_entry_id == NO_ENTRY:
             yield log, item, scanned
@@ -305,12 +339,15 @@ def _ranges_of(
 ) -> Iterator[tuple[ScanRange, Item]]:
     """The listed ranges that overlap the interval, each with all its entries."""
     start, end = _interval_of(log, options)
+    form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
+    is_leader = form is not EntryForm.ARROW_STREAM
     for item in log.snapshot.items:
         first, behind = max(start, item.first_offset), min(end, item.end_offset)
         if first >= behind:
             continue
         is_cut = behind - first < item.rows
-        use_index = (is_cut or is_filtered) and _index_pays(item)
+        use_index = (is_cut or is_filtered) and item.has_index and _narrowing_pays(item)
+        is_searched = is_cut and is_leader and _narrowing_pays(item)
         size_bytes = item.size_bytes * (behind - first) // item.rows
         yield (
             ScanRange(
@@ -319,23 +356,25 @@ def _ranges_of(
                 first_entry_id=item.first_entry_id,
                 last_entry_id=item.last_entry_id - item.has_index,
                 rows=behind - first,
-                size_bytes=size_bytes if use_index else item.size_bytes,
+                size_bytes=size_bytes if use_index or is_searched else item.size_bytes,
                 schema_id=item.schema_id,
                 range_offset=item.first_offset,
                 start_offset=first,
                 end_offset=behind,
-                commit_time_ms=_commit_time_ms(log.history, item),
+                commit_time_ms=None if is_leader else _commit_time_ms(log.history, item),
                 index_entry_id=item.index_entry_id if use_index else NO_ENTRY,
                 entry_rows=(0, item.rows),
+                form=form,
+                is_searched=is_searched,
             ),
             item,
         )
 
 
-def _index_pays(item: Item) -> bool:
-    """Whether reading the index entry may save more than it costs."""
-    entries = item.last_entry_id - item.first_entry_id
-    return item.has_index and entries > 1 and item.size_bytes > OPEN_COST_BYTES
+def _narrowing_pays(item: Item) -> bool:
+    """Whether finding out which entries are needed may save more than it costs."""
+    entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
+    return entries > 1 and item.size_bytes > OPEN_COST_BYTES
 
 
 def _commit_time_ms(history: Sequence[VersionInterval], item: Item) -> int | None:
@@ -387,7 +426,8 @@ def _split(
 
     A range that fencing cut short has no index entry and is read whole (design 6.2).
     """
-    count = _pieces(scanned, limits) if item.has_index else 1
+    is_leader = scanned.form is not EntryForm.ARROW_STREAM
+    count = _pieces(scanned, limits) if item.has_index or is_leader else 1
     if count == 1:
         yield scanned
         return

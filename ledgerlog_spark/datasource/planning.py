@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.cluster import logs_at
-from ledgerlog_spark.datasource.index_entries import read_indexes
+from ledgerlog_spark.datasource.index_entries import find_span, read_indexes
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, indexes_wanted, plan
 from ledgerlog_spark.datasource.scan_task import ScanTask
-from ledgerlog_spark.datasource.schemas import raw_schema, scan_schema
+from ledgerlog_spark.datasource.schemas import (
+    raw_schema,
+    records_schema,
+    scan_schema,
+    with_records_schema,
+)
 from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.protocol.log_records import LogContent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
@@ -65,16 +71,51 @@ def tasks_of(
         DataLossError: Offsets of rows that are gone, unless `failOnDataLoss` is false.
     """
     scans = _scans(uri, options)
-    scan_options = ScanOptions(
-        starting_offsets=options.starting_offsets,
-        ending_offsets=options.ending_offsets,
+    return tasks_from(
+        uri,
+        scans,
+        scan_options(
+            options,
+            starting_offsets=options.starting_offsets,
+            ending_offsets=options.ending_offsets,
+            parallelism=parallelism,
+        ),
+        predicates,
+        include_metadata=options.include_metadata,
+        password=password,
+    )
+
+
+def scan_options(
+    options: ReadOptions,
+    *,
+    starting_offsets: Mapping[str, int] | str,
+    ending_offsets: Mapping[str, int] | str,
+    parallelism: int,
+) -> ScanOptions:
+    """What a plan depends on: the options, and the rows of this scan or of this micro-batch."""
+    return ScanOptions(
+        starting_offsets=starting_offsets,
+        ending_offsets=ending_offsets,
         fail_on_data_loss=options.fail_on_data_loss,
         max_bytes_per_partition=options.max_bytes_per_partition,
         min_partitions=options.min_partitions or 1,
         parallelism=parallelism if options.min_partitions is None else 1,
         max_records_per_partition=options.max_records_per_partition,
     )
-    scans = _with_indexes(uri, scans, indexes_wanted(scans, scan_options, predicates), password)
+
+
+def tasks_from(
+    uri: str,
+    scans: list[LogScan],
+    options: ScanOptions,
+    predicates: Sequence[Predicate] = (),
+    *,
+    include_metadata: bool,
+    password: bytes = b"",
+) -> list[ScanTask]:
+    """The tasks of a scan of snapshots that were read before; errors as of `plan`."""
+    scans = _with_indexes(uri, scans, indexes_wanted(scans, options, predicates), password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
     return [
@@ -85,17 +126,17 @@ def tasks_of(
                 (scanned.log, scanned.schema_id): schemas[scanned.log][scanned.schema_id]
                 for scanned in partition.ranges
             },
-            include_metadata=options.include_metadata,
+            include_metadata=include_metadata,
             predicates=tuple(predicates),
         )
-        for partition in plan(scans, scan_options, predicates).partitions
+        for partition in plan(scans, options, predicates).partitions
     ]
 
 
 def _with_indexes(
     uri: str, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
 ) -> list[LogScan]:
-    """The scans with the indexes of the ranges `wanted`, as far as they can be read."""
+    """The scans with what tells where the rows of the ranges `wanted` are, as far as it is read."""
     if not wanted:
         return scans
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
@@ -104,21 +145,29 @@ def _with_indexes(
         for scan in scans
         for schema_id, schema in scan.snapshot.schemas.items()
     }
-    indexes = read_indexes(uri, wanted, log_ids=log_ids, schemas=schemas, password=password)
-    return [replace(scan, indexes=indexes) for scan in scans]
+    indexed = [scanned for scanned in wanted if not scanned.is_searched]
+    indexes = read_indexes(uri, indexed, log_ids=log_ids, schemas=schemas, password=password)
+    spans = {
+        scanned.ledger_id: span
+        for scanned in wanted
+        if scanned.is_searched
+        and (span := find_span(uri, scanned, log_id=log_ids[scanned.log], password=password))
+    }
+    return [replace(scan, indexes=indexes, spans=spans) for scan in scans]
 
 
 def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
     if version is not None and (schema := log.snapshot(version).schema) is not None:
         return schema
     # Also for version 0: it has no rows and no schema, and reads as the empty log that it was.
-    return log.state().schema
+    state = log.state()
+    return records_schema() if state.head.content is LogContent.RECORDS else state.schema
 
 
 def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
     scans = []
     for log in _logs(uri, options):
-        snapshot = log.snapshot(options.version_as_of)
+        snapshot = with_records_schema(log.snapshot(options.version_as_of))
         scans.append(
             LogScan(
                 snapshot=snapshot,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerlog_spark.arrow.conform import Conformer
-from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries
+from ledgerlog_spark.arrow.leader_batches import decode_record_entries, decode_row_entries
+from ledgerlog_spark.arrow.stream_codec import decode_entries
+from ledgerlog_spark.datasource.plan import EntryForm
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.errors import WireFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.plan import ScanRange
@@ -88,24 +90,54 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
+class _Rows(NamedTuple):
+    """The rows of one entry.
+
+    Attributes:
+        batch: The rows.
+        first_row: Place of the first of them in the listed range.
+        time_ms: When they came into the log, ms since the epoch; None when nothing says so.
+    """
+
+    batch: pa.RecordBatch
+    first_row: int
+    time_ms: int | None
+
+
+def _decoded(
+    task: ScanTask, scanned: ScanRange, payloads: Iterable[Any], columns: Sequence[str]
+) -> Iterator[_Rows]:
+    if scanned.form is EntryForm.ARROW_STREAM:
+        stored = task.schemas[scanned.log, scanned.schema_id]
+        for entry in decode_entries(stored, payloads, columns=columns):
+            yield _Rows(entry.batch, entry.first_row, scanned.commit_time_ms)
+        return
+    if scanned.form is EntryForm.LEADER_RECORDS:
+        led = decode_record_entries(payloads)
+    else:
+        stored = task.schemas[scanned.log, scanned.schema_id]
+        led = decode_row_entries(stored, payloads, columns=columns)
+    for each in led:
+        yield _Rows(each.batch, each.first_offset - scanned.range_offset, each.append_time_ms)
+
+
 def _range_batches(
     task: ScanTask, scanned: ScanRange, target: pa.Schema, read_entries: ReadEntries
 ) -> Iterator[pa.RecordBatch]:
     payloads = (entry.payload for entry in _contiguous(scanned, read_entries(scanned)))
-    stored = task.schemas[scanned.log, scanned.schema_id]
-    decoded = decode_entries(stored, payloads, columns=target.names)
     next_row = None if scanned.entry_rows is None else scanned.entry_rows[0]
-    for place, entry in enumerate(decoded):
+    for place, rows in enumerate(_decoded(task, scanned, payloads, target.names)):
         entry_id = scanned.first_entry_id + place
-        if entry.first_row < 0 or next_row not in {None, entry.first_row}:
-            raise _wrong_first_row(scanned, entry_id, entry.first_row, next_row)
-        next_row = entry.first_row + entry.batch.num_rows
-        first = scanned.range_offset + entry.first_row
-        kept = _rows_within(entry, first, scanned)
+        if rows.first_row < 0 or next_row not in {None, rows.first_row}:
+            raise _wrong_first_row(scanned, entry_id, rows.first_row, next_row)
+        next_row = rows.first_row + rows.batch.num_rows
+        first = scanned.range_offset + rows.first_row
+        kept = _rows_within(rows.batch, first, scanned)
         if not kept.num_rows:
             continue
         if task.include_metadata:
-            kept = _with_metadata(kept, max(first, scanned.start_offset), entry_id, scanned)
+            first = max(first, scanned.start_offset)
+            kept = _with_metadata(kept, first, entry_id, rows.time_ms, scanned)
         yield kept
     if scanned.entry_rows is not None and next_row != scanned.entry_rows[1]:
         raise WireFormatError(
@@ -132,21 +164,24 @@ def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
         )
 
 
-def _rows_within(entry: DecodedEntry, first: int, scanned: ScanRange) -> pa.RecordBatch:
+def _rows_within(batch: pa.RecordBatch, first: int, scanned: ScanRange) -> pa.RecordBatch:
     """The entry's rows that are part of the scan; `first` is the offset of its first row."""
-    rows = entry.batch.num_rows
+    rows = batch.num_rows
     begin = min(rows, max(0, scanned.start_offset - first))
     end = max(begin, min(rows, scanned.end_offset - first))
-    return entry.batch if end - begin == rows else entry.batch.slice(begin, end - begin)
+    return batch if end - begin == rows else batch.slice(begin, end - begin)
 
 
 def _with_metadata(
-    batch: pa.RecordBatch, first_offset: int, entry_id: int, scanned: ScanRange
+    batch: pa.RecordBatch,
+    first_offset: int,
+    entry_id: int,
+    time_ms: int | None,
+    scanned: ScanRange,
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     ones = pa.repeat(pa.scalar(1, pa.int64()), rows)
-    moment = scanned.commit_time_ms
-    micros = None if moment is None else moment * 1000
+    micros = None if time_ms is None else time_ms * 1000
     values = {
         "_log": pa.repeat(pa.scalar(scanned.log), rows),
         "_ledger": pa.repeat(pa.scalar(scanned.ledger_id, pa.int64()), rows),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
 from ledgerlog_spark.arrow.schema_evolution import merge
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of, struct_of
 from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
+from ledgerlog_spark.protocol.log_records import LogContent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log_records import LogSnapshot
 
 METADATA_COLUMNS = {
     "_log": "string",
@@ -52,6 +57,19 @@ def spark_schema(stored: bytes) -> str:
     if told is not None:
         return str(told.decode())
     return schema_json_of(schema)
+
+
+def records_schema() -> bytes:
+    """The schema record that a log of records would have: one column of bytes."""
+    return encode_schema(RECORDS_SCHEMA)
+
+
+def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
+    """The snapshot, of a log of records with the schema that its records are shown in."""
+    if snapshot.content is not LogContent.RECORDS:
+        return snapshot
+    ids = {item.schema_id for item in snapshot.items} | {snapshot.interval.schema_id}
+    return replace(snapshot, schemas=dict.fromkeys(ids, records_schema()))
 
 
 def scan_schema(

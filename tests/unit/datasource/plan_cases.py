@@ -12,11 +12,19 @@ from typing import Any
 
 from ledgerlog_spark.arrow.stream_codec import IndexedEntry
 from ledgerlog_spark.datasource.filters import Predicate
+from ledgerlog_spark.datasource.leader_search import EntrySpan
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, plan
 from ledgerlog_spark.datasource.plan_json import plan_to_json
 from ledgerlog_spark.datasource.range_index import RangeIndex
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
-from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, Operation, VersionInterval
+from ledgerlog_spark.protocol.log_records import (
+    Item,
+    LogContent,
+    LogKind,
+    LogSnapshot,
+    Operation,
+    VersionInterval,
+)
 from ledgerlog_spark.protocol.log_statistics import ColumnStatistics, encode_statistics
 
 FOLDER = Path(__file__).parents[2] / "golden" / "plan"
@@ -49,12 +57,20 @@ def _log(log: dict[str, Any]) -> LogScan:
         interval=chosen,
         items=tuple(_item(item) for item in log["items"]),
         schemas={int(schema_id): b"" for schema_id in log["schemas"]},
+        kind=LogKind[log.get("kind", "TRANSACTIONAL")],
+        content=LogContent[log.get("content", "ROWS")],
     )
     columns = {int(schema_id): names for schema_id, names in log["schemas"].items()}
     kept = [v for v in versions if v.version >= log.get("oldest_version", 0)]
     ledgers = {int(ledger_id): _ledger(ledger) for ledger_id, ledger in log["ledgers"].items()}
     indexes = {(i["ledger_id"], i["index_entry_id"]): _index(i) for i in log.get("indexes", [])}
-    return LogScan(snapshot, columns, kept, ledgers, indexes)
+    spans = {
+        span["ledger_id"]: EntrySpan(
+            span["first_entry_id"], span["last_entry_id"], tuple(span["rows"])
+        )
+        for span in log.get("spans", [])
+    }
+    return LogScan(snapshot, columns, kept, ledgers, indexes, spans)
 
 
 def _version(version: dict[str, Any]) -> VersionInterval:

@@ -25,6 +25,7 @@ from ledgerlog_spark.datasource.task_rows import task_rows
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+from tests.unit.datasource.listed_ledgers import Ledgers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,54 +34,6 @@ SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 STORED = encode_schema(SCHEMA)
 PLACES = {"n": 0, "text": 1}
 Row = tuple[int | None, str | None]
-
-
-@dataclass(frozen=True)
-class Entry:
-    entry_id: int
-    payload: bytes
-
-
-@dataclass
-class Ledgers:
-    """Ledgers by id; stands where the logs of a cluster would.
-
-    Attributes:
-        entries: Payloads of each ledger, by entry id.
-        lost: Entries that no bookie has.
-        read: Entries that were read, in order.
-    """
-
-    entries: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    lost: set[tuple[int, int]] = field(default_factory=set)
-    read: list[tuple[int, int]] = field(default_factory=list)
-
-    def open_by_id(self, _name: str, _log_id: str) -> Ledgers:
-        return self
-
-    def begin_ranges(
-        self, ranges: Sequence[tuple[int, int, int]], *, password: bytes
-    ) -> list[Reading]:
-        assert password == b"secret"
-        return [Reading(self, *each) for each in ranges]
-
-
-@dataclass
-class Reading:
-    ledgers: Ledgers
-    ledger_id: int
-    first_entry_id: int
-    last_entry_id: int
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for entry_id in range(self.first_entry_id, self.last_entry_id + 1):
-            if (self.ledger_id, entry_id) in self.ledgers.lost:
-                raise DataLossError("gone", ledger_id=self.ledger_id)
-            self.ledgers.read.append((self.ledger_id, entry_id))
-            yield (Entry(entry_id, self.ledgers.entries[self.ledger_id][entry_id]),)
-
-    def close(self) -> None:
-        """Nothing is on its way."""
 
 
 @dataclass
@@ -289,7 +242,9 @@ def test_of_ranges_with_an_index_only_entries_that_may_hold_wanted_rows_are_read
         max_bytes_per_partition=size_bytes,
     )
     rows_read(log, options, wanted)
-    indexed = {item.ledger_id: item for item in log.items if plan._index_pays(item)}
+    indexed = {
+        item.ledger_id: item for item in log.items if item.has_index and plan._narrowing_pays(item)
+    }
     for ledger_id, entry_id in log.ledgers.read:
         item = indexed.get(ledger_id)
         if item is None or entry_id == item.index_entry_id:

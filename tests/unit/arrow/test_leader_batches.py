@@ -1,0 +1,147 @@
+"""Entries of leader logs to batches (ledgerlog_spark.arrow.leader_batches)."""
+
+from __future__ import annotations
+
+import struct
+
+import lz4.block
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ledgerlog_spark.arrow.leader_batches import (
+    RECORDS_SCHEMA,
+    decode_record_entries,
+    decode_row_entries,
+)
+from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.protocol.leader_entry import (
+    HEADER_SIZE_BYTES,
+    LeaderCodec,
+    LeaderEntryHeader,
+    encode_entry_header,
+    encode_records,
+    split_records,
+)
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+def records_entry(
+    records: list[bytes], *, first_offset: int = 0, codec: LeaderCodec = LeaderCodec.PLAIN
+) -> bytes:
+    body = encode_records(records)
+    header = LeaderEntryHeader(codec, first_offset, 1_700, len(records), len(body))
+    if codec is LeaderCodec.LZ4:
+        body = lz4.block.compress(body, store_size=False)
+    return encode_entry_header(header) + body
+
+
+def rows_entry(batch: pa.RecordBatch, *, first_offset: int = 0, count: int | None = None) -> bytes:
+    body = BatchEncoder(SCHEMA).encode(batch, 0)
+    rows = batch.num_rows if count is None else count
+    header = LeaderEntryHeader(LeaderCodec.ARROW, first_offset, 1_700, rows, len(body))
+    return encode_entry_header(header) + body
+
+
+def rows(first: int, end: int) -> pa.RecordBatch:
+    numbers = range(first, end)
+    texts = [f"row {n}" for n in numbers]
+    return pa.record_batch([pa.array(numbers, pa.int64()), pa.array(texts)], schema=SCHEMA)
+
+
+@given(records=st.lists(st.binary(max_size=40), min_size=1, max_size=50), lz4_used=st.booleans())
+@example(records=[b""], lz4_used=False)
+@example(records=[b"", b"", b"x"], lz4_used=True)
+def test_records_come_back_as_they_were_appended(records: list[bytes], lz4_used: bool) -> None:
+    codec = LeaderCodec.LZ4 if lz4_used else LeaderCodec.PLAIN
+    entry = records_entry(records, first_offset=70, codec=codec)
+    (decoded,) = decode_record_entries([memoryview(entry)])
+    assert decoded.batch.schema == RECORDS_SCHEMA
+    decoded.batch.validate(full=True)
+    assert decoded.batch["value"].to_pylist() == records
+    assert (decoded.first_offset, decoded.append_time_ms) == (70, 1_700)
+
+
+def test_records_of_a_plain_entry_are_not_copied() -> None:
+    entry = records_entry([b"a" * 1000, b"b" * 1000])
+    (decoded,) = decode_record_entries([entry])
+    data = decoded.batch["value"].buffers()[2]
+    whole = pa.py_buffer(entry)
+    assert data.address == whole.address + HEADER_SIZE_BYTES + 8
+
+
+def test_rows_come_back_as_they_were_appended_with_the_columns_asked_for() -> None:
+    entries = [rows_entry(rows(0, 5), first_offset=90), rows_entry(rows(5, 7), first_offset=95)]
+    decoded = list(decode_row_entries(encode_schema(SCHEMA), entries))
+    assert [each.batch for each in decoded] == [rows(0, 5), rows(5, 7)]
+    assert [each.first_offset for each in decoded] == [90, 95]
+    texts = list(decode_row_entries(encode_schema(SCHEMA), entries, columns=["text"]))
+    assert [each.batch for each in texts] == [
+        rows(0, 5).select(["text"]),
+        rows(5, 7).select(["text"]),
+    ]
+
+
+@given(data=st.binary(max_size=200), codec=st.sampled_from(LeaderCodec), count=st.integers(1, 60))
+def test_any_body_is_decoded_as_the_pure_decoder_does_or_refused(
+    data: bytes, codec: LeaderCodec, count: int
+) -> None:
+    least = 0 if codec is LeaderCodec.ARROW else 4 * count
+    header = LeaderEntryHeader(codec, 0, 0, count, max(least, len(data)))
+    entry = encode_entry_header(header) + data
+    expected: list[bytes] | None = None
+    if codec is LeaderCodec.PLAIN and len(data) >= least:
+        try:
+            expected = [bytes(record) for record in split_records(data, count)]
+        except WireFormatError:
+            expected = None
+    if expected is None and codec is not LeaderCodec.LZ4:
+        with pytest.raises(WireFormatError):
+            list(decode_record_entries([entry]))
+    elif expected is not None:
+        (decoded,) = decode_record_entries([entry])
+        assert decoded.batch["value"].to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [(-1, 5), (3, 2), (1, 2), (2**31 - 1, 2**31 - 1), (2**31 - 1, -(2**31) + 5)],
+    ids=["negative", "too much", "too little", "overflow", "wraps around"],
+)
+def test_lengths_that_are_not_those_of_the_body_are_an_error(lengths: tuple[int, int]) -> None:
+    body = struct.pack(">2i", *lengths) + b"abcd"
+    header = LeaderEntryHeader(LeaderCodec.PLAIN, 0, 0, 2, len(body))
+    with pytest.raises(WireFormatError, match="2 records whose lengths are not"):
+        list(decode_record_entries([encode_entry_header(header) + body]))
+
+
+@pytest.mark.parametrize("change", ["truncated", "larger claim", "smaller claim", "garbage"])
+def test_a_compressed_body_that_is_not_what_the_header_says_is_an_error(change: str) -> None:
+    entry = bytearray(records_entry([b"a" * 100] * 10, codec=LeaderCodec.LZ4))
+    size = struct.Struct(">I")
+    (claimed,) = size.unpack_from(entry, HEADER_SIZE_BYTES - 4)
+    if change == "truncated":
+        del entry[-3:]
+    elif change == "garbage":
+        entry[HEADER_SIZE_BYTES:] = b"\xff" * 20
+    else:
+        size.pack_into(
+            entry, HEADER_SIZE_BYTES - 4, claimed + (1 if change == "larger claim" else -1)
+        )
+    with pytest.raises(WireFormatError):
+        list(decode_record_entries([bytes(entry)]))
+
+
+def test_entries_of_the_other_content_are_an_error() -> None:
+    with pytest.raises(WireFormatError, match="an entry of rows in a leader log of records"):
+        list(decode_record_entries([rows_entry(rows(0, 5))]))
+    with pytest.raises(WireFormatError, match="an entry of records in a leader log of rows"):
+        list(decode_row_entries(encode_schema(SCHEMA), [records_entry([b"a"])]))
+
+
+def test_an_entry_that_claims_another_number_of_rows_is_an_error() -> None:
+    with pytest.raises(WireFormatError, match="an entry of 5 rows in a leader log claims 6"):
+        list(decode_row_entries(encode_schema(SCHEMA), [rows_entry(rows(0, 5), count=6)]))
