@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -120,6 +120,15 @@ class LedgerClient:
         )
         self._writers.add(handle)
         return handle
+
+    async def new_ledger_ids(self, count: int) -> Sequence[int]:
+        """Ids that nobody was or will be given, rising, for `create_ledger`; at most 64.
+
+        Raises:
+            MetadataUnavailableError: None were taken.
+        """
+        self._check_open()
+        return await self.services.ledgers.new_ids(count)
 
     async def open_ledger(
         self, ledger_id: int, *, password: bytes = b"", is_listed: bool = False

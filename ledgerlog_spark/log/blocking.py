@@ -272,7 +272,7 @@ class BlockingRangeWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Payload appended so far, the schema message left out."""
+        """Payload appended so far."""
         return self._writer.size_bytes
 
     @property
@@ -287,6 +287,10 @@ class BlockingRangeWriter:
     def finish(self, index: bytes | None = None, *, statistics: bytes = b"") -> StagedRange | None:
         """See `RangeWriter.finish`."""
         return self._client.run(lambda _: self._writer.finish(index, statistics=statistics))
+
+    def cut(self) -> tuple[StagedRange | None, tuple[bytes | bytearray | memoryview, ...]]:
+        """See `RangeWriter.cut`."""
+        return self._client.run(lambda _: self._writer.cut())
 
     def abandon(self) -> None:
         """See `RangeWriter.abandon`."""

@@ -11,6 +11,72 @@ from ledgerlog_spark.protocol.log_records import NO_SCHEMA, WriteMode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ledgerlog_spark.protocol.log_read import LogState
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What can be said of a batch before its producer is known. Pickles.
+
+    Fields as of `Job`.
+    """
+
+    log: str
+    log_id: str
+    mode: WriteMode
+    schema: bytes = field(repr=False, default=b"")
+    schema_id: int | None = None
+    base_schema_id: int = NO_SCHEMA
+    planned_version: int = 0
+    overwrite_if_changed: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    password: bytes = field(repr=False, default=b"")
+
+    def job(
+        self, *, app: str, run: str, batch_id: int, kind: JobKind, is_replay: bool = False
+    ) -> Job:
+        """The job of one producer."""
+        return Job(
+            log=self.log,
+            log_id=self.log_id,
+            app=app,
+            run=run,
+            batch_id=batch_id,
+            kind=kind,
+            mode=self.mode,
+            schema=self.schema,
+            schema_id=self.schema_id,
+            base_schema_id=self.base_schema_id,
+            planned_version=self.planned_version,
+            overwrite_if_changed=self.overwrite_if_changed,
+            is_replay=is_replay,
+            properties=self.properties,
+            password=self.password,
+        )
+
+
+def plan_job(
+    state: LogState,
+    *,
+    schema: bytes,
+    mode: WriteMode,
+    overwrite_if_changed: bool = False,
+    password: bytes = b"",
+) -> JobPlan:
+    """The plan of a batch of rows of `schema`, which was decided on `state`."""
+    return JobPlan(
+        log=state.head.name,
+        log_id=state.head.log_id,
+        mode=mode,
+        schema=schema,
+        schema_id=state.schema_id_of(schema) if schema else None,
+        base_schema_id=state.head.schema_id,
+        planned_version=state.head.version,
+        overwrite_if_changed=overwrite_if_changed,
+        properties=dict(state.head.properties),
+        password=password,
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

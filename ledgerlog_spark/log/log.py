@@ -14,14 +14,17 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     MetadataVersionError,
 )
+from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.committed_range import read_range
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.end_watch import EndWatch
 from ledgerlog_spark.log.failpoints import reach
-from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.job import Job, plan_job
 from ledgerlog_spark.log.log_view import read_view
+from ledgerlog_spark.log.older_ledgers import seal_open
 from ledgerlog_spark.log.open_ends import with_open_ends
 from ledgerlog_spark.log.range_writer import RangeWriter
+from ledgerlog_spark.log.staged_ledger import StagedLedger
 from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
@@ -44,6 +47,7 @@ from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
 
+    from ledgerlog_spark.log.known_logs import KnownLogs
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
@@ -141,9 +145,7 @@ class Log:
         Also after a lost session, when nobody knows. Returns what ends the watch. Costs one watch
         of the head and, in a leader log, one of the record of each open ledger and one of a bookie.
         """
-        watch = EndWatch(
-            self.log_id, store=self._store, ledgers=self._ledgers, on_change=on_change
-        )
+        watch = EndWatch(self.log_id, store=self._store, ledgers=self._ledgers, on_change=on_change)
         return watch.cancel
 
     async def begin(
@@ -186,30 +188,43 @@ class Log:
         run = str(uuid.uuid4()) if run is None else run
         state = planned or await self.state()
         joined = await self._join(app=app, run=run, batch_id=batch_id, kind=kind)
-        return Job(
-            log=self.name,
-            log_id=self.log_id,
-            app=app,
-            run=run,
-            batch_id=batch_id,
-            kind=kind,
-            mode=mode,
+        plan = plan_job(
+            state,
             schema=schema,
-            schema_id=state.schema_id_of(schema) if schema else None,
-            base_schema_id=state.head.schema_id,
-            planned_version=state.head.version,
+            mode=mode,
             overwrite_if_changed=overwrite_if_changed,
-            is_replay=joined.is_replay,
-            properties=dict(state.head.properties),
             password=password,
         )
+        return plan.job(app=app, run=run, batch_id=batch_id, kind=kind, is_replay=joined.is_replay)
 
     async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
-        """A new ledger, registered for the job, with the schema message in it.
+        """A range in a new ledger, which is closed when the range is finished.
 
         Args:
             job: As `begin` made it.
             schema_message: Entry 0; None for the job's own schema.
+
+        Raises:
+            ProducerFencedError: A later run took over; the job cannot commit any more.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
+            MetadataUnavailableError: The metadata store cannot be reached.
+        """
+        ledger = await self.open_ledger(job, schema_message)
+
+        async def close(_: RangeWriter) -> None:
+            await ledger.close()
+
+        return RangeWriter(ledger, close)
+
+    async def open_ledger(
+        self, job: Job, schema_message: bytes | None = None, *, ledger_id: int | None = None
+    ) -> StagedLedger:
+        """A new ledger, registered for the job, with the schema message on its way.
+
+        Args:
+            job: As `begin` made it.
+            schema_message: Entry 0; None for the job's own schema.
+            ledger_id: From `Ledgers.new_ledger_ids`; None takes a new one.
 
         Raises:
             ProducerFencedError: A later run took over; the job cannot commit any more.
@@ -228,23 +243,43 @@ class Log:
             digest_type=properties.digest_type,
             password=job.password,
             custom_metadata={LOG_ID_KEY: self.log_id.encode(), APP_KEY: job.app.encode()},
+            ledger_id=ledger_id,
             create=register,
         )
         reach("ledger.registered")
-        writer = RangeWriter(handle, properties)
-        try:
-            await writer.start(job.schema if schema_message is None else schema_message)
-        except BaseException:
-            writer.abandon()
-            raise
-        return writer
+        ledger = StagedLedger(handle, properties)
+        ledger.start(job.schema if schema_message is None else schema_message)
+        return ledger
 
-    async def commit(self, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+    async def join(self, job: Job) -> Joined:
+        """Take over as the producer of a stream's job, or find its run in place.
+
+        Raises:
+            StaleCheckpointError: The batch id went back.
+            ProducerFencedError: A later run took over.
+            ConfigurationError: A bad app.
+        """
+        _checked_app(job.app)
+        return await self._join(app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind)
+
+    async def seal_before(self, app: str, epoch: int) -> int:
+        """Seal the producer's open ledgers of epochs before `epoch` (P6); how many there were.
+
+        Raises:
+            MetadataError: The registrations could not be read.
+        """
+        older = await self._store.registered_before(self.log_id, app, epoch)
+        return await seal_open(older, log=self.name, driver=self._driver, ledgers=self._ledgers)
+
+    async def commit(
+        self, job: Job, ranges: Sequence[StagedRange], *, known: KnownLogs | None = None
+    ) -> CommitResult:
         """Make the batch visible, once and whole; durable on return.
 
         Args:
             job: As `begin` made it.
             ranges: Of all tasks, by partition id.
+            known: What this process knows from its last commits, and will know from this one.
 
         Raises:
             ConcurrentCommitError: Another producer committed what this batch cannot stand with.
@@ -266,8 +301,16 @@ class Log:
             overwrite_if_changed=job.overwrite_if_changed,
         )
         reach("commit.begun")
-        machine = CommitMachine(self.name, request, token=uuid.uuid4().hex)
+        machine = CommitMachine(
+            self.name,
+            request,
+            token=uuid.uuid4().hex,
+            known=known.take(self.log_id, job.app) if known is not None else None,
+            now_ms=clock.now_ms(),
+        )
         result: CommitResult = await self._driver.run(machine)
+        if known is not None:
+            known.put(self.log_id, job.app, machine.known_after)
         return result
 
     async def abort(self, job: Job) -> None:
@@ -313,10 +356,23 @@ class Log:
         )
 
     async def _join(
-        self, *, app: str, run: str, batch_id: int, kind: JobKind, may_create: bool = True
+        self,
+        *,
+        app: str,
+        run: str,
+        batch_id: int,
+        kind: JobKind,
+        may_create: bool = True,
+        syncs_first: bool = True,
     ) -> Joined:
         machine = EpochMachine(
-            self.name, app=app, run=run, batch_id=batch_id, kind=kind, may_create=may_create
+            self.name,
+            app=app,
+            run=run,
+            batch_id=batch_id,
+            kind=kind,
+            may_create=may_create,
+            syncs_first=syncs_first,
         )
         joined: Joined = await self._driver.run(machine)
         return joined
@@ -324,13 +380,14 @@ class Log:
     async def _register(
         self, job: Job, ledger_id: int, metadata: LedgerMetadata
     ) -> Versioned[LedgerMetadata]:
-        for _ in range(REGISTER_ATTEMPTS_MAX):
+        for attempt in range(REGISTER_ATTEMPTS_MAX):
             joined = await self._join(
                 app=job.app,
                 run=job.run,
                 batch_id=job.batch_id,
                 kind=job.kind,
                 may_create=job.kind is JobKind.STREAM,
+                syncs_first=attempt > 0,  # the registration checks the version that was read
             )
             try:
                 return await self._store.register_ledger(

@@ -20,6 +20,10 @@ class LedgerWriterHandle(Protocol):
     def id(self) -> int:
         """The ledger."""
 
+    @property
+    def is_writable(self) -> bool:
+        """No failure so far, and no close."""
+
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """A future of the entry's id, in order."""
 
@@ -83,9 +87,13 @@ class Ledgers(Protocol):
         digest_type: str = "CRC32C",
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
+        ledger_id: int | None = None,
         create: CreateRecord | None = None,
     ) -> LedgerWriterHandle:
-        """A new ledger, its record made by `create`."""
+        """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`."""
+
+    async def new_ledger_ids(self, count: int) -> Sequence[int]:
+        """Ids that nobody was or will be given, rising."""
 
     async def open_ledger(
         self, ledger_id: int, *, password: bytes = b"", is_listed: bool = False

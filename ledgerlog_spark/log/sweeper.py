@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.older_ledgers import seal_open
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_records import LogHead
@@ -116,13 +117,22 @@ class Sweeper:
     async def _sweep_staged(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
         deregistered = 0
         for app in await self._store.producers(driver.log_id):
+            await self._seal_older(driver, head, app)
             is_complete = False
             while not is_complete:
                 machine = StagedSweep(head.name, app=app, staging_ttl_ms=properties.staging_ttl_ms)
                 step: Deregistered = await driver.run(machine)
                 deregistered += len(step.unlisted)
                 is_complete = step.is_complete
+                await seal_open(step.released, log=head.name, driver=driver, ledgers=self._ledgers)
         return deregistered
+
+    async def _seal_older(self, driver: Driver, head: LogHead, app: str) -> None:
+        """Close what replaced runs left open, in case that nobody else could (P6)."""
+        found = await self._store.read_producer(driver.log_id, app)
+        if found is not None:
+            older = await self._store.registered_before(driver.log_id, app, found.value.epoch)
+            await seal_open(older, log=head.name, driver=driver, ledgers=self._ledgers)
 
     async def _sweep_ledgers(self, driver: Driver, head: LogHead, grace_ms: int) -> int:
         marked = await self._store.marked(driver.log_id)

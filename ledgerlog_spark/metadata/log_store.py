@@ -212,6 +212,24 @@ class TreeLogStore:
         """See `LogStore.registered`."""
         return sorted(map(int, await self._children(self._paths.registrations(log_id, app))))
 
+    async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
+        """See `LogStore.registered_before`."""
+        ledger_ids = await self.registered(log_id, app)
+        older: list[int] = []
+        for first in range(0, len(ledger_ids), REQUESTS_AT_ONCE):
+            some = ledger_ids[first : first + REQUESTS_AT_ONCE]
+            reads = (self._epoch_of(log_id, app, ledger_id) for ledger_id in some)
+            epochs = await asyncio.gather(*reads)
+            older += [i for i, found in zip(some, epochs, strict=True) if -1 < found < epoch]
+        return older
+
+    async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
+        """The epoch that the ledger is registered under, -1 when it is not any more."""
+        with contextlib.suppress(NodeMissingError):
+            path = self._paths.registration(log_id, app, ledger_id)
+            return int((await self._tree.get(path)).value)
+        return -1
+
     async def staged(self, log_id: str, app: str) -> Sequence[StagedLedger]:
         """See `LogStore.staged`."""
         return [

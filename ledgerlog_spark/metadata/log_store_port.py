@@ -98,6 +98,9 @@ class LogStore(Protocol):
     async def registered(self, log_id: str, app: str) -> Sequence[int]:
         """Ledgers registered under the producer, rising."""
 
+    async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
+        """Those of them that were registered under an epoch before `epoch`."""
+
     async def staged(self, log_id: str, app: str) -> Sequence[StagedLedger]:
         """The same, and when each was registered by the store's clock."""
 

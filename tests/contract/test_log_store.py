@@ -191,6 +191,8 @@ async def test_ledger_and_its_registration_appear_together(stores: MetadataStore
     made = await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
     assert await stores.ledgers.load(7) == made
     assert list(await stores.logs.registered(head.log_id, "app")) == [7]
+    older = [await stores.logs.registered_before(head.log_id, "app", epoch) for epoch in (1, 2)]
+    assert older == [[], [7]]
     (staged,) = await stores.logs.staged(head.log_id, "app")
     assert staged.ledger_id == 7
     assert abs(staged.registered_ms - await stores.logs.now_ms(head.log_id)) < 60_000

@@ -1,0 +1,69 @@
+"""Seals what replaced query runs left open (DESIGN 6.4; docs/LOGS.md P6).
+
+A run that was replaced cannot commit any more, and once its ledgers are sealed it cannot have an
+append acknowledged either. Sealing never closes a ledger below what the log lists of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError
+from ledgerlog_spark.protocol.log_read import ListingMachine
+from ledgerlog_spark.protocol.log_seal import floor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.protocol.log_records import Item
+
+SEALS_AT_ONCE = 4
+
+_logger = logging.getLogger(__name__)
+
+
+async def seal_open(
+    ledger_ids: Sequence[int], *, log: str, driver: Driver, ledgers: Ledgers
+) -> int:
+    """Seal those of the ledgers that are open; returns how many were.
+
+    One that cannot be sealed now is left for another time, and the log says so.
+
+    Args:
+        ledger_ids: Of one transactional log.
+        log: Its name.
+        driver: Of the log.
+        ledgers: The client.
+
+    Raises:
+        MetadataError: The list of the log could not be read.
+    """
+    wanted = set(ledger_ids)
+    if not wanted:
+        return 0
+    # The list after the ledgers: what a later commit adds is of other ledgers, or of entries that
+    # are acknowledged by now.
+    machine = ListingMachine(log, keep=lambda item: item.ledger_id in wanted)
+    items: tuple[Item, ...] = await driver.run(machine)
+    gate = asyncio.Semaphore(SEALS_AT_ONCE)
+
+    async def seal(ledger_id: int) -> bool:
+        async with gate:
+            try:
+                metadata = await ledgers.ledger_metadata(ledger_id)
+                if metadata.is_closed:
+                    return False
+                floor = floor_of(ledger_id, items)
+                await ledgers.seal(ledger_id, password=metadata.password, floor_entry_id=floor)
+            except LedgerNotFoundError:
+                return False
+            except LedgerLogError as error:
+                _logger.warning("log %s: ledger %s stays open: %s", log, ledger_id, error)
+                return False
+        return True
+
+    return sum(await asyncio.gather(*map(seal, ledger_ids)))
