@@ -401,7 +401,7 @@ class V2Connection(asyncio.BufferedProtocol):
             entries,
             version=request.version,
         )
-        size_bytes = sum(map(len, buffers))
+        size_bytes = sum(map(len, entries))
         counters = self._server.counters
         counters.read_entries += len(entries)
         counters.read_bytes += size_bytes

@@ -39,6 +39,7 @@ LOCK_NAME = "LOCK"
 BUFFERS_PER_WRITE_MAX = 1_024
 READ_THREADS = 4
 CACHED_BYTES_MAX = 64 << 20
+SCRATCH_SIZE_BYTES = 2 << 20
 DROPPED_BYTES_MIN = 1 << 20
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
@@ -162,6 +163,8 @@ class OsFileSystem:
         self._can_allocate = True
         self._lock: int | None = None
         self.written = WrittenCache(cached_bytes_max)
+        # New memory for each read would be zeroed before it is read into.
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = WriterThread(f"writer {directory.name}")
         self.keeper = WriterThread(f"keeper {directory.name}")
         self.pools = {
@@ -310,7 +313,8 @@ class OsFile:
 
     def read_now(self, offset: int, size: int) -> bytes | None:
         """From the page cache, None when any of it would have to be waited for."""
-        data = bytearray(size)
+        scratch = self._files.scratch
+        data = scratch[:size] if size <= len(scratch) else memoryview(bytearray(size))
         try:
             count = os.preadv(self._descriptor, (data,), offset, os.RWF_NOWAIT)
         except OSError as error:

@@ -121,15 +121,16 @@ def encode_batch_read_answer(
     version: int = VERSION,
 ) -> list[Buffer]:
     """The buffers of a BATCH_READ answer, stored entries by reference; none unless OK."""
-    size_bytes = 32 + BATCH_ENTRY_OVERHEAD_BYTES * len(entries) + sum(map(len, entries))
+    lengths = list(map(len, entries))
+    size_bytes = _NUMBERED_BODY_SIZE_BYTES + BATCH_ENTRY_OVERHEAD_BYTES * len(lengths)
+    size_bytes += sum(lengths)
     header = packet_header(Opcode.BATCH_READ, 0, version)
-    buffers: list[Buffer] = [
-        _NUMBERED.pack(size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id)
-    ]
-    pack = _I32.pack
-    for entry in entries:
-        buffers.append(pack(len(entry)))
-        buffers.append(entry)
+    head = _NUMBERED.pack(
+        size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id
+    )
+    buffers: list[Buffer] = [head] * (2 * len(lengths) + 1)
+    buffers[1::2] = map(_I32.pack, lengths)
+    buffers[2::2] = entries
     return buffers
 
 

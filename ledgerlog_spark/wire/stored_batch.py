@@ -1,12 +1,13 @@
 """Stored entries that came together, in the one piece of memory that they came in.
 
 Small entries are read in batches, so the interpreter is kept out where it can be: entries of one
-size, which most ledgers have, are cut by one `struct` iterator.
+size, which most ledgers have, are cut by one call of `struct`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, overload
 
@@ -67,9 +68,9 @@ class StoredBatch(Sequence[bytes]):
             sizes: In all, not larger than the smallest entry. There is at least one entry.
         """
         if self._one_length is not None:
-            parts = "".join(f"{size}s" for size in (*sizes, self._one_length - sum(sizes)))
-            rows = Struct(f"{LENGTH_SIZE_BYTES}x{parts}").iter_unpack(self._body)
-            return tuple(zip(*rows, strict=True))
+            sizes = (*sizes, self._one_length - sum(sizes))
+            parts = _layout(sizes, len(self._starts)).unpack(self._body)
+            return tuple(parts[place :: len(sizes)] for place in range(len(sizes)))
         body = bytes(self._body)
         columns: list[tuple[bytes, ...]] = []
         at = 0
@@ -103,6 +104,13 @@ class StoredBatch(Sequence[bytes]):
 
     def __repr__(self) -> str:
         return f"StoredBatch({tuple(self)!r})"
+
+
+@lru_cache(maxsize=8)
+def _layout(sizes: tuple[int, ...], count: int) -> Struct:
+    """`count` entries in parts of `sizes`, each with its length before it."""
+    parts = "".join(f"{size}s" for size in sizes)
+    return Struct(f"{LENGTH_SIZE_BYTES}x{parts}" * count)
 
 
 def _one_length(body: memoryview) -> int | None:
