@@ -4,6 +4,7 @@ LedgerLogError
 ├── BookieServerError
 │   └── StorageError                .path
 │       ├── CorruptRecordError      .path .offset_bytes .reason; something durable is damaged
+│       │   └── FreedFileError      the file was freed while it was read: look up once more
 │       ├── MissingFileError        .path
 │       ├── DiskFullError           the same call may succeed once there is room
 │       └── SyncFailedError         what was written may be lost; never sync that file again
@@ -32,6 +33,12 @@ class StorageError(BookieServerError):
 
 class CorruptRecordError(StorageError):
     """Bytes that were durable are damaged; has `path`, `offset_bytes` and `reason`."""
+
+
+class FreedFileError(CorruptRecordError):
+    """What was found lay in a file that was freed meanwhile; looking it up again may succeed."""
+
+    retriable = True
 
 
 class MissingFileError(StorageError):

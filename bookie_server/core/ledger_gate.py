@@ -31,6 +31,8 @@ class Health:
         check_epoch: Ledgers verified in an earlier epoch go through the metadata check first.
         files_in_doubt: Files with damage that may belong to any ledger, or whose index is being
             rebuilt.
+        highest_dropped_ledger_id: A fence of an unknown ledger up to this one (inclusive) may be
+            forgotten, for it was dropped long ago; -1 for none.
     """
 
     has_failed: bool = False
@@ -38,6 +40,7 @@ class Health:
     has_room: bool = True
     check_epoch: int = 0
     files_in_doubt: set[int] = field(default_factory=set)
+    highest_dropped_ledger_id: int = -1
 
 
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
@@ -62,14 +65,26 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
         return Code.READ_ONLY
     if len(request.body) > free_bytes:
         return Code.BUSY
-    if is_regular and health.check_epoch and needs_check(state, health.check_epoch):
+    if is_regular and needs_check(request.ledger_id, state, health):
         return Wait.METADATA_CHECK
     return None
 
 
-def needs_check(state: LedgerState | None, check_epoch: int) -> bool:
-    """Whether a ledger's fence may have been lost since the metadata store was last asked."""
-    return state is None or state.check_epoch < check_epoch
+def needs_check(ledger_id: int, state: LedgerState | None, health: Health) -> bool:
+    """Whether a fence of the ledger may be lost or forgotten since the metadata store was asked."""
+    if state is None:
+        return health.check_epoch > 0 or ledger_id <= health.highest_dropped_ledger_id
+    return state.is_unverified or state.check_epoch < health.check_epoch
+
+
+def may_forget(state: LedgerState, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
+    """Whether a ledger's tombstone is old enough, and nothing of the ledger is on its way.
+
+    The caller also has to know that no file holds records of the ledger, live or not: a tombstone
+    that goes before them would bring them back.
+    """
+    is_settled = state.last_ticket <= durable_ticket
+    return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s
 
 
 def admit_read(request: ReadRequest | BatchReadRequest) -> Code | None:

@@ -6,7 +6,8 @@ Ledger-state file (docs/FORMATS.md, Ledger states), all numbers big-endian:
                         CRC32C u32 of the records, CRC32C u32 of the head before this field
     per ledger, 64      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
                         sequence) u64, check epoch u32, directory u16, flags u16 (1 fenced,
-                        2 limbo, 4 has a key), master key 20, zero u32
+                        2 limbo, 4 has a key, 8 unverified), master key 20, dropped (seconds since
+                        the epoch, 0 without a tombstone) u32
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ FORMAT_VERSION = 1
 FLAG_FENCED = 1
 FLAG_LIMBO = 2
 FLAG_HAS_KEY = 4
+FLAG_UNVERIFIED = 8
 
 _head = Struct(">4sHHQQI")
 _checksum = Struct(">I")
@@ -38,20 +40,28 @@ class LedgerState:
         in_limbo: State may have been lost: nothing absent may be said.
         last_add_confirmed: The largest ever seen in an entry, -1 before.
         explicit_lac: The largest ever written by itself, -1 before.
-        tombstone: Origin sequence below which entries were dropped, 0 for none.
+        tombstone: Origin sequence below which entries were dropped, 0 for none. A ledger with one
+            is fenced.
+        dropped_s: When that was, seconds since the epoch.
+        is_unverified: A fence of it may be forgotten: the first regular add waits for the metadata
+            check.
         check_epoch: Epoch in which the metadata store was last asked.
         directory: Number of the directory that holds its entries.
         last_entry_id: Largest entry id held, -1 for none. Follows from the files.
         last_accepted_id: The same, adds accepted and not yet durable included.
         last_ticket: Of the last record accepted for it, 0 for none. Not kept over a restart.
+        drop_ticket: The same of the last tombstone.
     """
 
     __slots__ = (
         "check_epoch",
         "directory",
+        "drop_ticket",
+        "dropped_s",
         "explicit_lac",
         "in_limbo",
         "is_fenced",
+        "is_unverified",
         "last_accepted_id",
         "last_add_confirmed",
         "last_entry_id",
@@ -69,16 +79,30 @@ class LedgerState:
         self.last_add_confirmed = -1
         self.explicit_lac = -1
         self.tombstone = 0
+        self.dropped_s = 0
+        self.is_unverified = False
         self.check_epoch = check_epoch
         self.directory = directory
         self.last_entry_id = -1
         self.last_accepted_id = -1
         self.last_ticket = 0
+        self.drop_ticket = 0
 
     @property
     def lac(self) -> int:
         """The largest last add confirmed ever seen, whichever way it came."""
         return max(self.last_add_confirmed, self.explicit_lac)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether a tombstone covers all that was ever accepted."""
+        return (self.tombstone > 0 or self.drop_ticket > 0) and self.last_accepted_id < 0
+
+    def bury(self, origin: int, dropped_s: int) -> None:
+        """Apply a tombstone; its order with others and with runs does not matter."""
+        self.is_fenced = True
+        if origin > self.tombstone:
+            self.tombstone, self.dropped_s = origin, dropped_s
 
 
 def encode_ledger_states(generation: int, states: Iterable[LedgerState]) -> bytes:
@@ -93,9 +117,10 @@ def encode_ledger_states(generation: int, states: Iterable[LedgerState]) -> byte
             state.directory,
             FLAG_FENCED * state.is_fenced
             + FLAG_LIMBO * state.in_limbo
-            + FLAG_HAS_KEY * (state.master_key is not None),
+            + FLAG_HAS_KEY * (state.master_key is not None)
+            + FLAG_UNVERIFIED * state.is_unverified,
             state.master_key or NO_KEY,
-            0,
+            state.dropped_s,
         )
         for state in states
     ]
@@ -121,10 +146,12 @@ def decode_ledger_states(data: bytes, path: str) -> list[LedgerState]:
         raise _damage(path, "its records are damaged")
     states = []
     for fields in _record.iter_unpack(body):
-        ledger_id, lac, explicit, tombstone, epoch, directory, flags, key, _ = fields
+        ledger_id, lac, explicit, tombstone, epoch, directory, flags, key, dropped_s = fields
         state = LedgerState(ledger_id, check_epoch=epoch, directory=directory)
         state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
+        state.dropped_s = dropped_s
         state.is_fenced = bool(flags & FLAG_FENCED)
+        state.is_unverified = bool(flags & FLAG_UNVERIFIED)
         state.in_limbo = bool(flags & FLAG_LIMBO)
         state.master_key = key if flags & FLAG_HAS_KEY else None
         states.append(state)

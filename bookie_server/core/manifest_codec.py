@@ -1,6 +1,6 @@
 """The MANIFEST: which files are the bookie's, and nothing else is (docs/FORMATS.md, MANIFEST).
 
-One line `ledgerlog-manifest 1 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
+One line `ledgerlog-manifest 2 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
 body: one JSON object, keys sorted, no spaces, ASCII.
 """
 
@@ -16,7 +16,8 @@ from bookie_server.errors import DamagedDirectoryError, FormatVersionError
 from ledgerlog_spark.wire.castagnoli import crc32c
 
 MAGIC = "ledgerlog-manifest"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FORMAT_VERSIONS_READ = (1, 2)
 NAME = "MANIFEST"
 
 
@@ -79,6 +80,8 @@ class Manifest:
         files: In rising order of id.
         free_slots: Slots that nothing points into.
         directory: Number of this directory among the bookie's.
+        highest_dropped_ledger_id: Of the ledgers whose tombstone was forgotten, -1 for none; new
+            in version 2.
     """
 
     generation: int = 0
@@ -90,6 +93,7 @@ class Manifest:
     files: tuple[FileEntry, ...] = ()
     free_slots: tuple[str, ...] = ()
     directory: int = 0
+    highest_dropped_ledger_id: int = -1
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """The same with one file's entry added or replaced."""
@@ -120,9 +124,9 @@ def decode_manifest(data: bytes) -> Manifest:
         raise _damage("its first line is not that of a MANIFEST")
     if words[2] != str(len(body)).encode() or words[3] != b"%08x" % crc32c(body):
         raise _damage("its length or checksum does not match")
-    if words[1] != str(FORMAT_VERSION).encode():
+    if words[1] not in [str(version).encode() for version in FORMAT_VERSIONS_READ]:
         raise FormatVersionError(
-            f"MANIFEST has format version {words[1]!r}, this program reads version "
+            f"MANIFEST has format version {words[1]!r}, this program reads versions up to "
             f"{FORMAT_VERSION}; use the program that wrote it or a later one",
             path=NAME,
             version=words[1].decode("ascii", "replace"),

@@ -31,7 +31,14 @@ class RecordKind(IntEnum):
 
 
 KINDS_READ = frozenset(
-    (RecordKind.RUN, RecordKind.FENCE, RecordKind.LAC, RecordKind.FINISH, RecordKind.WATERMARK)
+    (
+        RecordKind.RUN,
+        RecordKind.FENCE,
+        RecordKind.LAC,
+        RecordKind.TOMBSTONE,
+        RecordKind.FINISH,
+        RecordKind.WATERMARK,
+    )
 )
 """Kinds that this version writes; a file with others was written by a later one."""
 
@@ -69,7 +76,8 @@ class LogRecord:
         lengths: Of each stored entry, bytes.
         body: The stored entries; None when they are in the file only.
         body_size: Bytes.
-        value: The last add confirmed of a LAC record; 0 otherwise.
+        value: The last add confirmed of a LAC record; when the ledger was dropped, in seconds
+            since the epoch, of a tombstone; 0 otherwise.
         ticket: Counts submissions; answers wait for tickets. 0 for records read back.
         sequence: Place in the log's order; 0 until it is written.
         origin_sequence: The same, except in copies; overlaps compare it.

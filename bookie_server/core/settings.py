@@ -27,6 +27,7 @@ class StorageSettings:
         metadata_check_ms: How long an add waits for the metadata check.
         allocation_retry_ms: How often a full disk is tried again.
         pool_files_max: Freed files kept for reuse.
+        tombstone_keep_s: A dropped ledger is remembered at least so long.
 
     Raises:
         ConfigurationError: A value out of range; names it.
@@ -42,6 +43,7 @@ class StorageSettings:
     metadata_check_ms: int = 5_000
     allocation_retry_ms: int = 5_000
     pool_files_max: int = 4
+    tombstone_keep_s: int = 7 * 24 * 3_600
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

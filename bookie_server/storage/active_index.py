@@ -10,8 +10,11 @@ from bookie_server.core.record import FileIdentity, LogRecord
 class ActiveIndex:
     """Pieces that point at records; holds only what is durable.
 
+    A ledger whose pieces were dropped stays named: as long as the file has records of it, its
+    tombstone is needed.
+
     Attributes:
-        pieces: Count over all ledgers.
+        pieces: Count over all ledgers; one for a ledger whose pieces were dropped.
     """
 
     def __init__(self) -> None:
@@ -25,6 +28,18 @@ class ActiveIndex:
             pieces = self._ledgers[record.ledger_id] = Pieces()
         self.pieces += pieces.insert(record.entry_ids, record.origin_sequence, record)
 
+    def drop(self, ledger_id: int) -> None:
+        """Forget where a ledger's entries are, and remember that there were any."""
+        pieces = self._ledgers.get(ledger_id)
+        if pieces is not None:
+            self.name_only(ledger_id)
+            self.pieces -= len(pieces)
+
+    def name_only(self, ledger_id: int) -> None:
+        """Take note of a ledger whose records here are all dropped."""
+        self._ledgers[ledger_id] = Pieces()
+        self.pieces += 1
+
     def find(self, ledger_id: int, entry_id: int) -> Piece[LogRecord] | None:
         """The piece that holds an entry."""
         pieces = self._ledgers.get(ledger_id)
@@ -35,26 +50,30 @@ class ActiveIndex:
         return list(self._ledgers.get(ledger_id, ()))
 
     def ledger_ids(self) -> list[int]:
-        """Ledgers with entries here, sorted."""
+        """Ledgers with records here, live or dropped, sorted."""
         return sorted(self._ledgers)
+
+    def totals(self) -> list[LedgerTotal]:
+        """What is held of each ledger, sorted by id."""
+        return [self._total_of(ledger_id) for ledger_id in sorted(self._ledgers)]
+
+    def _total_of(self, ledger_id: int) -> LedgerTotal:
+        pieces = self._ledgers[ledger_id]
+        size = origin = 0
+        first = -1
+        for piece in pieces:
+            start, end = piece.target.span_of(piece.place, piece.last - piece.first + 1)
+            size += end - start
+            origin = max(origin, piece.origin)
+            first = piece.first if first < 0 else first
+        return LedgerTotal(ledger_id, first, pieces.last_entry_id, size, origin, len(pieces))
 
     def encode(self, identity: FileIdentity) -> tuple[bytes, int]:
         """Body of the finish record, and the live bytes of the file."""
-        rows: list[tuple[int, Piece[int]]] = []
-        totals = []
-        live_bytes = 0
-        for ledger_id in sorted(self._ledgers):
-            pieces = self._ledgers[ledger_id]
-            size = origin = 0
-            first = -1
-            for piece in pieces:
-                start, end = piece.target.span_of(piece.place, piece.last - piece.first + 1)
-                size += end - start
-                origin = max(origin, piece.origin)
-                first = piece.first if first < 0 else first
-                rows.append((ledger_id, piece._replace(target=piece.target.offset)))  # type: ignore[arg-type]
-            live_bytes += size
-            totals.append(
-                LedgerTotal(ledger_id, first, pieces.last_entry_id, size, origin, len(pieces))
-            )
-        return encode_index(rows, totals, identity), live_bytes
+        rows = [
+            (ledger_id, Piece(p.first, p.last, p.origin, p.target.offset, p.place))
+            for ledger_id in sorted(self._ledgers)
+            for p in self._ledgers[ledger_id]
+        ]
+        totals = self.totals()
+        return encode_index(rows, totals, identity), sum(total.size_bytes for total in totals)

@@ -20,7 +20,7 @@ from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import Future, MetadataCheck, Standing, Tasks
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.log import Log
-from bookie_server.storage.reads import Reader, finish
+from bookie_server.storage.reads import Reader
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, Code
 
 if TYPE_CHECKING:
@@ -72,11 +72,21 @@ class AddPath:
         state = self._states.get(ledger_id)
         if state is None:
             state = self._states[ledger_id] = LedgerState(ledger_id)
+            state.is_unverified = ledger_id <= self._health.highest_dropped_ledger_id
         return state
 
     def refuse_all(self) -> None:
         """The storage stops: what is not accepted yet is answered IO_ERROR."""
         self._is_closing = True
+
+    def refuses_control(self) -> Code | None:
+        """Why no control record can be taken now; None when one can."""
+        if self._health.has_failed or self._is_closing:
+            return Code.IO_ERROR
+        room = 2 * self.in_flight_bytes + 2 * CONTROL_RECORD_SIZE
+        if not self._health.is_writable and not self._keeper.has_room(room):
+            return Code.READ_ONLY
+        return None
 
     def add(self, request: AddRequest, on_done: OnAdd) -> None:
         """Check, then store or refuse or wait."""
@@ -119,6 +129,7 @@ class AddPath:
             state.master_key = request.master_key
         if not request.is_recovery:
             state.check_epoch = self._health.check_epoch
+            state.is_unverified = False
         record = LogRecord(
             RecordKind.RUN,
             request.ledger_id,
@@ -141,7 +152,8 @@ class AddPath:
         state = self.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
         # Copies that are queued count as held, once they are durable.
-        self._log.when_durable(state.last_ticket, durable.set_result)
+        covered = state.last_ticket
+        self._log.when_durable(covered, durable.set_result)
         await durable
         try:
             held, equal = await self._compare(request)
@@ -154,7 +166,7 @@ class AddPath:
                 on_done(Code.IO_ERROR)
             return
         self.in_flight_bytes -= len(request.body)
-        if equal == len(request.entry_ids):
+        if equal == len(request.entry_ids) and state.drop_ticket <= covered:
             self._answer_repeated(request, lac, on_done)
             return
         if held > equal and not request.is_recovery:
@@ -166,7 +178,7 @@ class AddPath:
         held = equal = at = 0
         body = memoryview(request.body)
         for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
-            stored = await finish(self._reader.read_entry(request.ledger_id, entry_id))
+            stored = await self._reader.finish(self._reader.read_entry(request.ledger_id, entry_id))
             if stored is not None:
                 held += 1
                 equal += body[at : at + length] == stored
@@ -226,7 +238,8 @@ class AddPath:
         if self._health.has_failed:
             standing = Standing.UNKNOWN
         elif standing is Standing.OPEN_WITH_ME:
-            self.state_of(ledger_id).check_epoch = self._health.check_epoch
+            state = self.state_of(ledger_id)
+            state.check_epoch, state.is_unverified = self._health.check_epoch, False
         elif standing is Standing.NOT_WRITABLE:
             await self._fence_unwritable(ledger_id, master_key)
         for decided in self._checks.pop(ledger_id):
@@ -270,13 +283,9 @@ class AddPath:
         if state is not None and not key_fits(state, master_key):
             on_done(Code.UNAUTHORIZED)
             return
-        if self._health.has_failed or self._is_closing:
-            on_done(Code.IO_ERROR)
-            return
-        if not self._health.is_writable and not self._keeper.has_room(
-            2 * self.in_flight_bytes + 2 * CONTROL_RECORD_SIZE
-        ):
-            on_done(Code.READ_ONLY)
+        code = self.refuses_control()
+        if code is not None:
+            on_done(code)
             return
         state = self.state_of(ledger_id)
         if state.master_key is None:

@@ -10,12 +10,14 @@ copies are synced, then the replayed files are finished, then one MANIFEST makes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.manifest_codec import NAME, FileEntry, FileState, Manifest
-from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.record import NO_KEY, LogRecord, RecordKind
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.replay_decision import (
     FileScan,
@@ -32,10 +34,11 @@ from bookie_server.storage.active_index import ActiveIndex
 from bookie_server.storage.entry_log_file import (
     FinishedFile,
     OpenFile,
+    all_pieces,
     read_body,
     read_index_head,
 )
-from bookie_server.storage.log import append_encoded
+from bookie_server.storage.log import append_encoded, append_end_mark
 from bookie_server.storage.manifest import UNCLEAN_NAME, ManifestStore
 from bookie_server.storage.reads import finish
 from bookie_server.storage.replay import Scanner
@@ -121,6 +124,7 @@ class Boot:
             await self.store.commit(Manifest(), ())
         manifest = self.store.current
         self.health.check_epoch = manifest.check_epoch
+        self.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
         await self.store.remove_strays()
         for entry in manifest.files:
             if entry.state is FileState.FINISHED:
@@ -134,6 +138,7 @@ class Boot:
         for file in replayed:
             await self._finish(file, vouched)
         self.finished.sort(key=lambda file: file.entry.file_id)
+        await self._find_last_entries()
         await self._prepare_spare()
 
     async def _open_finished(self, entry: FileEntry) -> None:
@@ -155,15 +160,6 @@ class Boot:
         except CorruptRecordError:
             await rebuild_index(file, self.health, self.counters)
         self.finished.append(file)
-        totals = () if file.head is None else file.head.totals
-        for total in totals:
-            state = self._state_of(total.ledger_id)
-            state.last_entry_id = max(state.last_entry_id, total.last_entry_id)
-        if file.rebuilt is not None:
-            for ledger_id in file.rebuilt.ledger_ids():
-                state = self._state_of(ledger_id)
-                last = file.rebuilt.pieces_of(ledger_id)[-1].last
-                state.last_entry_id = max(state.last_entry_id, last)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
         """Count a lost header; the MANIFEST's identity still proves every record."""
@@ -174,7 +170,39 @@ class Boot:
         state = self.states.get(ledger_id)
         if state is None:
             state = self.states[ledger_id] = LedgerState(ledger_id)
+            state.is_unverified = ledger_id <= self.health.highest_dropped_ledger_id
         return state
+
+    def _is_live(self, record: LogRecord) -> bool:
+        """Whether a record is a run above its ledger's tombstone; all tombstones are applied."""
+        state = self._state_of(record.ledger_id)
+        return record.kind is RecordKind.RUN and record.origin_sequence > state.tombstone
+
+    async def _find_last_entries(self) -> None:
+        """The largest entry that is held of each ledger, now that all tombstones are known."""
+        for file in self.finished:
+            try:
+                await self._look_for_last_entries(file)
+            except CorruptRecordError:
+                await rebuild_index(file, self.health, self.counters)
+                await self._look_for_last_entries(file)
+        assert self.active is not None
+        self._take_last_entries(self.active.index.totals())
+
+    async def _look_for_last_entries(self, file: FinishedFile) -> None:
+        for total in file.totals():
+            tombstone = self._state_of(total.ledger_id).tombstone
+            if tombstone == 0:
+                self._take_last_entries((total,))
+            elif total.origin_newest > tombstone:
+                pieces = await finish(all_pieces(file, total.ledger_id))
+                last = max(piece.last for piece in pieces if piece.origin > tombstone)
+                self._take_last_entries((replace(total, last_entry_id=last),))
+
+    def _take_last_entries(self, totals: Iterable[LedgerTotal]) -> None:
+        for total in totals:
+            state = self._state_of(total.ledger_id)
+            state.last_entry_id = max(state.last_entry_id, total.last_entry_id)
 
     async def _scan_open(self) -> list[Replayed]:
         replayed: list[Replayed] = []
@@ -266,10 +294,9 @@ class Boot:
         if self.active is not None:
             file_id = self.active.entry.file_id + 1
             free = [slot for slot in free if slot != self.active.entry.slot]
-        entry, handle = await self.slots.prepare(
+        return await self.slots.prepare(
             file_id, free[0] if free else None, is_last_resort=is_last_resort
         )
-        return OpenFile(entry, handle, entry.identity)
 
     async def _prepare_spare(self) -> None:
         try:
@@ -288,6 +315,8 @@ class Boot:
             assert file.verdict is not None
             for record in file.verdict.rewritten:
                 assert file.handle is not None
+                if record.kind is RecordKind.RUN and not self._is_live(record):
+                    continue
                 if record.body_size:
                     record.body = await finish(read_body(file.handle, record, 0, record.body_size))
                 record.identity, record.offset = active.identity, active.end
@@ -302,6 +331,7 @@ class Boot:
                     await active.handle.write_synced(start, buffers)
                     buffers, start = [], active.end
         if buffers:
+            append_end_mark(active, buffers)
             await active.handle.write_synced(start, buffers)
 
     async def _finish(self, file: Replayed, vouched: int) -> None:
@@ -310,16 +340,18 @@ class Boot:
         assert verdict is not None
         if handle is None:
             return
-        has_runs = any(r.kind is RecordKind.RUN for r in (*verdict.kept, *verdict.unreadable))
-        if not has_runs and not verdict.has_damage:
-            # Control records alone need no file: the ledger-state file has what they say.
+        runs = [r for r in (*verdict.kept, *verdict.unreadable) if r.kind is RecordKind.RUN]
+        live = [record for record in runs if self._is_live(record)]
+        if not live and not verdict.has_damage:
+            # The rest needs no file: the ledger-state file has what control records say.
             await handle.close()
             self.freed.append(file.entry.slot)
             return
         index = ActiveIndex()
-        for record in (*verdict.kept, *verdict.unreadable):
-            if record.kind is RecordKind.RUN:
-                index.insert(record)
+        for record in live:
+            index.insert(record)
+        for ledger_id in {r.ledger_id for r in runs} - {r.ledger_id for r in live}:
+            index.name_only(ledger_id)
         identity = file.entry.identity
         body, live_bytes = index.encode(identity)
         record = LogRecord(RecordKind.FINISH, body=body)
@@ -351,7 +383,6 @@ def apply(record: LogRecord, state: LedgerState) -> None:
     if record.kind is RecordKind.RUN:
         if state.master_key is None:
             state.master_key = record.master_key
-        state.last_entry_id = max(state.last_entry_id, record.entry_ids[-1])
         state.last_add_confirmed = max(state.last_add_confirmed, record.last_add_confirmed)
     elif record.kind is RecordKind.FENCE:
         if state.master_key is None:
@@ -359,6 +390,10 @@ def apply(record: LogRecord, state: LedgerState) -> None:
         state.is_fenced = True
     elif record.kind is RecordKind.LAC:
         state.explicit_lac = max(state.explicit_lac, record.value)
+    elif record.kind is RecordKind.TOMBSTONE:
+        if state.master_key is None and record.master_key != NO_KEY:
+            state.master_key = record.master_key
+        state.bury(record.origin_sequence, record.value)
 
 
 async def rebuild_index(file: FinishedFile, health: Health, counters: BootCounters) -> None:

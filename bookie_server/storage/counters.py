@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bookie_server.storage.boot import BootCounters
+from bookie_server.storage.file_keeper import FileCounters
 from bookie_server.storage.log import LogCounters
 
 
@@ -20,12 +21,16 @@ class StorageCounters:
         add_overlap: Regular adds of an entry that was there with other bytes.
         fences: Ledgers fenced.
         damage: Reads that met damage.
+        drops: Ledgers dropped.
+        tombstones_forgotten: Of ledgers dropped long ago.
         boot: What the boot found.
         log: What the log wrote.
+        files: What became of files.
     """
 
     boot: BootCounters
     log: LogCounters
+    files: FileCounters
     adds: int = 0
     entries: int = 0
     add_bytes: int = 0
@@ -33,3 +38,5 @@ class StorageCounters:
     add_overlap: int = 0
     fences: int = 0
     damage: int = 0
+    drops: int = 0
+    tombstones_forgotten: int = 0

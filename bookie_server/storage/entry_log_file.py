@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from bookie_server.core.index_format import (
@@ -51,6 +51,7 @@ class OpenFile:
     Attributes:
         end: Offset of the next record.
         first_sequence: Of its first record, 0 while it has none.
+        is_recycled: The slot held another file: what lies behind the end is not zeros.
     """
 
     entry: FileEntry
@@ -58,6 +59,7 @@ class OpenFile:
     identity: FileIdentity
     end: int = RECORDS_START
     first_sequence: int = 0
+    is_recycled: bool = False
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
 
@@ -69,6 +71,8 @@ class FinishedFile:
         head: Of the index; None while it is being rebuilt.
         header_size: Of the finish record: the index starts so far behind its offset.
         rebuilt: Pieces in memory that stand in for a damaged index.
+        live: Ledgers that are not dropped, and the bytes of their entries.
+        live_bytes: Of all of them.
     """
 
     entry: FileEntry
@@ -77,6 +81,8 @@ class FinishedFile:
     head: IndexHead | None = None
     header_size: int = 0
     rebuilt: ActiveIndex | None = None
+    live: dict[int, int] = field(default_factory=dict)
+    live_bytes: int = 0
     blocks: dict[int, IndexBlock] = field(default_factory=dict)
 
     @property
@@ -90,8 +96,17 @@ class FinishedFile:
         assert self.head is not None
         return self.body_offset + self.head.block_offset(len(self.head.keys))
 
+    def totals(self) -> Sequence[LedgerTotal]:
+        """What the file holds of each ledger; ledgers whose records are all dropped have 0 pieces.
+
+        Nothing while its index is being rebuilt.
+        """
+        if self.rebuilt is not None:
+            return self.rebuilt.totals()
+        return () if self.head is None else self.head.totals
+
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
-        """What the file holds of a ledger."""
+        """What the file holds of a ledger, by its own index."""
         return None if self.head is None else self.head.total_of(ledger_id)
 
 

@@ -4,12 +4,15 @@ The MANIFEST names the next file before it is used, so a roll needs no commit: i
 active file, goes on in the next, and leaves the rest to the maintenance coroutine, which prepares
 another file and commits (DESIGN 4.2, 4.4). On a full disk no next file can be prepared: regular
 adds are refused then, and what is left of the active file is for control and recovery records.
+
+Each commit frees the finished files in which nothing is live: their slots are free, some for
+reuse and the others removed, once the MANIFEST that says so is durable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
 from bookie_server.core.ledger_gate import Health
@@ -19,10 +22,12 @@ from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.settings import StorageSettings
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, StorageError
-from bookie_server.ports import Buffer, Future, Tasks
+from bookie_server.ports import Buffer, File, Future, Tasks
 from bookie_server.storage.entry_log_file import FinishedFile, OpenFile
+from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.log import Log, append_encoded
 from bookie_server.storage.manifest import ManifestStore
+from bookie_server.storage.pins import Pins
 from bookie_server.storage.slots import Slots, mark_finished
 
 RESERVE_FRACTION = 16
@@ -36,13 +41,28 @@ def room_left(file: OpenFile) -> int:
     return file.entry.size_bytes - file.end - index_size
 
 
+@dataclass(slots=True)
+class FileCounters:
+    """What became of files since the storage was opened.
+
+    Attributes:
+        freed: Nothing in them was live.
+        recycled: Prepared in a slot that held another file.
+    """
+
+    freed: int = 0
+    recycled: int = 0
+
+
 class FileKeeper:
     """Owns all files of one directory once the bookie serves.
 
     Attributes:
         active: The file that the log writes.
         spare: Prepared and named in the durable MANIFEST; None while there is none.
-        finished: In rising order of id.
+        finished: The others.
+        pins: Readings that may touch any file.
+        counters: For metrics.
     """
 
     def __init__(
@@ -56,7 +76,7 @@ class FileKeeper:
         states: Callable[[], Iterable[LedgerState]],
         active: OpenFile,
         spare: OpenFile | None,
-        finished: list[FinishedFile],
+        finished: HeldFiles,
         missing: list[FileEntry],
         freed: list[str],
     ) -> None:
@@ -71,8 +91,11 @@ class FileKeeper:
         self._is_due = spare is None
         self._is_closing = False
         self._ended: Future[None] = tasks.future()
+        self._committed: list[Future[None]] = []
         self._unmarked: list[FinishedFile] = []
-        self._holding: dict[int, list[FinishedFile]] = {}
+        self._pinned: dict[str, File] = {}
+        self.pins = Pins()
+        self.counters = FileCounters()
         self.active = active
         self.spare = spare
         self.finished = finished
@@ -81,31 +104,21 @@ class FileKeeper:
         self.on_failed: Callable[[StorageError], None] = lambda _error: None
         self.on_state_change: Callable[[], None] = lambda: None
         self.log: Log | None = None
-        for file in finished:
-            self._hold(file)
 
-    def holding(self, ledger_id: int) -> list[FinishedFile]:
-        """Finished files with entries of a ledger, oldest first."""
-        return self._holding.get(ledger_id, [])
+    def has_file(self, file_id: int) -> bool:
+        """Whether a file is one of the directory's, and not freed meanwhile."""
+        return file_id == self.active.entry.file_id or file_id in self.finished
 
-    def hold_rebuilt(self, file: FinishedFile) -> None:
-        """Look a file's ledgers up again after its index was rebuilt."""
-        for files in self._holding.values():
-            if file in files:
-                files.remove(file)
-        self._hold(file)
+    def drop(self, ledger_id: int) -> None:
+        """A durable tombstone covers all that is held of a ledger."""
+        self.active.index.drop(ledger_id)
+        self.finished.drop(ledger_id)
 
-    def _hold(self, file: FinishedFile) -> None:
-        if file.rebuilt is not None:
-            ledger_ids = file.rebuilt.ledger_ids()
-        elif file.head is not None:
-            ledger_ids = [total.ledger_id for total in file.head.totals]
-        else:
-            ledger_ids = []
-        for ledger_id in ledger_ids:
-            files = self._holding.setdefault(ledger_id, [])
-            files.append(file)
-            files.sort(key=lambda held: held.entry.file_id)
+    def ledgers_with_records(self) -> set[int] | None:
+        """Ledgers of which a file has records, live or dropped; None when that cannot be told."""
+        if self._missing or self._health.files_in_doubt:
+            return None
+        return self.finished.ledgers_with_records().union(self.active.index.ledger_ids())
 
     def has_room(self, size: int) -> bool:
         """Whether control and recovery records of `size` bytes in all still fit."""
@@ -163,9 +176,8 @@ class FileKeeper:
         )
         head = decode_index_head(body, active.identity)
         file = FinishedFile(entry, active.handle, active.identity, head, record.header_size)
-        self.finished.append(file)
+        self.finished.add(file)
         self._unmarked.append(file)
-        self._hold(file)
 
     def wake(self) -> None:
         """There is something to maintain."""
@@ -173,6 +185,15 @@ class FileKeeper:
         if self._due is not None:
             due, self._due = self._due, None
             due.set_result(None)
+
+    async def commit_soon(self) -> None:
+        """Commit what is so now; durable on return unless the storage failed, ended or is full."""
+        if self._ended.done():
+            return
+        committed: Future[None] = self._tasks.future()
+        self._committed.append(committed)
+        self.wake()
+        await committed
 
     async def maintain(self) -> None:
         """Prepare files and commit the MANIFEST whenever that is due, until closed."""
@@ -183,11 +204,16 @@ class FileKeeper:
                     await self._due
                     continue
                 self._is_due = False
-                await self._catch_up()
+                waiting, self._committed = self._committed, []
+                try:
+                    await self._catch_up()
+                finally:
+                    settle(waiting)
         except StorageError as error:
             self.on_failed(error)
         finally:
             self._ended.set_result(None)
+            settle(self._committed)
 
     async def stop(self) -> None:
         """End the maintenance; on return nothing of it runs."""
@@ -199,7 +225,8 @@ class FileKeeper:
         """Let go of every file."""
         opened = [file for file in (self.active, self.spare) if file is not None]
         handles = [file.handle for file in opened] + [file.handle for file in self.finished]
-        for handle in dict.fromkeys(handles):
+        pinned, self._pinned = self._pinned, {}
+        for handle in dict.fromkeys((*handles, *pinned.values())):
             await handle.close()
 
     async def _catch_up(self) -> None:
@@ -207,27 +234,32 @@ class FileKeeper:
         prepared: OpenFile | None = None
         try:
             if self.spare is None:
-                file_id = manifest.next_file_id
-                free = manifest.free_slots[0] if manifest.free_slots else None
-                entry, handle = await self._slots.prepare(file_id, free)
-                prepared = OpenFile(entry, handle, entry.identity)
+                free = [slot for slot in manifest.free_slots if slot not in self._pinned]
+                prepared = await self._slots.prepare(
+                    manifest.next_file_id, free[0] if free else None
+                )
             await self.commit(prepared)
         except DiskFullError:
-            if prepared is None:
-                await self._commit_without_spare()
+            if prepared is None and await self._commit_without_spare():
+                self._is_due = True
+                return
             self._set_writable(is_writable=False)
             self._tasks.spawn("allocation retry", self._retry())
             return
         if prepared is not None:
             self.spare = prepared
+            self.counters.recycled += prepared.is_recycled
         self._set_writable(is_writable=True)
 
-    async def _commit_without_spare(self) -> None:
+    async def _commit_without_spare(self) -> bool:
+        """Whether that freed a slot or room for one."""
+        freed = self.counters.freed
         try:
             await self.commit(None)
         except DiskFullError:
             # The files themselves say all that a boot needs; the retry commits.
-            return
+            return False
+        return self.counters.freed > freed
 
     async def _retry(self) -> None:
         await self._tasks.sleep(self._settings.allocation_retry_ms)
@@ -258,25 +290,50 @@ class FileKeeper:
             DiskFullError: Nothing changed.
             SyncFailedError: The device failed.
         """
-        unmarked, self._unmarked = self._unmarked, []
+        dead = self.finished.dead(self._health.files_in_doubt)
+        for file in dead:
+            # Nothing in it is found any more; the slot counts until the commit.
+            self.finished.remove(file)
+            self._freed.append(file.entry.slot)
+            self._pinned[file.entry.slot] = file.handle
+        unmarked = [file for file in self._unmarked if file not in dead]
         for file in unmarked:
             await mark_finished(file.handle, file.entry)
-        await self._store.commit(self._compose(prepared, keep_open=keep_open), self._states())
+        freed = list(self._freed)
+        manifest = self._compose(prepared, freed, keep_open=keep_open)
+        await self._store.commit(manifest, self._states())
+        self._unmarked = [file for file in self._unmarked if file not in (*unmarked, *dead)]
         # Only now: an open file that is shorter than it was allocated counts as damaged.
         for file in unmarked:
             await file.handle.truncate(file.end)
+        self._freed = [slot for slot in self._freed if slot not in freed]
+        for slot in freed:
+            await self._release(slot, is_kept=slot in manifest.free_slots)
 
-    def _compose(self, prepared: OpenFile | None, *, keep_open: bool) -> Manifest:
+    async def _release(self, slot: str, *, is_kept: bool) -> None:
+        """The durable MANIFEST lists the slot as free, or not at all."""
+        self.counters.freed += 1
+        if not is_kept:
+            await self._store.remove_slot(slot)
+        if slot in self._pinned and not self._is_closing:
+            self.pins.when_past(lambda: self._unpin(slot))
+
+    def _unpin(self, slot: str) -> None:
+        handle = self._pinned.pop(slot, None)
+        if handle is not None:
+            self._tasks.spawn("close of a freed file", handle.close())
+
+    def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
         assert self.log is not None
         before = self._store.current
-        files = [file.entry for file in self.finished] + self._missing
+        finished = [replace(file.entry, live_bytes=file.live_bytes) for file in self.finished]
+        files = [*finished, *self._missing]
         opened = [
             replace(file.entry, first_sequence=file.first_sequence)
             for file in (self.active, self.spare, prepared)
             if file is not None
         ]
         used = {entry.slot for entry in (*files, *opened)}
-        freed, self._freed = self._freed, []
         free = [slot for slot in (*before.free_slots, *freed) if slot not in used]
         if keep_open:
             files += opened
@@ -288,6 +345,13 @@ class FileKeeper:
             next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
             durable_upto=max(before.durable_upto, self.log.durable_sequence),
             check_epoch=self._health.check_epoch,
+            highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,
             files=tuple(sorted(files, key=lambda entry: entry.file_id)),
             free_slots=tuple(free[: self._settings.pool_files_max]),
         )
+
+
+def settle(futures: list[Future[None]]) -> None:
+    """Wake up whoever waits for any of them."""
+    while futures:
+        futures.pop().set_result(None)

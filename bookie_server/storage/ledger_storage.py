@@ -34,11 +34,13 @@ from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot, rebuild_index
 from bookie_server.storage.counters import StorageCounters
+from bookie_server.storage.drops import Drops
 from bookie_server.storage.entry_log_file import FinishedFile
 from bookie_server.storage.file_keeper import FileKeeper
+from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.log import Log
 from bookie_server.storage.manifest import ManifestStore
-from bookie_server.storage.reads import Reader, finish
+from bookie_server.storage.reads import Reader
 from bookie_server.storage.slots import Slots
 from ledgerlog_spark.model import NO_ENTRY, Code
 
@@ -124,7 +126,7 @@ class LedgerStorage:
             states=self._states_in_order,
             active=boot.active,
             spare=boot.spare,
-            finished=boot.finished,
+            finished=HeldFiles(boot.finished, self._tombstone_of),
             missing=boot.missing,
             freed=boot.freed,
         )
@@ -140,8 +142,8 @@ class LedgerStorage:
         self._keeper.log = self._log
         self._keeper.on_failed = self._fail
         self._keeper.on_state_change = self._tell_state
-        self.counters = StorageCounters(boot.counters, self._log.counters)
-        self._reader = Reader(self._keeper, tasks, self._on_damage)
+        self.counters = StorageCounters(boot.counters, self._log.counters, self._keeper.counters)
+        self._reader = Reader(self._keeper, tasks, self._tombstone_of, self._on_damage)
         self._adds = AddPath(
             log=self._log,
             keeper=self._keeper,
@@ -152,6 +154,16 @@ class LedgerStorage:
             states=self._states,
             durability=self._durability,
             metadata=metadata,
+            counters=self.counters,
+        )
+        self._drops = Drops(
+            log=self._log,
+            keeper=self._keeper,
+            adds=self._adds,
+            clock=clock,
+            settings=settings,
+            health=self._health,
+            states=self._states,
             counters=self.counters,
         )
         await self._keeper.commit(None)
@@ -254,7 +266,32 @@ class LedgerStorage:
                 "failed; ask another replica",
                 path=".",
             )
-        return await finish(self._reader.held(ledger_id))
+        return await self._reader.finish(self._reader.held(ledger_id))
+
+    def drop(self, ledger_id: int, on_done: OnAdd) -> None:
+        """Let go of everything of a ledger that was accepted before; it stays fenced.
+
+        Its bytes go with their files, see `reclaim`.
+
+        Args:
+            ledger_id: Deleted from the metadata; nothing here checks that.
+            on_done: OK once that is durable; NO_LEDGER and READ_ONLY changed nothing; IO_ERROR is
+                unknown.
+        """
+        self._drops.drop(ledger_id, on_done)
+
+    def droppable(self) -> Sequence[int]:
+        """Ids of the ledgers that a drop would change something of, in rising order."""
+        return self._drops.candidates()
+
+    async def reclaim(self) -> None:
+        """Free the finished files in which nothing is live, and forget old tombstones.
+
+        Durable on return, unless the storage failed or the disk has no room for a MANIFEST.
+        """
+        forgotten = self._drops.forget()
+        if forgotten or self._keeper.finished.dead(self._health.files_in_doubt):
+            await self._keeper.commit_soon()
 
     def ledgers(self) -> Iterator[int]:
         """Ids of all ledgers that anything is known of, in rising order."""
@@ -378,6 +415,8 @@ class LedgerStorage:
                 if record.last_add_confirmed > state.last_add_confirmed:
                     before, state.last_add_confirmed = state.lac, record.last_add_confirmed
                     self._after_lac(state, before)
+            elif record.kind is RecordKind.TOMBSTONE:
+                self._drops.on_durable(record)
         for record in group:
             on_done, record.on_done = record.on_done, None
             if on_done is not None:
@@ -438,13 +477,20 @@ class LedgerStorage:
         self._tasks.spawn("index rebuild", self._rebuild(file))
 
     async def _rebuild(self, file: FinishedFile) -> None:
+        pin = self._keeper.pins.take()
         try:
             await rebuild_index(file, self._health, self._boot.counters)
         except StorageError:
             # Still in doubt: the next read that meets the damage tries again.
             self._rebuilding.discard(file.entry.file_id)
         else:
-            self._keeper.hold_rebuilt(file)
+            self._keeper.finished.count_again(file)
+        finally:
+            self._keeper.pins.release(pin)
+
+    def _tombstone_of(self, ledger_id: int) -> int:
+        state = self._states.get(ledger_id)
+        return 0 if state is None else state.tombstone
 
     def _states_in_order(self) -> list[LedgerState]:
         return [self._states[ledger_id] for ledger_id in sorted(self._states)]

@@ -193,7 +193,7 @@ class Log:
             group.append(record)
         self.next_sequence = sequence
         active.end = offset
-        self.counters.bytes_written += offset - start
+        self.counters.bytes_written += offset - start + append_end_mark(active, buffers)
         return group, start, buffers
 
     def _complete(self, group: list[LogRecord]) -> None:
@@ -234,6 +234,18 @@ class Log:
         self._watermark_is_due = False
         if self.failure is None and not self._is_closing:
             self.submit(LogRecord(RecordKind.WATERMARK))
+
+
+def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
+    """Append what says that a recycled file's records end here; returns its size.
+
+    The next group overwrites it. Without it a replay could not tell the bytes of the file before
+    from a record that is torn. Index and reserve leave room for it.
+    """
+    if not file.is_recycled or file.end + ALIGNMENT > file.entry.size_bytes:
+        return 0
+    buffers.append(PADDING)
+    return ALIGNMENT
 
 
 def append_encoded(record: LogRecord, buffers: list[Buffer]) -> int:

@@ -93,6 +93,12 @@ class ManifestStore:
             if is_ours and name not in named:
                 await self._files.remove(name)
 
+    async def remove_slot(self, name: str) -> None:
+        """Remove a slot that the durable MANIFEST does not name."""
+        assert name not in self.current.free_slots
+        assert all(entry.slot != name for entry in self.current.files)
+        await self._files.remove(name)
+
     async def mark_unclean(self) -> None:
         """Leave the unclean marker; durable on return."""
         await self._write(UNCLEAN_NAME, b"")

@@ -13,9 +13,9 @@ from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from bookie_server.core.pieces import Piece
-from bookie_server.core.record import LogRecord
+from bookie_server.core.record import FileIdentity, LogRecord
 from bookie_server.core.requests import BatchReadRequest, entry_head
-from bookie_server.errors import CorruptRecordError, StorageError
+from bookie_server.errors import CorruptRecordError, FreedFileError, StorageError
 from bookie_server.ports import File, Tasks
 from bookie_server.storage.entry_log_file import (
     FinishedFile,
@@ -51,15 +51,24 @@ class Found(NamedTuple):
 
 
 class Reader:
-    """Reads entries of one directory, active file first, newest copy wins."""
+    """Reads entries of one directory, active file first, newest copy wins.
+
+    Args:
+        keeper: Has the files.
+        tasks: For cold reads.
+        tombstone_of: Origin sequence below which a ledger's entries were dropped.
+        on_damage: Told of damage, with the file when its index is damaged.
+    """
 
     def __init__(
         self,
         keeper: FileKeeper,
         tasks: Tasks,
+        tombstone_of: Callable[[int], int],
         on_damage: Callable[[CorruptRecordError, FinishedFile | None], None],
     ) -> None:
         self._keeper = keeper
+        self._tombstone_of = tombstone_of
         self._tasks = tasks
         self._on_damage = on_damage
         self._records: OrderedDict[tuple[int, int], LogRecord] = OrderedDict()
@@ -74,14 +83,14 @@ class Reader:
         active = self._keeper.active
         best: Piece[LogRecord] | Piece[int] | None = active.index.find(ledger_id, entry_id)
         home: FinishedFile | None = None
-        for file in reversed(self._keeper.holding(ledger_id)):
+        for file in self._keeper.finished.holding(ledger_id)[::-1]:
             total = file.total_of(ledger_id)
             if best is not None and total is not None and total.origin_newest < best.origin:
                 continue
             piece = yield from self._piece_in(file, ledger_id, entry_id)
             if piece is not None and (best is None or piece.origin > best.origin):
                 best, home = piece, file
-        if best is None:
+        if best is None or best.origin < self._tombstone_of(ledger_id):
             return None
         place = best.place + entry_id - best.first
         following = best.last - entry_id
@@ -98,8 +107,7 @@ class Reader:
         try:
             piece = yield from find_piece(file, ledger_id, entry_id)
         except CorruptRecordError as error:
-            self._on_damage(error, file)
-            raise
+            raise self._damage(error, file.identity, file) from error
         self._note_blocks(file)
         return piece
 
@@ -122,12 +130,31 @@ class Reader:
         try:
             record = yield from read_header(file.handle, file.identity, offset)
         except CorruptRecordError as error:
-            self._on_damage(error, None)
-            raise
+            raise self._damage(error, file.identity) from error
         self._records[key] = record
         if len(self._records) > RECORDS_CACHED_MAX:
             self._records.popitem(last=False)
         return record
+
+    def _damage(
+        self,
+        error: CorruptRecordError,
+        identity: FileIdentity,
+        index_of: FinishedFile | None = None,
+    ) -> CorruptRecordError:
+        """What a reading raises for damage in a file, after telling of it.
+
+        Bytes that are not those of a file which was freed meanwhile are no damage.
+        """
+        if self._keeper.has_file(identity.file_id):
+            self._on_damage(error, index_of)
+            return error
+        return FreedFileError(
+            f"{identity.name} was freed while it was read; look again",
+            path=identity.name,
+            offset_bytes=-1,
+            reason="freed",
+        )
 
     def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
         """One stored entry, None when no file holds it.
@@ -135,6 +162,9 @@ class Reader:
         Raises:
             CorruptRecordError: It is there and damaged, or that cannot be told.
         """
+        return (yield from twice(lambda: self._read_entry(ledger_id, entry_id)))
+
+    def _read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
         found = yield from self.find(ledger_id, entry_id)
         if found is None:
             return None
@@ -147,6 +177,9 @@ class Reader:
         Raises:
             CorruptRecordError: The first entry is damaged; a later one only ends the batch.
         """
+        return (yield from twice(lambda: self._read_batch(request)))
+
+    def _read_batch(self, request: BatchReadRequest) -> Generator[Need, bytes, list[bytes]]:
         entries: list[bytes] = []
         count_left = request.count_max if request.count_max > 0 else 1 << 62
         budget = request.size_bytes_max - BATCH_HEAD_SIZE_BYTES
@@ -179,8 +212,8 @@ class Reader:
             try:
                 data = yield from read_body(found.handle, record, start, end)
             except CorruptRecordError as error:
-                self._on_damage(error, None)
-                raise
+                assert record.identity is not None
+                raise self._damage(error, record.identity) from error
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
             strange = CorruptRecordError(
                 f"{found.handle.name} at byte {record.offset}: the index points to another entry "
@@ -199,15 +232,19 @@ class Reader:
         Raises:
             CorruptRecordError: A part of an index is damaged.
         """
-        spans = [(p.first, p.last) for p in self._keeper.active.index.pieces_of(ledger_id)]
-        for file in self._keeper.holding(ledger_id):
+        return (yield from twice(lambda: self._held(ledger_id)))
+
+    def _held(self, ledger_id: int) -> Generator[Need, bytes, list[tuple[int, int]]]:
+        found: list[Piece[LogRecord] | Piece[int]] = []
+        found += self._keeper.active.index.pieces_of(ledger_id)
+        for file in list(self._keeper.finished.holding(ledger_id)):
             try:
-                pieces = yield from all_pieces(file, ledger_id)
+                found += yield from all_pieces(file, ledger_id)
             except CorruptRecordError as error:
-                self._on_damage(error, file)
-                raise
+                raise self._damage(error, file.identity, file) from error
             self._note_blocks(file)
-            spans += [(piece.first, piece.last) for piece in pieces]
+        tombstone = self._tombstone_of(ledger_id)
+        spans = [(piece.first, piece.last) for piece in found if piece.origin > tombstone]
         merged: list[tuple[int, int]] = []
         for first, last in sorted(spans):
             if merged and first <= merged[-1][1] + 1:
@@ -236,10 +273,12 @@ class Reader:
         except StorageError as error:
             on_error(error)
             return
-        self._tasks.spawn("cold read", self._run_cold(reading, need, on_result, on_error))
+        pin = self._keeper.pins.take()
+        self._tasks.spawn("cold read", self._run_cold(pin, reading, need, on_result, on_error))
 
     async def _run_cold(
         self,
+        pin: int,
         reading: Generator[Need, bytes, R],
         need: Need,
         on_result: Callable[[R], None],
@@ -251,6 +290,24 @@ class Reader:
             on_error(error)
         else:
             on_result(result)
+        finally:
+            self._keeper.pins.release(pin)
+
+    async def finish(self, reading: Generator[Need, bytes, R]) -> R:
+        """Drive a reading to its end; no file that it may touch is used again before that."""
+        pin = self._keeper.pins.take()
+        try:
+            return await finish(reading)
+        finally:
+            self._keeper.pins.release(pin)
+
+
+def twice(look: Callable[[], Generator[Need, bytes, R]]) -> Generator[Need, bytes, R]:
+    """A reading that looks once more when what it found was freed meanwhile (DESIGN 4.2)."""
+    try:
+        return (yield from look())
+    except FreedFileError:
+        return (yield from look())
 
 
 async def finish(reading: Generator[Need, bytes, R], need: Need | None = None) -> R:

@@ -13,6 +13,7 @@ from bookie_server.core.slot_header import (
 )
 from bookie_server.errors import DiskFullError, SyncFailedError
 from bookie_server.ports import File, FileSystem
+from bookie_server.storage.entry_log_file import OpenFile
 
 LAST_RESORT_FRACTION = 16
 
@@ -27,7 +28,7 @@ class Slots:
 
     async def prepare(
         self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
-    ) -> tuple[FileEntry, File]:
+    ) -> OpenFile:
         """An empty file with a new identity, allocated and durable, name included.
 
         Args:
@@ -81,7 +82,7 @@ class Slots:
             state=FileState.OPEN,
             size_bytes=size,
         )
-        return entry, handle
+        return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
 
 
 async def mark_finished(handle: File, entry: FileEntry) -> None:

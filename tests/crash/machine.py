@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
@@ -146,6 +147,20 @@ class Machine:
 
     def fence(self, ledger_id: int, key: bytes = KEY) -> tuple[Code, bytes | None]:
         return self.read(ledger_id, -1, fence_key=key, is_recovery=True)
+
+    def drop(self, ledger_id: int) -> Code:
+        return self.ask(lambda on_done: self.serving.drop(ledger_id, on_done))[0]
+
+    def reclaim(self) -> None:
+        self.scheduler.run(self.serving.reclaim(), self.host)
+
+    def slots(self) -> set[str]:
+        """Slot files in the directory."""
+        return {name for name in self.disk.seen_names if name.startswith("slot-")}
+
+    def manifest(self) -> Manifest:
+        """As it is on the device."""
+        return decode_manifest(bytes(self.disk.durable_names["MANIFEST"].durable))
 
     def read_batch(
         self, ledger_id: int, first: int, count: int = 0, size: int = 1 << 20

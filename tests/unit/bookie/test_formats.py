@@ -238,12 +238,14 @@ MANIFEST = Manifest(
         FileEntry(8, "slot-00000008", bytes(16).hex(), FileState.OPEN, 65_536, 61),
     ),
     free_slots=("slot-00000002",),
+    highest_dropped_ledger_id=12,
 )  # fmt: skip
 
 
 def test_manifest_reads_back_and_every_damaged_bit_is_noticed():
     data = encode_manifest(MANIFEST)
     assert decode_manifest(data) == MANIFEST
+    assert decode_manifest(encode_manifest(Manifest())).highest_dropped_ledger_id == -1
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -255,7 +257,7 @@ def test_manifest_reads_back_and_every_damaged_bit_is_noticed():
 
 
 def test_manifest_of_a_later_version_is_refused_by_name():
-    later = encode_manifest(MANIFEST).replace(b"manifest 1 ", b"manifest 2 ")
+    later = encode_manifest(MANIFEST).replace(b"manifest 2 ", b"manifest 4 ")
     with pytest.raises(FormatVersionError, match="version"):
         decode_manifest(later)
 
@@ -263,11 +265,15 @@ def test_manifest_of_a_later_version_is_refused_by_name():
 def test_ledger_states_read_back_and_every_damaged_byte_is_noticed():
     first, second = LedgerState(1, check_epoch=2), LedgerState((1 << 63) - 1, directory=3)
     first.master_key, first.is_fenced, first.last_add_confirmed = KEY, True, 44
-    second.in_limbo, second.explicit_lac, second.tombstone = True, 9, 1 << 50
+    second.in_limbo, second.explicit_lac = True, 9
+    second.bury(1 << 50, 1_800_000_000)
+    second.is_unverified = True
     data = encode_ledger_states(6, [first, second])
     read = decode_ledger_states(data, "ledgers-6")
     assert encode_ledger_states(6, read) == data
     assert (read[0].master_key, read[0].is_fenced, read[1].master_key) == (KEY, True, None)
+    assert (read[1].tombstone, read[1].dropped_s) == (1 << 50, 1_800_000_000)
+    assert (read[0].is_unverified, read[1].is_unverified) == (False, True)
     for offset in range(len(data)):
         damaged = bytearray(data)
         damaged[offset] ^= 1 << offset % 8
