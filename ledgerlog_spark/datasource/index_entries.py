@@ -21,7 +21,7 @@ from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader_entry import decode_entry_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ledgerlog_spark.datasource.leader_search import EntrySpan
     from ledgerlog_spark.datasource.plan import ScanRange
@@ -86,21 +86,30 @@ def find_span(uri: str, scanned: ScanRange, *, log_id: str, password: bytes) -> 
         EntryUnknownError: Some replica could not answer, and none had an entry; retriable.
         DigestMismatchError: No replica had a good copy.
     """
-    log = logs_at(uri).open_by_id(scanned.log, log_id)
-
-    def header_of(entry_id: int) -> LeaderEntryHeader:
-        places = [(scanned.ledger_id, entry_id, entry_id)]
-        (reader,) = log.begin_ranges(places, password=password)
-        try:
-            return decode_entry_header(next(iter(reader))[0].payload)
-        finally:
-            reader.close()
-
+    header_of = header_reader(
+        uri, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
+    )
     try:
         return entries_between(scanned, header_of)
     except DataLossError as error:
         _report("entry lost, its range is read whole", error)
         return None
+
+
+def header_reader(
+    uri: str, log: str, log_id: str, *, ledger_id: int, password: bytes
+) -> Callable[[int], LeaderEntryHeader]:
+    """What reads the header of an entry of a leader log's ledger; errors as of `find_span`."""
+    opened = logs_at(uri).open_by_id(log, log_id)
+
+    def header_of(entry_id: int) -> LeaderEntryHeader:
+        (reader,) = opened.begin_ranges([(ledger_id, entry_id, entry_id)], password=password)
+        try:
+            return decode_entry_header(next(iter(reader))[0].payload)
+        finally:
+            reader.close()
+
+    return header_of
 
 
 def with_needed_entries(uri: str, task: ScanTask, password: bytes) -> ScanTask:

@@ -187,6 +187,8 @@ TABLE = (
     Option("startingOffsetsByTimestampStrategy", Use.READ, choice(ERROR, GO_TO_LATEST), ERROR, "",
            "when no row is as late as startingTimestamp"),
     Option("versionAsOf", Use.BATCH, whole_number(0), None, "", "read this version of the log"),
+    Option("timestampAsOf", Use.BATCH, parse_moment, None, "", "read the version that was the "
+           "newest then; forms as of startingTimestamp"),
     Option("failOnDataLoss", Use.READ, boolean, True, "", "false: skip rows that are gone"),
     Option("onOverwrite", Use.STREAM, _ON_OVERWRITE, FAIL, "", "continue: read on when the log is "
            "overwritten"),

@@ -41,6 +41,7 @@ class ReadOptions:
     ending_timestamp: int | None
     starting_offsets_by_timestamp_strategy: str
     version_as_of: int | None
+    timestamp_as_of: int | None
     fail_on_data_loss: bool
     include_metadata: bool
     max_bytes_per_partition: int
@@ -177,6 +178,11 @@ class SourceOptions:
             raise ConfigurationError(
                 'option "versionAsOf" counts the versions of one log: name it by "log"',
                 option="versionAsOf",
+            )
+        if {"version_as_of", "timestamp_as_of"} <= self.given:
+            raise ConfigurationError(
+                'options "versionAsOf" and "timestampAsOf" both name a version: give one',
+                option="timestampAsOf",
             )
         return _chosen(ReadOptions, values)
 

@@ -17,6 +17,7 @@ from ledgerlog_spark.datasource.schemas import (
     scan_schema,
     with_records_schema,
 )
+from ledgerlog_spark.datasource.time_travel import offsets_asked, version_asked
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.protocol.log_records import LogContent
 
@@ -34,14 +35,15 @@ def schema_of(options: ReadOptions, uri: str) -> str:
 
     Raises:
         LogNotFoundError: No such log.
+        LogKindError: A version of a leader log, which has none.
         SchemaMismatchError: No log that is read has columns yet.
-        VersionNotAvailableError: `versionAsOf` names a version that is gone or never was.
+        VersionNotAvailableError: The version asked for is gone or never was.
         ConfigurationError: `columns` names a column that is not there.
     """
     if options.ledger_id is not None:
         return raw_schema()
     return scan_schema(
-        [(log.name, _schema_in(log, options.version_as_of)) for log in _logs(uri, options)],
+        [(log.name, _schema_in(log, version_asked(log, options))) for log in _logs(uri, options)],
         columns=options.columns,
         include_metadata=options.include_metadata,
     )
@@ -66,20 +68,17 @@ def tasks_of(
 
     Raises:
         LogNotFoundError: No such log.
-        VersionNotAvailableError: `versionAsOf` names a version that is gone or never was.
-        ConfigurationError: Offsets that the log does not have.
+        LogKindError: A version of a leader log, which has none.
+        VersionNotAvailableError: The version asked for is gone or never was.
+        ConfigurationError: Offsets or a time that the log does not have.
         DataLossError: Offsets of rows that are gone, unless `failOnDataLoss` is false.
     """
     scans = _scans(uri, options)
+    start, end = offsets_asked(uri, scans, options, password)
     return tasks_from(
         uri,
         scans,
-        scan_options(
-            options,
-            starting_offsets=options.starting_offsets,
-            ending_offsets=options.ending_offsets,
-            parallelism=parallelism,
-        ),
+        scan_options(options, starting_offsets=start, ending_offsets=end, parallelism=parallelism),
         predicates,
         include_metadata=options.include_metadata,
         password=password,
@@ -165,9 +164,12 @@ def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
 
 
 def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
+    by_time = options.starting_timestamp is not None or options.ending_timestamp is not None
     scans = []
     for log in _logs(uri, options):
-        snapshot = with_records_schema(log.snapshot(options.version_as_of))
+        snapshot = with_records_schema(log.snapshot(version_asked(log, options)))
+        newest = snapshot.interval.version
+        history = log.history() if options.include_metadata or by_time else ()
         scans.append(
             LogScan(
                 snapshot=snapshot,
@@ -175,7 +177,7 @@ def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
                     schema_id: tuple(decode_schema(schema).names)
                     for schema_id, schema in snapshot.schemas.items()
                 },
-                history=log.history() if options.include_metadata else (),
+                history=tuple(version for version in history if version.version <= newest),
             )
         )
     return scans

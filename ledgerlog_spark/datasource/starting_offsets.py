@@ -157,12 +157,36 @@ def starting_offset_at(
     Raises:
         ConfigurationError: No row is as late, and the strategy is not to begin at the end then.
     """
-    found = offset_at(history, moment_ms)
+    newest = history[-1]
+    return start_or_else(
+        log,
+        offset_at(history, moment_ms),
+        end_offset=newest.end_offset,
+        newest_ms=newest.commit_time_ms,
+        strategy=strategy,
+    )
+
+
+def start_or_else(
+    log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
+) -> int:
+    """The offset `found`; where no row is as late, what the strategy says.
+
+    Args:
+        log: Name of the log.
+        found: Offset of the first row that is late enough, None when there is none.
+        end_offset: Of the log.
+        newest_ms: When its newest row came.
+        strategy: The option's value.
+
+    Raises:
+        ConfigurationError: No row is as late, and the strategy is not to begin at the end then.
+    """
     if found is not None:
         return found
     if strategy == GO_TO_LATEST:
-        return history[-1].end_offset
-    newest = datetime.fromtimestamp(history[-1].commit_time_ms / 1000, UTC).isoformat()
+        return end_offset
+    newest = datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()
     raise ConfigurationError(
         f'no row of log {log!r} was committed at "startingTimestamp" or later: its newest commit '
         f'is of {newest}. Give an earlier time, or set "startingOffsetsByTimestampStrategy" to '

@@ -148,6 +148,7 @@ def test_kafkas_names_of_the_limits_are_taken() -> None:
         {"endingOffsets": "latest"},
         {"endingTimestamp": "-1h"},
         {"versionAsOf": "1"},
+        {"timestampAsOf": "-1h"},
         {"startingOffsets": "7", "startingTimestamp": "-1h"},
     ],
 )
@@ -197,6 +198,7 @@ def test_logs_are_named_by_path_or_option(options: dict[str, str], names: tuple[
         {"log": "a", "ledgerId": "7"},
         {"path": "a", "log": "b"},
         {"logs": "a,b", "versionAsOf": "1"},
+        {"log": "a", "versionAsOf": "1", "timestampAsOf": "-1h"},
         {"paths": "{}"},
         {"log": "a", "engine": "jvm"},
     ],
