@@ -11,6 +11,7 @@ of effects:
 - An *order* (`AppendEntry`) has no reply of its own. The host hands entries to the ledger's writer
   in the order in which they are ordered; what is confirmed comes back as `EntriesConfirmed`.
 - An *indication* tells the application something. `LeaderClosed` or `LeaderStopped` is the last.
+  Requests that are out then are still answered: a ledger that comes too late is dropped again.
 
 Duties of the host towards the writer of each ledger that `CreateLedger` made:
 
@@ -316,8 +317,8 @@ class LeaderStopped:
         end_offset: As in the error.
         first_unknown_append: The oldest append that was not acknowledged but may be in the log;
             None when there is none.
-        first_unsent_append: Appends from this number on were never sent: they are certainly not
-            in the log.
+        first_unsent_append: Appends from this number on were not sent, or were cut off: they are
+            certainly not in the log.
     """
 
     error: LedgerLogError

@@ -1,0 +1,461 @@
+"""The one writer of a leader log (DESIGN 6.3; docs/LOGS.md J1-J12).
+
+`LeaderLog` opens the log as its leader, gives every append its offset, orders it into the current
+ledger and acknowledges it in order; it rolls to new ledgers, closes the old ones and keeps the list
+in the head. It stops for good as soon as another leader may have taken over.
+
+What has to be done follows from what is there: after each event `_advance` starts whatever is due
+and not under way yet. One creation, one close and one change of the list at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LeaderDeposedError,
+    LedgerLogError,
+    LocalProtocolError,
+)
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.dispatch import dispatch
+from ledgerlog_spark.protocol.leader_appends import LeaderAppends, LeaderLedger
+from ledgerlog_spark.protocol.leader_attempts import Attempts
+from ledgerlog_spark.protocol.leader_entry import OFFSET_END
+from ledgerlog_spark.protocol.leader_inner import InnerMachine
+from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListChange
+from ledgerlog_spark.protocol.leader_messages import (
+    AppendRequested,
+    CloseAnswered,
+    CloseLedger,
+    CreateLedger,
+    EntriesConfirmed,
+    LeaderClosed,
+    LeaderOpened,
+    LeaderStopped,
+    LedgerBroken,
+    LedgerCreated,
+    LedgerOutcome,
+    LedgerRolled,
+    ListChanged,
+    RollRequested,
+)
+from ledgerlog_spark.protocol.leader_opening import LeaderOpening, Opened
+from ledgerlog_spark.protocol.leader_phases import LEADER_TABLE, LeaderPhase
+from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers
+from ledgerlog_spark.protocol.log_messages import (
+    DropLedger,
+    Finished,
+)
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.messages import CloseRequested, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.leader_inner import Ended
+    from ledgerlog_spark.protocol.leader_messages import LeaderEffect, LeaderEvent
+    from ledgerlog_spark.protocol.log_machine import LogMachine
+    from ledgerlog_spark.protocol.log_records import LogHead
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """Limits of a leader.
+
+    Attributes:
+        window: Behind `can_append`: appends and their bytes that are not acknowledged.
+        retry: Between attempts at one change of the list, at making or at closing a ledger. As
+            long as appends get through in the current ledger there is no last attempt.
+    """
+
+    window: Window = field(default_factory=Window)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+_TOKEN_STEP = 1_000
+"""Tokens that one change of the list may use up, one for each of its attempts."""
+_TOKEN_END = 1 << 128
+
+
+class LeaderLog:
+    """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
+
+    Attributes:
+        log: Name of the log.
+        phase: Where it is.
+        properties: Of the log, as last read.
+    """
+
+    def __init__(self, log: str, *, token: str, settings: LeaderSettings | None = None) -> None:
+        """A leader that begins with `Start`.
+
+        Args:
+            log: Name, for messages.
+            token: 32 random hexadecimal digits, never used before.
+            settings: Limits.
+        """
+        self.log = log
+        self.phase = LeaderPhase.NEW
+        self.properties = LogProperties()
+        self._settings = settings or LeaderSettings()
+        self._token = token
+        self._numbers = RequestNumbers()
+        self._appends = LeaderAppends(self._settings.window)
+        self._ledgers: LeaderLedgers | None = None
+        self._list = InnerMachine(self._numbers)
+        self._change: tuple[list[ClosedLedger], LeaderLedger | None] | None = None
+        self._listing = Attempts(self._settings.retry, self._numbers)
+        self._creating = Attempts(self._settings.retry, self._numbers)
+        self._closing = Attempts(self._settings.retry, self._numbers)
+        self._to_close: LeaderLedger | None = None
+        self._age_timer = 0
+        self._age_timer_of: LeaderLedger | None = None
+        self._dropping: set[int] = set()
+        self._broken_early: set[int] = set()
+        self._now_ms = 0
+
+    @property
+    def can_append(self) -> bool:
+        """Whether `AppendRequested` is allowed now."""
+        return self.phase is LeaderPhase.LEADING and self._appends.can_append
+
+    @property
+    def next_offset(self) -> int:
+        """Offset that the next append gets."""
+        return self._appends.next_offset
+
+    @property
+    def next_append(self) -> int:
+        """Number that the next append gets; the first one has 0."""
+        return self._appends.next_append
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last acknowledged record; never falls while the log is led."""
+        return self._appends.end_offset
+
+    def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
+        """Take one event; the host performs the effects in order after this returned.
+
+        Raises:
+            LocalProtocolError: An append beyond `can_append`, or after a close; nothing changed.
+            AssertionError: Our bug.
+        """
+        return dispatch(self, LEADER_TABLE, self.phase, event)
+
+    # --- opening ---
+
+    def _on_start(self, _event: Start) -> list[LeaderEffect]:
+        self.phase = LeaderPhase.OPENING
+        return self._start_list(LeaderOpening(self.log, token=self._take_token()))
+
+    def _on_opened(self, opened: Opened) -> list[LeaderEffect]:
+        head = opened.head
+        first = LeaderLedger(opened.ledger_id)
+        first.opened_ms = head.open_ledgers[-1].opened_ms
+        first.is_broken = first.ledger_id in self._broken_early
+        self._ledgers = LeaderLedgers(first)
+        self._now_ms = first.opened_ms
+        self._adopt(head)
+        self._appends.begin(next_offset=head.end_offset, last_ms=head.commit_time_ms)
+        self.phase = LeaderPhase.LEADING
+        opened_now = LeaderOpened(head, opened.ledger_id, head.end_offset)
+        return [opened_now, *self._arm_age_timer(), *self._advance()]
+
+    def _on_opening_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
+        assert isinstance(self._list.machine, LeaderOpening)
+        ledger_id = self._list.machine.unlisted_ledger
+        dropped = [] if ledger_id is None else self._drop(ledger_id)
+        return [*dropped, *self._stop(error)]
+
+    def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
+        self._broken_early.add(event.ledger_id)
+        return []
+
+    def _adopt(self, head: LogHead) -> None:
+        """Properties may be set while the log is led; those of a later version are left alone."""
+        with contextlib.suppress(ConfigurationError):
+            self.properties = LogProperties.from_mapping(head.properties)
+
+    # --- appends ---
+
+    def _on_append(self, event: AppendRequested) -> list[LeaderEffect]:
+        appends, ledgers = self._appends, self._ledgers
+        assert ledgers is not None
+        if not appends.can_append:
+            raise LocalProtocolError(
+                "the window is full: wait until can_append is true again", log=self.log
+            )
+        if event.records < 1 or appends.next_offset + event.records > OFFSET_END:
+            raise LocalProtocolError(f"an append of {event.records} records", log=self.log)
+        appends.add(event)
+        self._now_ms = event.now_ms
+        if not ledgers.takes_entries:
+            return []
+        effects: list[LeaderEffect] = [*appends.order(ledgers.current)]
+        ledgers.look_at_size_and_age(self.properties, event.now_ms)
+        if ledgers.wants_roll:
+            effects += self._advance()
+        return effects
+
+    def _on_confirmed(self, event: EntriesConfirmed) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        ledger = self._ledgers.find(event.ledger_id)
+        if ledger is None:
+            return []
+        effects: list[LeaderEffect] = [*self._appends.confirm(ledger, event.last_entry_id)]
+        if self._ledgers.next is not None or self.phase is LeaderPhase.CLOSING:
+            effects += self._advance()
+        return effects
+
+    def _on_broken(self, event: LedgerBroken) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        ledger = self._ledgers.find(event.ledger_id)
+        if ledger is None:
+            return []
+        if event.is_lost:
+            return self._stop(self._deposed(event.error))
+        ledger.is_broken = True
+        return self._advance()
+
+    def _on_roll_requested(self, _event: RollRequested) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
+        return self._advance()
+
+    def _on_close_requested(self, _event: CloseRequested) -> list[LeaderEffect]:
+        self.phase = LeaderPhase.CLOSING
+        assert self._ledgers is not None
+        self._ledgers.wants_roll = False
+        return self._advance()
+
+    # --- what is due ---
+
+    def _advance(self) -> list[LeaderEffect]:
+        """Start everything that is due and not under way."""
+        effects = self._switch()
+        effects += self._close_one()
+        effects += self._create()
+        effects += self._change_list()
+        if self._is_all_done():
+            self.phase = LeaderPhase.CLOSED
+            effects.append(LeaderClosed(self._appends.end_offset))
+        return effects
+
+    @property
+    def _is_finishing(self) -> bool:
+        """Whether only closing and listing is left to do."""
+        return self.phase is LeaderPhase.CLOSING and self._appends.is_empty
+
+    def _switch(self) -> list[LeaderEffect]:
+        ledgers, appends = self._ledgers, self._appends
+        assert ledgers is not None
+        if self._is_finishing or not ledgers.may_switch(appends):
+            return []
+        ledgers.switch(self._now_ms)
+        again = appends.take_back()
+        rolled = LedgerRolled(ledgers.current.ledger_id, appends.end_offset, again)
+        effects: list[LeaderEffect] = [rolled]
+        if ledgers.takes_entries:
+            effects += appends.order(ledgers.current)
+        return [*effects, *self._arm_age_timer()]
+
+    def _close_one(self) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        if not self._closing.is_idle:
+            return []
+        self._to_close = self._ledgers.to_close(is_closing=self._is_finishing)
+        if self._to_close is None:
+            return []
+        return [CloseLedger(self._closing.begin(), self._to_close.ledger_id)]
+
+    def _on_close_answered(self, event: CloseAnswered) -> list[LeaderEffect]:
+        ledger = self._to_close
+        assert ledger is not None
+        assert event.request == self._closing.request
+        if event.outcome is LedgerOutcome.OK:
+            self._closing.succeed()
+            acknowledged = self._appends.confirm(ledger, event.last_entry_id)
+            ledger.close_at(event.last_entry_id, event.size_bytes)
+            return [*acknowledged, *self._advance()]
+        assert event.error is not None
+        if event.outcome is LedgerOutcome.LOST:
+            return self._stop(self._deposed(event.error))
+        return self._try_again(self._closing, event.error)
+
+    def _create(self) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        if self._is_finishing or not self._creating.is_idle or not self._ledgers.may_create():
+            return []
+        return [CreateLedger(self._creating.begin(), self.properties)]
+
+    def _on_created(self, event: LedgerCreated) -> list[LeaderEffect]:
+        assert self._ledgers is not None
+        assert event.request == self._creating.request
+        if event.outcome is not LedgerOutcome.OK:
+            assert event.error is not None
+            return self._try_again(self._creating, event.error)
+        self._creating.succeed()
+        self._ledgers.next = LeaderLedger(event.ledger_id)
+        return self._advance()
+
+    def _on_created_too_late(self, event: LedgerCreated) -> list[LeaderEffect]:
+        return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []
+
+    def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
+        """Wait, then begin anew; but not for ever when appends wait for it."""
+        assert self._ledgers is not None
+        timer = attempts.fail(error)
+        is_needed = self._ledgers.current.is_broken or self.phase is LeaderPhase.CLOSING
+        if attempts.is_hopeless and is_needed:
+            return self._stop(error)
+        return [timer, *self._advance()]
+
+    # --- the list ---
+
+    def _change_list(self) -> list[LeaderEffect]:
+        """An attempt that failed is made again as it was, for it may still get through (J4)."""
+        ledgers = self._ledgers
+        assert ledgers is not None
+        if self._list.request or not self._listing.is_idle:
+            return []
+        dropped: list[LeaderEffect] = []
+        if self._change is None:
+            dropped = self._drop_next() if self._is_finishing else []
+            closed = ledgers.closed(is_closing=self._is_finishing)
+            added = ledgers.to_add(closed)
+            if not closed and added is None:
+                return dropped
+            self._change = closed, added
+        closed, added = self._change
+        change = ListChange(
+            self.log,
+            mine=[ledger.ledger_id for ledger in ledgers.listed],
+            closed=closed,
+            added=None if added is None else added.ledger_id,
+            token=self._take_token(),
+        )
+        return [*dropped, *self._start_list(change)]
+
+    def _start_list(self, machine: LogMachine) -> list[LeaderEffect]:
+        return self._on_list_step(*self._list.start(machine))
+
+    def _on_list_reply(self, event: Any) -> list[LeaderEffect]:
+        if event.request not in self._dropping:
+            return self._on_list_step(*self._list.handle(event))
+        self._dropping.remove(event.request)
+        return self._advance()
+
+    def _on_list_step(self, requests: list[Any], ended: Ended | None) -> list[LeaderEffect]:
+        if ended is None:
+            return requests
+        if isinstance(ended, Finished):
+            return self._on_list_done(ended.result)
+        return self._on_list_failed(ended.error)
+
+    def _on_list_done(self, result: Any) -> list[LeaderEffect]:
+        if isinstance(result, Opened):
+            return self._on_opened(result)
+        assert self._ledgers is not None
+        assert self._change is not None
+        self._listing.succeed()
+        self._ledgers.relist(*self._change)
+        self._change = None
+        self._adopt(result)
+        return [ListChanged(result), *self._advance()]
+
+    def _on_list_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
+        if self.phase is LeaderPhase.OPENING:
+            return self._on_opening_failed(error)
+        if isinstance(error, LeaderDeposedError):
+            self._change = None  # no attempt of it can get through any more
+            return self._stop(self._deposed(error))
+        if error.retriable:
+            return self._try_again(self._listing, error)
+        return self._stop(error)
+
+    # --- the end ---
+
+    def _is_all_done(self) -> bool:
+        assert self._ledgers is not None
+        is_idle = not (self._creating.request or self._closing.request or self._dropping)
+        return (
+            self._is_finishing and is_idle and not self._list.request and not self._ledgers.listed
+        )
+
+    def _stop(self, error: LedgerLogError) -> list[LeaderEffect]:
+        appends = self._appends
+        self.phase = LeaderPhase.STOPPED
+        return [
+            *self._drop_next(),
+            LeaderStopped(
+                error,
+                end_offset=appends.end_offset,
+                first_unknown_append=appends.first_unknown_append,
+                first_unsent_append=appends.first_unsent_append,
+            ),
+        ]
+
+    def _drop_next(self) -> list[LeaderEffect]:
+        """Let go of a next ledger, unless the list names it or an attempt to list it is out."""
+        ledgers = self._ledgers
+        if ledgers is None or ledgers.next is None or ledgers.is_next_listed:
+            return []
+        if self._change is not None and self._change[1] is ledgers.next:
+            return []
+        unused, ledgers.next = ledgers.next, None
+        return self._drop(unused.ledger_id)
+
+    def _deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
+        end, pending = self._appends.end_offset, self._appends.next_offset
+        return LeaderDeposedError(
+            f"log {self.log!r} has another leader, or one of its ledgers was sealed "
+            f"({reason.message}): records below offset {end} are in the log for good, and those "
+            f"appended from there to {pending} may be: read it from {end} before you append them "
+            "again",
+            log=self.log,
+            end_offset=end,
+            pending_end_offset=pending,
+        )
+
+    # --- timers and numbers ---
+
+    def _on_timer(self, event: TimerFired) -> list[LeaderEffect]:
+        if event.request == self._age_timer:
+            return self._on_age_timer()
+        for attempts in (self._listing, self._creating, self._closing):
+            if attempts.wake(event.request):
+                return self._advance()
+        return []
+
+    def _arm_age_timer(self) -> list[StartTimer]:
+        """For a log that nobody appends to; else `look_at_size_and_age` is exact."""
+        if self._age_timer:
+            return []
+        assert self._ledgers is not None
+        self._age_timer = self._numbers.next()
+        self._age_timer_of = self._ledgers.current
+        return [StartTimer(self._age_timer, self.properties.roll_age_ms)]
+
+    def _on_age_timer(self) -> list[LeaderEffect]:
+        self._age_timer = 0
+        assert self._ledgers is not None
+        current = self._ledgers.current
+        if current is self._age_timer_of and current.entries and self.phase is LeaderPhase.LEADING:
+            self._ledgers.wants_roll = True
+        return [*self._arm_age_timer(), *self._advance()]
+
+    def _drop(self, ledger_id: int) -> list[LeaderEffect]:
+        """Let go of a ledger that no attempt can list any more."""
+        request = self._numbers.next()
+        self._dropping.add(request)
+        return [DropLedger(request, ledger_id)]
+
+    def _take_token(self) -> str:
+        token = self._token
+        self._token = f"{(int(token, 16) + _TOKEN_STEP) % _TOKEN_END:032x}"
+        return token

@@ -1,0 +1,172 @@
+"""Becoming the leader of a log (DESIGN 6.3; docs/LOGS.md J1-J4).
+
+Read the list, seal every open ledger of it, make a ledger, put it on the list in place of those by
+compare-and-swap; only then are appends taken. Whoever loses the compare-and-swap starts over with
+the list as it is then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListEdit, open_ids
+from ledgerlog_spark.protocol.leader_messages import (
+    CreateLedger,
+    LedgerCreated,
+    LedgerEnd,
+    LedgerOutcome,
+    LedgerSealed,
+    SealLedger,
+)
+from ledgerlog_spark.protocol.log_head_change import HeadChanger
+from ledgerlog_spark.protocol.log_messages import DropLedger
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_records import LogHead, LogKind
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.model import Version
+    from ledgerlog_spark.protocol.log_walk import Walk
+
+
+class OpeningPhase(Enum):
+    """What the one request that is out is for."""
+
+    LIST = "reading or changing the list"
+    SEALING = "sealing an open ledger"
+    CREATING = "making a ledger"
+    DROPPING = "dropping a ledger that cannot be listed any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The log is led.
+
+    Attributes:
+        head: As this leader wrote it.
+        ledger_id: The one open ledger of the list.
+    """
+
+    head: LogHead
+    ledger_id: int
+
+
+class LeaderOpening(HeadChanger):
+    """Ends with `Finished(Opened)`, or `Failed`: the log has no leader, or another one.
+
+    Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError` (J6),
+    `ConcurrentCommitError` (others kept taking over), what a ledger could not be sealed or made
+    for, or the store's errors.
+    """
+
+    __slots__ = ("_compared", "_ends", "_own", "opening_phase")
+
+    def __init__(self, log: str, *, token: str) -> None:
+        """Machine of one opening.
+
+        Args:
+            log: Name, for messages.
+            token: 32 random hexadecimal digits.
+        """
+        super().__init__(log, token=token)
+        self.opening_phase = OpeningPhase.LIST
+        self._ends: dict[int, LedgerEnd] = {}
+        self._own: int | None = None
+        self._compared: Version | None = None
+        """What the newest attempt to list `_own` compared the head with."""
+
+    @property
+    def unlisted_ledger(self) -> int | None:
+        """After `Failed`: the ledger that was made, if it can never be listed any more."""
+        return None if self._is_unsure else self._own
+
+    def _step(self, reply: Any) -> list[Any]:
+        steps: dict[OpeningPhase, Callable[[Any], list[Any]]] = {
+            OpeningPhase.LIST: super()._step,
+            OpeningPhase.SEALING: self._on_sealed,
+            OpeningPhase.CREATING: self._on_created,
+            OpeningPhase.DROPPING: self._on_dropped,
+        }
+        step = steps[self.opening_phase]
+        self.opening_phase = OpeningPhase.LIST
+        return step(reply)
+
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        self._head_of(head, writes=LogKind.LEADER)
+        return []
+
+    def _done(self, head: LogHead, walked: list[Any]) -> list[Any]:
+        """The list was read, for the first time or after an attempt that did not get through."""
+        del walked
+        if self._own is not None and open_ids(head) == (self._own,):
+            return self._finish(Opened(head, self._own))
+        if self._is_unsure and self._head_version != self._compared:
+            # No attempt can get through any more. One may have: then the next leader sealed the
+            # ledger, and took it off the list. So it is never listed again.
+            self._is_unsure = False
+            self.opening_phase = OpeningPhase.DROPPING
+            assert self._own is not None
+            return self._ask(partial(DropLedger, ledger_id=self._own))
+        return self._go_on_with(head)
+
+    def _go_on_with(self, head: LogHead) -> list[Any]:
+        unsealed = self._unsealed(head)
+        if unsealed:
+            self.opening_phase = OpeningPhase.SEALING
+            return self._request_of(partial(SealLedger, ledger_id=unsealed[0]))
+        closed = self._closed(head)
+        if self._own is None:
+            ListEdit(head, closed, None, self._now_ms)  # refuses a gap before anything is made
+            properties = LogProperties.from_mapping(head.properties)
+            self.opening_phase = OpeningPhase.CREATING
+            return self._request_of(partial(CreateLedger, properties=properties))
+        return self._list_own(head, closed)
+
+    def _unsealed(self, head: LogHead) -> list[int]:
+        """Open ledgers of the list that this opening has not sealed yet (J1)."""
+        return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
+
+    def _closed(self, head: LogHead) -> tuple[ClosedLedger, ...]:
+        return tuple(ClosedLedger(i, self._ends[i]) for i in open_ids(head))
+
+    def _list_own(self, head: LogHead, closed: tuple[ClosedLedger, ...]) -> list[Any]:
+        self._compared = self._head_version
+        edit = ListEdit(head, closed, self._own, self._now_ms)
+        return self._replace_head(edit, edit.unlisted)
+
+    def _on_sealed(self, reply: LedgerSealed) -> list[Any]:
+        if reply.outcome is not LedgerOutcome.OK:
+            assert reply.error is not None
+            raise reply.error
+        assert reply.end is not None
+        assert self._head is not None
+        unsealed = self._unsealed(self._head)
+        self._ends[unsealed[0]] = reply.end
+        return self._go_on_with(self._head)
+
+    def _on_created(self, reply: LedgerCreated) -> list[Any]:
+        if reply.outcome is not LedgerOutcome.OK:
+            assert reply.error is not None
+            raise reply.error
+        assert self._head is not None
+        self._own = reply.ledger_id
+        return self._go_on_with(self._head)
+
+    def _on_dropped(self, reply: Any) -> list[Any]:
+        """Whatever became of it: what is left is let go by the sweeper."""
+        assert isinstance(reply.outcome, MetadataOutcome)
+        assert self._head is not None
+        self._own = None
+        return self._go_on_with(self._head)
+
+    def _changed(self, head: LogHead) -> Opened:
+        assert self._own is not None
+        return Opened(head, self._own)
+
+    def _request_of(self, request: Callable[[int], SealLedger | CreateLedger]) -> list[Any]:
+        return self._ask(cast("Any", request))

@@ -1,0 +1,69 @@
+"""Phases of a leader, and what each event does in each of them (docs/LOGS.md, Leader logs)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ledgerlog_spark.protocol.dispatch import REFUSED, Table, row
+from ledgerlog_spark.protocol.leader_messages import (
+    AppendRequested,
+    CloseAnswered,
+    EntriesConfirmed,
+    LedgerBroken,
+    LedgerCreated,
+    LedgerSealed,
+    RollRequested,
+)
+from ledgerlog_spark.protocol.log_messages import HeadRead, PagesRead, PagesWritten, Synced, Written
+from ledgerlog_spark.protocol.messages import CloseRequested, Start, TimerFired
+
+
+class LeaderPhase(Enum):
+    """Where a leader is."""
+
+    NEW = "new"
+    OPENING = "opening"
+    LEADING = "leading"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    STOPPED = "stopped"
+
+
+_LIST_REPLIES = (Synced, HeadRead, PagesRead, PagesWritten, Written)
+_OPENS: dict[type, str] = {
+    **dict.fromkeys((*_LIST_REPLIES, LedgerSealed, LedgerCreated), "_on_list_reply"),
+    LedgerBroken: "_on_broken_early",
+}
+_LEADS: dict[type, str] = {
+    **dict.fromkeys(_LIST_REPLIES, "_on_list_reply"),
+    EntriesConfirmed: "_on_confirmed",
+    LedgerBroken: "_on_broken",
+    LedgerCreated: "_on_created",
+    CloseAnswered: "_on_close_answered",
+    TimerFired: "_on_timer",
+}
+_ASKED: dict[type, str] = dict.fromkeys((AppendRequested, RollRequested, CloseRequested), REFUSED)
+_REPLIES = (*_LIST_REPLIES, LedgerSealed, CloseAnswered, TimerFired)
+
+LEADER_TABLE: Table = {
+    LeaderPhase.NEW: row({Start: "_on_start", **_ASKED}),
+    LeaderPhase.OPENING: row({**_ASKED, **_OPENS}),
+    LeaderPhase.LEADING: row(
+        {
+            **_LEADS,
+            AppendRequested: "_on_append",
+            RollRequested: "_on_roll_requested",
+            CloseRequested: "_on_close_requested",
+        }
+    ),
+    LeaderPhase.CLOSING: row({**_ASKED, **_LEADS}),
+    LeaderPhase.CLOSED: row(
+        {**_ASKED, LedgerCreated: "_on_created_too_late"},
+        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken),
+    ),
+    LeaderPhase.STOPPED: row(
+        {**_ASKED, LedgerCreated: "_on_created_too_late"},
+        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken),
+    ),
+}
+"""Phases x events of a leader."""

@@ -1,0 +1,129 @@
+"""The ledgers of one leader: which one appends go to, which one comes next, which ones end (J5-J9).
+
+At most two ledgers of the list are open. A roll makes the next ledger and lists it while the
+current one still takes appends, then lets the current one run dry, and only then switches; the
+ledger that was left is closed and becomes an item. No roll begins before that is done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.leader_list import ClosedLedger
+from ledgerlog_spark.protocol.log_records import OPEN_LEDGERS_MAX
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.leader_appends import LeaderAppends, LeaderLedger
+    from ledgerlog_spark.protocol.log_properties import LogProperties
+
+
+class LeaderLedgers:
+    """Open ledgers of a leader; every one that may hold an acknowledged record is in `listed`.
+
+    Attributes:
+        current: Appends go to it.
+        next: Made to take over, None when there is none. It takes appends only once it is listed.
+        listed: Open ledgers of the list as this leader last knew it, oldest first.
+        wants_roll: The current ledger is large or old enough, or the application wants it.
+    """
+
+    __slots__ = ("current", "listed", "next", "wants_roll")
+
+    def __init__(self, first: LeaderLedger) -> None:
+        self.current = first
+        self.next: LeaderLedger | None = None
+        self.listed = [first]
+        self.wants_roll = False
+
+    @property
+    def is_next_listed(self) -> bool:
+        """Whether the list names the next ledger."""
+        return self.next in self.listed
+
+    @property
+    def takes_entries(self) -> bool:
+        """Whether appends may be ordered into the current ledger.
+
+        Not once the next one is listed: the current one has to run dry (J7).
+        """
+        return not self.current.is_broken and not self.is_next_listed
+
+    @property
+    def is_listed_alone(self) -> bool:
+        """Whether the ledger before the current one, if any, is closed and an item (J5)."""
+        return self.listed == [self.current]
+
+    def find(self, ledger_id: int) -> LeaderLedger | None:
+        """The open ledger of that id, None when it is not one any more."""
+        for ledger in (self.current, self.next, *self.listed):
+            if ledger is not None and ledger.ledger_id == ledger_id:
+                return ledger
+        return None
+
+    def look_at_size_and_age(self, properties: LogProperties, now_ms: int) -> None:
+        """Whether the current ledger has had its share."""
+        current = self.current
+        if not current.entries:
+            return
+        is_large = current.size_bytes >= properties.roll_size_bytes
+        is_old = now_ms - current.opened_ms >= properties.roll_age_ms
+        self.wants_roll = self.wants_roll or is_large or is_old
+
+    def may_create(self) -> bool:
+        """Whether a ledger should be made to come next (J5)."""
+        is_due = self.wants_roll or self.current.is_broken
+        return is_due and self.next is None and self.is_listed_alone
+
+    def may_switch(self, appends: LeaderAppends) -> bool:
+        """Whether appends may go to the next ledger.
+
+        Only once nothing is pending in the current one (J7), or it was closed without what is (J8).
+        """
+        if not self.is_next_listed:
+            return False
+        if self.current.is_broken:
+            return self.current.end is not None
+        return not appends.has_ordered
+
+    def switch(self, now_ms: int) -> LeaderLedger:
+        """Let appends go to the next ledger; the current one as it was until now."""
+        assert self.next is not None
+        left, self.current, self.next = self.current, self.next, None
+        self.current.opened_ms = now_ms
+        self.wants_roll = False
+        return left
+
+    def to_close(self, *, is_closing: bool) -> LeaderLedger | None:
+        """The oldest ledger that takes no entries any more and is not closed."""
+        for ledger in self.listed:
+            is_left = ledger not in (self.current, self.next)
+            if (is_left or ledger.is_broken or is_closing) and ledger.end is None:
+                return ledger
+        return None
+
+    def closed(self, *, is_closing: bool) -> list[ClosedLedger]:
+        """The oldest listed ledgers that can become items now.
+
+        Never all of them, unless a next one is listed with the same change or the leader ends: a
+        list without its ledger could not tell whether another leader came and went (J3).
+        """
+        done: list[ClosedLedger] = []
+        for ledger in self.listed:
+            if ledger.end is None:
+                break
+            done.append(ClosedLedger(ledger.ledger_id, ledger.end))
+        keeps_one = len(done) == len(self.listed) and not is_closing and not self.to_add(done)
+        return done[:-1] if keeps_one else done
+
+    def to_add(self, closed: list[ClosedLedger]) -> LeaderLedger | None:
+        """The next ledger, if a change that takes `closed` from the open ones may list it."""
+        if self.next is None or self.is_next_listed:
+            return None
+        has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
+        return self.next if has_room else None
+
+    def relist(self, closed: list[ClosedLedger], added: LeaderLedger | None) -> None:
+        """Note that the list was changed so."""
+        del self.listed[: len(closed)]
+        if added is not None:
+            self.listed.append(added)
