@@ -8,7 +8,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -72,6 +78,22 @@ class LedgerDataSource(DataSource):
         kind = batch_reader.FilteringReader if takes_filters else batch_reader.BatchReader
         return kind(uri, read, schema.json(), parallelism=self.configured_parallelism)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        """A streaming reader.
+
+        Raises:
+            ConfigurationError: A bad option, or one that only batch reads have, before any I/O.
+        """
+        from ledgerlog_spark.datasource.stream_reader import LedgerStreamReader
+
+        options = self._options(self._with_table_options(schema))
+        return LedgerStreamReader(
+            self._service_uri(options),
+            options.for_stream(),
+            schema.json(),
+            parallelism=self.configured_parallelism,
+        )
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer of one commit.
 
@@ -85,6 +107,22 @@ class LedgerDataSource(DataSource):
         options = self._options(self._with_table_options(schema))
         write = options.for_write()
         return BatchWriter(self._service_uri(options), write, schema.json(), overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 (Spark's name)
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """A writer of one micro-batch; Spark also makes one to commit it.
+
+        Raises:
+            ConfigurationError: A bad option, before any I/O.
+            SchemaMismatchError: Rows of this schema cannot be stored in the log.
+            LogNotFoundError: No such log, and `createIfMissing` is false.
+        """
+        from ledgerlog_spark.datasource.stream_writer import StreamWriter
+
+        options = self._options(self._with_table_options(schema))
+        write = options.for_stream_write()
+        return StreamWriter(self._service_uri(options), write, schema.json(), overwrite=overwrite)
 
     def _with_table_options(self, schema: StructType) -> dict[str, str]:
         """The options given; those of the table too, when nothing says what to read or write."""

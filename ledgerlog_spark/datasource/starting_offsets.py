@@ -149,24 +149,6 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
     return None
 
 
-def starting_offset_at(
-    log: str, history: Sequence[VersionInterval], moment_ms: int, *, strategy: str
-) -> int:
-    """Where a read that begins at a moment begins.
-
-    Raises:
-        ConfigurationError: No row is as late, and the strategy is not to begin at the end then.
-    """
-    newest = history[-1]
-    return start_or_else(
-        log,
-        offset_at(history, moment_ms),
-        end_offset=newest.end_offset,
-        newest_ms=newest.commit_time_ms,
-        strategy=strategy,
-    )
-
-
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:

@@ -12,7 +12,7 @@ from ledgerlog_spark.datasource.starting_offsets import (
     offset_for,
     parse_duration,
     parse_moment,
-    starting_offset_at,
+    start_or_else,
 )
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.protocol.log_records import Operation, VersionInterval
@@ -111,10 +111,11 @@ def test_an_empty_log_has_no_row_at_any_moment() -> None:
 
 
 def test_a_start_behind_the_newest_commit_is_an_error_or_the_end() -> None:
+    newest = {"end_offset": 25, "newest_ms": 300}
     with pytest.raises(ConfigurationError, match=r"newest commit is of 1970.*Strategy"):
-        starting_offset_at("flights", APPENDED, 301, strategy="error")
-    assert starting_offset_at("flights", APPENDED, 301, strategy="latest") == 25
-    assert starting_offset_at("flights", APPENDED, 300, strategy="error") == 10
+        start_or_else("flights", offset_at(APPENDED, 301), strategy="error", **newest)
+    assert start_or_else("flights", None, strategy="latest", **newest) == 25
+    assert start_or_else("flights", 10, strategy="error", **newest) == 10
 
 
 def test_an_end_by_time_is_behind_the_rows_committed_before_it() -> None:

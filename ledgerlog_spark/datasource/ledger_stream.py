@@ -1,0 +1,305 @@
+"""A stream's source: where it begins, how far a micro-batch goes, what its tasks read (design 7).
+
+Lives in Spark's source process for as long as the query runs. A batch is nothing but a pair of
+offsets: what it reads is planned from them alone, so that a batch that Spark logged and could not
+finish is read again with the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.datasource.admission import Backlog, Limits, admitted
+from ledgerlog_spark.datasource.cluster import password_in
+from ledgerlog_spark.datasource.log_selection import LogSelection
+from ledgerlog_spark.datasource.plan import LogScan
+from ledgerlog_spark.datasource.planning import scan_options, tasks_from
+from ledgerlog_spark.datasource.schemas import with_records_schema
+from ledgerlog_spark.datasource.starting_offsets import (
+    INT64_MAX,
+    LATEST,
+    checked_start,
+    offset_for,
+)
+from ledgerlog_spark.datasource.stream_lag import report_of
+from ledgerlog_spark.datasource.stream_offsets import LogOffset
+from ledgerlog_spark.datasource.stream_position import (
+    Rules,
+    check_checkpoint,
+    committed_ms,
+    log_deleted,
+    log_made_again,
+    readable_from,
+)
+from ledgerlog_spark.datasource.stream_schemas import StreamSchemas
+from ledgerlog_spark.datasource.time_travel import offsets_asked
+from ledgerlog_spark.datasource.watched_logs import WatchedLogs
+from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.log import clock
+from ledgerlog_spark.protocol.log_records import LogSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.datasource.options import StreamOptions
+    from ledgerlog_spark.datasource.scan_task import ScanTask
+    from ledgerlog_spark.datasource.watched_logs import WatchedLog
+    from ledgerlog_spark.protocol.log_view import LogView
+
+    Offsets = Mapping[str, LogOffset]
+
+END = INT64_MAX
+"""From here on nothing is to be read: only what the log's head says is asked for."""
+
+_logger = logging.getLogger(__name__)
+
+
+class LedgerStream:
+    """The source of one run of a query."""
+
+    def __init__(
+        self, uri: str, options: StreamOptions, schema_json: str, *, parallelism: int = 1
+    ) -> None:
+        """A source of the schema that Spark wants, given as JSON.
+
+        Raises:
+            MetadataUnavailableError: ZooKeeper cannot be reached.
+        """
+        self._uri = uri
+        self._options = options
+        self._parallelism = parallelism
+        self._rules = Rules(options.read.fail_on_data_loss, options.on_overwrite)
+        self._selection = LogSelection.of(options.read)
+        self._logs = WatchedLogs(uri, self._selection)
+        self._schemas = StreamSchemas(schema_json, options.read.columns)
+        self._ends: dict[str, LogOffset] | None = None
+        self._initial: dict[str, LogOffset] | None = None
+        self._reported: dict[str, LogOffset] = {}
+        self._accepted: dict[str, int] = {}
+        self._waits_since: float | None = None
+
+    def initial(self) -> dict[str, LogOffset]:
+        """Where a query without a checkpoint begins: once for all, however often it is asked.
+
+        Raises:
+            LogNotFoundError: A log that is named does not exist.
+            ConfigurationError: The options name an offset or a moment that the log does not have.
+            DataLossError: The rows there are gone, unless `failOnDataLoss` is false.
+        """
+        if self._initial is None:
+            current = self._logs.current()
+            for name in self._selection.names:
+                if name not in current:
+                    raise LogNotFoundError(f"there is no log {name!r}", log=name)
+            self._initial = {name: self._begun(log) for name, log in sorted(current.items())}
+        return self._initial
+
+    def fix_ends(self) -> None:
+        """Read up to where the logs end now, and no further (Trigger.AvailableNow).
+
+        Raises:
+            LogNotFoundError: A log that is named does not exist.
+        """
+        self._ends = {}
+        for name, log in self._logs.current().items():
+            try:
+                view = log.view(END, is_fresh=True)
+            except LogNotFoundError:
+                self._logs.forget(name)
+                continue
+            self._ends[name] = LogOffset(log.log_id, view.end_offset)
+
+    def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
+        """Where the batch that begins at `start` ends; `start` itself when there is nothing.
+
+        A log that was not there before gets its place first, and its rows in the next batch: then
+        where it began is in the checkpoint.
+
+        Args:
+            start: Where the last batch ended.
+            limits: None takes everything that is there.
+
+        Raises:
+            DataLossError: Rows that were not read are gone, unless `failOnDataLoss` is false.
+            LogError: A log was overwritten, unless `onOverwrite` is continue.
+            SchemaMismatchError: A log's columns cannot become the query's.
+            ConfigurationError: `start` is of other logs.
+        """
+        check_checkpoint(self._selection, start)
+        ends = dict(start)
+        backlogs = []
+        current = self._logs.current()
+        for name in sorted({*current, *self._selected(start)}):
+            log = current.get(name)
+            if log is None:
+                self._reject_deletion(name)
+                continue
+            if self._ends is not None and not self._is_among_ends(log):
+                continue
+            try:
+                backlog = self._backlog(log, start.get(name))
+            except LogNotFoundError:
+                self._logs.forget(name)
+                self._reject_deletion(name)
+                continue
+            if isinstance(backlog, LogOffset):
+                ends[name] = backlog
+            else:
+                backlogs.append(backlog)
+        if not self._has_to_wait(backlogs, limits):
+            for name, offset in admitted(backlogs, limits or Limits()).items():
+                ends[name] = LogOffset(ends[name].log_id, offset)
+        self._reported = ends
+        return ends
+
+    def report(self) -> dict[str, Any]:
+        """The end of each log and how far the batch that was planned last is from it."""
+        reports = {}
+        current = self._logs.current()
+        for name, position in sorted(self._reported.items()):
+            log = current.get(name)
+            if log is None or log.log_id != position.log_id:
+                continue
+            view = log.view(position.offset)
+            reports[name] = report_of(
+                view,
+                position.offset,
+                now_ms=clock.now_ms(),
+                new_columns=self._schemas.new_columns(name),
+            )
+        return reports
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[ScanTask]:
+        """What the tasks of a batch read; the same rows whenever it is asked.
+
+        Raises:
+            DataLossError: Rows of the batch are gone, unless `failOnDataLoss` is false.
+        """
+        scans, starts, ends = [], {}, {}
+        for name, until in sorted(end.items()):
+            since = start.get(name)
+            if since is None or since.log_id != until.log_id or since.offset >= until.offset:
+                continue
+            try:
+                view = self._view_up_to(name, since, until)
+            except LogNotFoundError:
+                self._reject_deletion(name)
+                continue
+            # A batch that was logged before an overwrite is still read: its rows are kept.
+            rules = Rules(self._rules.fail_on_data_loss, "continue")
+            starts[name] = readable_from(view, since.offset, rules, accepted_version=None)
+            ends[name] = readable_from(view, until.offset, rules, accepted_version=None)
+            scans.append(self._scan(view))
+        read = self._options.read
+        return tasks_from(
+            self._uri,
+            scans,
+            scan_options(
+                read, starting_offsets=starts, ending_offsets=ends, parallelism=self._parallelism
+            ),
+            include_metadata=read.include_metadata,
+            password=password_in(read.password_file),
+        )
+
+    def close(self) -> None:
+        """End the watches."""
+        self._logs.close()
+
+    def _selected(self, start: Offsets) -> list[str]:
+        return [name for name in start if name in self._selection]
+
+    def _begun(self, log: WatchedLog) -> LogOffset:
+        """Where the options say that the log is to be begun."""
+        read = self._options.read
+        view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
+        start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
+        password = password_in(read.password_file)
+        scan = replace(self._scan(view), history=view.versions)
+        offsets, _ = offsets_asked(self._uri, [scan], read, password)
+        offset = offset_for(offsets, log.name, start=start, end=end, default=LATEST)
+        offset = checked_start(
+            log.name,
+            offset,
+            start=start,
+            end=end,
+            version=newest,
+            fail_on_data_loss=read.fail_on_data_loss,
+        )
+        self._accepted[log.log_id] = newest
+        return LogOffset(log.log_id, offset)
+
+    def _is_among_ends(self, log: WatchedLog) -> bool:
+        assert self._ends is not None
+        end = self._ends.get(log.name)
+        return end is not None and end.log_id == log.log_id
+
+    def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
+        """What is there to read of a log; or its first place, when it has none yet."""
+        if position is None or position.log_id != log.log_id:
+            if position is not None and self._rules.fail_on_data_loss:
+                raise log_made_again(log.name, old_id=position.log_id, new_id=log.log_id)
+            view = log.view(END)
+            self._accept(view)
+            return LogOffset(log.log_id, view.start_offset)
+        view = log.view(position.offset)
+        if position.offset > view.end_offset:
+            view = log.view(position.offset, is_fresh=True)
+        accepted = self._accepted.get(log.log_id)
+        first = readable_from(view, position.offset, self._rules, accepted_version=accepted)
+        self._accept(view)
+        end = view.end_offset
+        if self._ends is not None:
+            end = min(end, self._ends[log.name].offset)
+        return Backlog(
+            log.name, first, max(first, end), view.items, committed_ms(view.versions, first)
+        )
+
+    def _accept(self, view: LogView) -> None:
+        self._schemas.check(view)
+        if view.versions:
+            self._accepted[view.log_id] = view.versions[-1].version
+
+    def _reject_deletion(self, name: str) -> None:
+        if self._rules.fail_on_data_loss:
+            raise log_deleted(name)
+        _logger.warning("log %s was deleted; the query goes on without it", name)
+
+    def _has_to_wait(self, backlogs: list[Backlog], limits: Limits | None) -> bool:
+        """Whether there are too few rows for a batch, and they have not waited for too long."""
+        least = self._options.min_rows_per_trigger
+        rows = sum(backlog.rows for backlog in backlogs)
+        if least is None or limits is None or self._ends is not None or not 0 < rows < least:
+            self._waits_since = None
+            return False
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = now
+        if (now - self._waits_since) * 1000 < self._options.max_trigger_delay:
+            return True
+        self._waits_since = None
+        return False
+
+    def _view_up_to(self, name: str, since: LogOffset, until: LogOffset) -> LogView:
+        log = self._logs.by_id(name, until.log_id)
+        view = log.view(since.offset)
+        if until.offset > view.end_offset:
+            view = log.view(since.offset, is_fresh=True)
+        return view
+
+    def _scan(self, view: LogView) -> LogScan:
+        newest = view.versions[-1]
+        snapshot = LogSnapshot(
+            log_id=view.log_id,
+            name=view.name,
+            interval=replace(newest, start_offset=view.oldest_offset, end_offset=view.end_offset),
+            items=view.items,
+            schemas=view.schemas,
+            properties=view.properties,
+            kind=view.kind,
+            content=view.content,
+        )
+        history = view.versions if self._options.read.include_metadata else ()
+        return LogScan(with_records_schema(snapshot), history=history)

@@ -1,0 +1,208 @@
+"""The logs of a stream as its source process knows them: in memory, until a watch says otherwise.
+
+Spark asks a source for its end up to a hundred times a second. It is answered from memory, and
+ZooKeeper is asked again only after one of its watches fired, and then for one head.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
+from ledgerlog_spark.log.logs import logs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.datasource.log_selection import LogSelection
+    from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.protocol.log_records import VersionInterval
+    from ledgerlog_spark.protocol.log_view import LogView
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 60.0
+"""For how long a request is repeated before its failure ends the query."""
+_PAUSE_SECONDS_MAX = 2.0
+
+_logger = logging.getLogger(__name__)
+
+
+class WatchedLog:
+    """One log.
+
+    Attributes:
+        name: Its name.
+        log_id: Its id.
+    """
+
+    def __init__(self, log: BlockingLog) -> None:
+        """A log that is watched from now on, until `close`."""
+        self.name = log.name
+        self.log_id = log.log_id
+        self._log = log
+        self._view: LogView | None = None
+        self._has_changed = threading.Event()
+        self._cancel = log.watch_end(self._has_changed.set)
+
+    def view(self, first_offset: int, *, is_fresh: bool = False) -> LogView:
+        """The log's rows from `first_offset` on, with all schemas and commit times that they need.
+
+        While the metadata store cannot be reached it stays as it was.
+
+        Args:
+            first_offset: The first row that may be read.
+            is_fresh: Whether it has to be of this moment.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            LedgerLogError: It cannot be read, and no view of it is known.
+        """
+        known = self._view
+        if known is not None and first_offset < known.first_offset:
+            known = None if known.first_offset > known.oldest_offset else known
+        if known is not None and not is_fresh and not self._has_changed.is_set():
+            return known
+        self._has_changed.clear()  # before reading: what changes meanwhile is read next time
+        try:
+            self._view = _patiently(lambda: self._read(first_offset, known, is_fresh=is_fresh))
+        except LedgerLogError as error:
+            self._has_changed.set()
+            if known is None or is_fresh or not error.retriable:
+                raise
+            _logger.warning("log %s is read as it was: %s", self.name, error)
+            return known
+        return self._view
+
+    def _read(self, first_offset: int, known: LogView | None, *, is_fresh: bool) -> LogView:
+        if known is None:
+            return self._log.view(first_offset)
+        read = self._log.view(
+            first_offset,
+            known_version=known.versions[-1].version if known.versions else None,
+            known_schemas=known.schemas,
+            is_fresh=is_fresh,
+        )
+        if read.end_offset < known.end_offset and not is_fresh:
+            return known  # another replica of the store, which is behind
+        return replace(
+            read,
+            versions=_joined(known.versions, read.versions, read.first_offset),
+            schemas={**known.schemas, **read.schemas},
+        )
+
+    def close(self) -> None:
+        """End the watch."""
+        self._cancel()
+
+
+class WatchedLogs:
+    """The logs that a stream selects, as they come and go."""
+
+    def __init__(self, uri: str, selection: LogSelection) -> None:
+        """Watches the names of logs from now on, until `close`."""
+        self._client = client_of(uri)
+        self._logs = logs_at(uri)
+        self._selection = selection
+        self._by_name: dict[str, WatchedLog] = {}
+        self._by_id: dict[str, WatchedLog] = {}
+        self._has_changed = threading.Event()
+        self._has_changed.set()
+        self._is_listed = False
+        self._cancel = _patiently(lambda: self._logs.watch_names(self._has_changed.set))
+
+    def current(self) -> dict[str, WatchedLog]:
+        """The selected logs that there are, by name.
+
+        Raises:
+            LedgerLogError: They cannot be listed.
+        """
+        if self._has_changed.is_set():
+            self._has_changed.clear()
+            try:
+                self._by_name = _patiently(self._listed)
+            except LedgerLogError:
+                self._has_changed.set()
+                raise
+        return self._by_name
+
+    def by_id(self, name: str, log_id: str) -> WatchedLog:
+        """The log of that id, selected or not: a batch that was logged is read as it was."""
+        log = self._by_id.get(log_id)
+        if log is None:
+            log = self._by_id[log_id] = WatchedLog(self._logs.open_by_id(name, log_id))
+        return log
+
+    def forget(self, name: str) -> None:
+        """Look for the log of that name again: the one that was known is gone."""
+        log = self._by_name.pop(name, None)
+        if log is not None:
+            self._by_id.pop(log.log_id, None)
+            log.close()
+        self._has_changed.set()
+
+    def close(self) -> None:
+        """End all watches."""
+        self._cancel()
+        for log in self._by_id.values():
+            log.close()
+
+    def _listed(self) -> dict[str, WatchedLog]:
+        if not self._is_listed:
+            self._client.run(_synchronised)
+        names = self._selection.names
+        if self._selection.pattern is not None:
+            names = self._selection.among(self._logs.names())
+        found = {}
+        for name in names:
+            known = self._by_name.get(name)
+            if known is None:
+                try:
+                    known = self.by_id(name, self._logs.open(name).log_id)
+                except LogNotFoundError:
+                    continue
+            found[name] = known
+        self._is_listed = True
+        return found
+
+
+async def _synchronised(client: LedgerClient) -> None:
+    await logs_of(client).store.sync()
+
+
+def _joined(
+    known: tuple[VersionInterval, ...], read: tuple[VersionInterval, ...], first_offset: int
+) -> tuple[VersionInterval, ...]:
+    """All of them, as far as they tell when rows from `first_offset` on were committed."""
+    if known and read and known[-1].version + 1 != read[0].version:
+        known = ()
+    versions = known + read
+    kept = 0
+    while kept + 1 < len(versions) and versions[kept + 1].end_offset < first_offset:
+        kept += 1
+    return versions[kept:]
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """What `ask` returns, asked again while its failure may pass: one that gets out ends the query.
+
+    Raises:
+        LedgerLogError: It did not pass in `PATIENCE_SECONDS`, or cannot.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = 0.05
+    while True:
+        try:
+            return ask()
+        except LedgerLogError as error:
+            if not error.retriable or time.monotonic() + pause > deadline:
+                raise
+            _logger.warning("asked again: %s", error)
+        time.sleep(pause)
+        pause = min(2 * pause, _PAUSE_SECONDS_MAX)
