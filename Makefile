@@ -8,9 +8,10 @@ STAMP := $(VENV)/.installed
 SCHEDULES ?= 5000
 SEED ?= 1
 ROUNDS ?= 50
+KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test ack-audit interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once ack-audit interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +47,9 @@ fuzz: $(STAMP) ## Properties with many new random examples
 
 kill-test: $(STAMP) ## ROUNDS rounds of SIGKILL on real processes during appends
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)
+
+exactly-once: $(STAMP) ## KILLS kills of drivers, workers, bookies and ZooKeeper under two streaming queries
+	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)
 
 ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes each answer
 	$(BIN)/python -m tests.ack_audit

@@ -1,0 +1,84 @@
+"""`python -m tests.exactly_once --kills 20 --seed 1`: exactly once, by force."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ledgerlog_spark.local.cluster import Cluster, local_cluster
+from tests.exactly_once.compare import Comparison
+from tests.exactly_once.driver import ROOT
+from tests.exactly_once.kills import Scenario
+from tests.exactly_once.zombie import haunt
+
+BOOKIES = 5
+CHUNK_ROWS = 180_000
+
+
+def _compared(cluster: Cluster, rows: int) -> Comparison:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.exactly_once.compare",
+         cluster.metadata_service_uri, str(rows)],
+        cwd=ROOT, stdout=subprocess.PIPE, check=False, text=True,
+    )  # fmt: skip
+    return Comparison(**json.loads(ended.stdout.strip().splitlines()[-1]))
+
+
+def main() -> int:
+    """Exit code 0 when output equals input, every failpoint was hit and the zombie was fenced."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--chunk-rows", type=int, default=CHUNK_ROWS)
+    parser.add_argument("--no-zombie", action="store_true")
+    chosen = parser.parse_args()
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn())  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory(prefix="exactly-once-") as directory,
+        local_cluster(bookies=BOOKIES) as cluster,
+        Progress(*columns, console=console) as progress,
+    ):
+        scenario = Scenario(cluster, Path(directory), chosen.chunk_rows, chosen.seed)
+        bar = progress.add_task("kills", total=chosen.kills)
+        while scenario.tally.total < chosen.kills:
+            scenario.play_driver(chosen.kills - scenario.tally.total)
+            scenario.sweep()
+            progress.update(bar, completed=scenario.tally.total)
+        verdict = None
+        if not chosen.no_zombie:
+            progress.update(bar, description="zombie")
+            verdict = haunt(scenario)
+        progress.update(bar, description="finish")
+        scenario.finish()
+        result = _compared(cluster, scenario.rows)
+    return _report(scenario, result, verdict)
+
+
+def _report(scenario: Scenario, result: Comparison, verdict: object) -> int:
+    tally = scenario.tally
+    print(", ".join(f"{count} {role}" for role, count in sorted(tally.kills.items())))
+    if tally.missed:
+        print(f"armed and not reached in time: {', '.join(tally.missed)}")
+    print(result)
+    if verdict is not None:
+        print(verdict)
+    print(
+        f"{tally.total} kills at {tally.failpoints} failpoints and at random, "
+        f"{tally.batches:,} batches, {result.rows_in:,} rows in, {result.rows_out:,} rows out, "
+        f"{result.lost} lost, {result.duplicated} duplicated"
+    )
+    is_fenced = getattr(verdict, "is_fenced", True) and not getattr(verdict, "survivor_endings", ())
+    return 0 if result.is_exact and is_fenced else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

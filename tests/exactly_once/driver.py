@@ -1,0 +1,136 @@
+"""The harness's handle of one Spark driver: starts it, hears what it says, kills parts of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 120.0
+
+
+class SilentDriverError(Exception):
+    """The driver said nothing for too long, or ended."""
+
+
+class Driver:
+    """One run of `tests.exactly_once.query` in a process group of its own.
+
+    Attributes:
+        batches: Micro-batches that it has reported.
+        endings: Why queries ended that the driver started again.
+    """
+
+    def __init__(self, settings: dict[str, Any], log: Path, failpoint: str = "") -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        if failpoint:
+            environment["LEDGERLOG_FAILPOINT"] = failpoint
+        self._log = log.open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.exactly_once.query", json.dumps(settings)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        self.batches = 0
+        self.endings: list[str] = []
+        self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._log.write(line)
+            if line.startswith(b"{"):
+                self._said.put(json.loads(line))
+        self._said.put(None)
+
+    def hear(self, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
+        """The next thing that it says.
+
+        Raises:
+            SilentDriverError: Nothing came in time, or it has ended.
+        """
+        try:
+            said = self._said.get(timeout=seconds)
+        except queue.Empty:
+            raise SilentDriverError(f"nothing for {seconds:g} s") from None
+        if said is None:
+            raise SilentDriverError(f"it ended with exit code {self.process.wait()}")
+        self.batches += "batch" in said
+        if "ended" in said:
+            self.endings.append(said["why"])
+        return said
+
+    def wait_for(self, key: str) -> dict[str, Any]:
+        """The next thing said with that key."""
+        while key not in (said := self.hear()):
+            pass
+        return said
+
+    def wait_for_batches(self, count: int) -> None:
+        """Returns after so many more micro-batches."""
+        wanted = self.batches + count
+        while self.batches < wanted:
+            self.hear()
+
+    def tree(self) -> list[psutil.Process]:
+        """The driver and all its descendants, as far as they live."""
+        try:
+            driver = psutil.Process(self.process.pid)
+            return [driver, *driver.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def part(self, role: str) -> list[psutil.Process]:
+        """The processes of one role: driver, jvm, worker (tasks), source (the stream's reader)."""
+        return [process for process in self.tree() if _role_of(process, self.process.pid) == role]
+
+    def end(self) -> None:
+        """Kill everything that is left of it."""
+        tree = self.tree()
+        for process in tree:
+            _signal(process, signal.SIGKILL)
+        psutil.wait_procs(tree, timeout=30)
+        self.process.wait()
+        self._log.close()
+
+
+def signal_all(processes: list[psutil.Process], number: int) -> None:
+    """Send a signal to each that still lives."""
+    for process in processes:
+        _signal(process, number)
+
+
+def _role_of(process: psutil.Process, driver_pid: int) -> str:
+    if process.pid == driver_pid:
+        return "driver"
+    try:
+        command = " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return "gone"
+    if "org.apache.spark.deploy.SparkSubmit" in command:
+        return "jvm"
+    if "python_streaming_source_runner" in command:
+        return "source"
+    if "python_streaming_sink_runner" in command:
+        return "sink"
+    return "worker" if "pyspark.daemon" in command else "other"
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return

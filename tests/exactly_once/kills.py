@@ -1,0 +1,173 @@
+"""The kills of a run: what dies, and when."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.log.failpoints import NAMES
+from tests.exactly_once.driver import ROOT, Driver, SilentDriverError, signal_all
+
+IN_QUERIES = tuple(name for name in NAMES if not name.startswith("sweep."))
+IN_SWEEPER = tuple(name for name in NAMES if name.startswith("sweep."))
+BESIDE = ("worker", "bookie", "source", "zookeeper")
+LAST = ("driver", "jvm")
+KILLS_BESIDE = 2
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was killed.
+
+    Attributes:
+        kills: How often, by role; a process killed at a failpoint counts under that one's name.
+        batches: Micro-batches that drivers reported.
+        missed: Failpoints that nobody reached while they were armed.
+    """
+
+    kills: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
+    missed: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """All kills."""
+        return self.kills.total()
+
+    @property
+    def failpoints(self) -> int:
+        """Different failpoints at which a process died."""
+        return sum(name in NAMES for name in self.kills)
+
+
+class Scenario:
+    """Starts drivers one after the other; each loses parts of itself and then its life."""
+
+    def __init__(self, cluster: Cluster, directory: Path, chunk_rows: int, seed: int) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self.chunk_rows = chunk_rows
+        self.dice = random.Random(seed)
+        self.tally = Tally()
+        self.chunks = 0
+        self._failpoints = list(IN_QUERIES)
+        self._sweeper_failpoints = list(IN_SWEEPER)
+        self.dice.shuffle(self._failpoints)
+
+    @property
+    def rows(self) -> int:
+        """Rows fed so far."""
+        return self.chunks * self.chunk_rows
+
+    def settings(self, *, finish: bool = False) -> dict[str, Any]:
+        """For the next driver; the chunk after the last one, or the last one again."""
+        return {
+            "uri": self.cluster.metadata_service_uri,
+            "directory": str(self.directory),
+            "chunk": self.chunks - 1 if finish else self.chunks,
+            "chunk_rows": self.chunk_rows,
+            "finish": finish,
+        }
+
+    def play_driver(self, kills_left: int) -> None:
+        """One driver: a failpoint, kills beside it, its death."""
+        failpoint = self._failpoints[0]
+        armed = self.directory / f"armed-{failpoint}"
+        armed.touch()
+        count = self.dice.randint(1, 4)
+        driver = Driver(
+            self.settings(), self.directory / "drivers.log", f"{failpoint}:{count}@{armed}"
+        )
+        try:
+            driver.wait_for("fed")
+            self.chunks += 1
+            driver.wait_for("running")
+            self._until_reached(driver, failpoint, armed)
+            for _ in range(min(KILLS_BESIDE, kills_left - 2)):
+                driver.wait_for_batches(self.dice.randint(1, 3))
+                self._kill_beside(driver)
+            driver.wait_for_batches(self.dice.randint(1, 3))
+            self._kill_last(driver)
+        except SilentDriverError as silence:
+            if not armed.exists():  # it died at the failpoint while it fed: the same chunk again
+                self._reached(failpoint)
+            else:
+                raise SilentDriverError(f"{failpoint}: {silence}") from None
+        finally:
+            self.tally.batches += driver.batches
+            driver.end()
+            armed.unlink(missing_ok=True)
+
+    def _until_reached(self, driver: Driver, failpoint: str, armed: Path) -> None:
+        for _ in range(40):
+            if not armed.exists():
+                self._reached(failpoint)
+                return
+            driver.wait_for_batches(1)
+        self.tally.missed.append(failpoint)
+        self._failpoints.append(self._failpoints.pop(0))
+
+    def _reached(self, failpoint: str) -> None:
+        self.tally.kills[failpoint] += 1
+        if self._failpoints[0] == failpoint:
+            self._failpoints.append(self._failpoints.pop(0))
+
+    def _kill_beside(self, driver: Driver) -> None:
+        role = self.dice.choice(BESIDE)
+        if role in ("bookie", "zookeeper"):
+            bookies = [member.id for member in self.cluster.members.bookies]
+            member = self.dice.choice(bookies) if role == "bookie" else "zookeeper"
+            self.cluster.kill(member)
+            self.tally.kills[role] += 1
+            if role == "bookie":
+                driver.wait_for_batches(self.dice.randint(1, 2))
+            self.cluster.start(member)
+            return
+        self._kill_one(driver.part(role), role)
+
+    def _kill_last(self, driver: Driver) -> None:
+        role = self.dice.choice(LAST)
+        self._kill_one(driver.part(role), role)
+        # What is left ends by itself when it notices, and is a zombie until then.
+        psutil.wait_procs(driver.tree(), timeout=20)
+
+    def _kill_one(self, processes: list[psutil.Process], role: str) -> None:
+        if processes:
+            signal_all([self.dice.choice(processes)], signal.SIGKILL)
+            self.tally.kills[role] += 1
+
+    def sweep(self) -> None:
+        """Sweep once, killed on the way at the next failpoint of the sweeper."""
+        failpoint = self._sweeper_failpoints[0]
+        self._sweeper_failpoints.append(self._sweeper_failpoints.pop(0))
+        command = [sys.executable, "-m", "tests.exactly_once.sweep"]
+        for armed in (f"LEDGERLOG_FAILPOINT={failpoint}", ""):
+            ended = subprocess.run(
+                ["env", *filter(None, [armed]), *command, self.cluster.metadata_service_uri],
+                cwd=ROOT,
+                check=False,
+            )
+            if ended.returncode == -signal.SIGKILL or ended.returncode == 128 + signal.SIGKILL:
+                self.tally.kills[failpoint] += 1
+            elif ended.returncode != 0:
+                raise SilentDriverError(f"the sweeper ended with exit code {ended.returncode}")
+
+    def finish(self) -> None:
+        """Run both queries to the end of what was fed."""
+        driver = Driver(self.settings(finish=True), self.directory / "drivers.log")
+        try:
+            driver.wait_for("fed")
+            said = driver.hear(600)
+            assert "finished" in said, said
+            driver.process.wait(60)
+        finally:
+            driver.end()

@@ -1,0 +1,144 @@
+"""The Spark driver that the harness kills: feeds a log, copies it, and counts it.
+
+`python -m tests.exactly_once.query SETTINGS`, a JSON object with `uri`, `directory` (checkpoints),
+`chunk` (the number of the chunk of rows to feed), `chunk_rows`, and `finish` (run until everything
+that was fed is through, then end). With `restart` false a query that
+ended stays so. Says what it does in JSON lines on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+import ledgerlog_spark as ll
+
+INPUT, COPY, COUNTS = "input", "copy", "counts"
+KEYS = 17
+FEEDER = "feeder"
+RATE_PARTS = 12
+SHORT_LIVED = {
+    "versionRetentionMs": "2000",
+    "deletedRetentionMs": "20000",
+    "stagingTtlMs": "120000",
+}
+"""So that the sweeper, which runs beside the queries, has something to delete while they run."""
+
+POLL_SECONDS = 0.05
+
+
+def say(**what: Any) -> None:
+    """One line for the harness."""
+    print(json.dumps(what), flush=True)
+
+
+def session(uri: str) -> SparkSession:
+    """A session with two tasks at a time, each tried four times."""
+    builder = SparkSession.builder.master("local[2,4]").appName("exactly-once")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.stopTimeout": "20000",
+        "spark.sql.catalogImplementation": "in-memory",
+    }.items():
+        builder = builder.config(key, value)
+    ll.configure(builder, uri)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return ll.configure(spark, uri)
+
+
+def feed(spark: SparkSession, chunk: int, chunk_rows: int) -> None:
+    """Append one chunk to the input, once however often it is called."""
+    rows = spark.range(chunk * chunk_rows, (chunk + 1) * chunk_rows, 1, 3).select(
+        f.col("id").alias("seq"),
+        (f.col("id") % KEYS).alias("key"),
+        f.concat(f.lit("row "), f.col("id")).alias("text"),
+    )
+    options = {"txnAppId": FEEDER, "txnVersion": str(chunk)}
+    rows.write.format("ledger").mode("append").options(**options).save(INPUT)
+
+
+def source(spark: SparkSession, rows_per_batch: int) -> DataFrame:
+    """The input as a stream from its beginning."""
+    options = {"startingOffsets": "earliest", "maxRowsPerTrigger": str(rows_per_batch)}
+    return spark.readStream.format("ledger").options(**options).load(INPUT)
+
+
+def start(
+    spark: SparkSession, name: str, settings: dict[str, Any], *, finish: bool
+) -> StreamingQuery:
+    """Start one of the two queries from its checkpoint."""
+    rows = source(spark, max(1, settings["chunk_rows"] // RATE_PARTS))
+    if name == COUNTS:
+        rows = rows.groupBy("key").agg(
+            f.count("*").alias("rows"), f.sum("seq").alias("sum"), f.max("seq").alias("last")
+        )
+    writer = (
+        rows.writeStream.format("ledger")
+        .queryName(name)
+        .outputMode("complete" if name == COUNTS else "append")
+        .option("checkpointLocation", f"{settings['directory']}/{name}")
+        .options(**SHORT_LIVED)
+    )
+    if finish:
+        writer = writer.trigger(availableNow=True)
+    return writer.start(name)
+
+
+def run(spark: SparkSession, settings: dict[str, Any]) -> None:
+    """Keep both queries running; each that dies is started again from its checkpoint."""
+    queries = {name: start(spark, name, settings, finish=False) for name in (COPY, COUNTS)}
+    batches = dict.fromkeys(queries, -1)
+    say(running=True)
+    while True:
+        for name, query in tuple(queries.items()):
+            if not query.isActive:
+                ended = queries.pop(name)
+                say(ended=name, why=_reason(ended))
+                if settings.get("restart", True):
+                    queries[name] = start(spark, name, settings, finish=False)
+                continue
+            progress = query.lastProgress
+            if progress is not None and progress["batchId"] != batches[name]:
+                batches[name] = progress["batchId"]
+                say(query=name, batch=batches[name], rows=progress["numInputRows"])
+        time.sleep(POLL_SECONDS)
+
+
+def finish(spark: SparkSession, settings: dict[str, Any]) -> None:
+    """Run both queries to the end of the input."""
+    for name in (COPY, COUNTS):
+        start(spark, name, settings, finish=True).awaitTermination()
+
+
+def _reason(query: StreamingQuery) -> str:
+    error = query.exception()
+    return "" if error is None else str(error)[:2_000]
+
+
+def main() -> int:
+    """Ends by itself only when it was told to finish."""
+    settings = json.loads(sys.argv[1])
+    spark = session(settings["uri"])
+    feed(spark, settings["chunk"], settings["chunk_rows"])
+    say(fed=settings["chunk"])
+    if settings["finish"]:
+        finish(spark, settings)
+        say(finished=True)
+        spark.stop()
+        return 0
+    run(spark, settings)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
