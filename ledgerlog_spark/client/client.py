@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 from ledgerlog_spark.client.append_batches import complete_each
 from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
+from ledgerlog_spark.client.entry_copies import entry_copies
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC, EXPLICIT_LAC_KEY
 from ledgerlog_spark.client.ledger_creation import (
@@ -27,7 +28,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     UnauthorizedError,
 )
-from ledgerlog_spark.model import NO_ENTRY, DigestType, LedgerMetadata, Quorum, Versioned
+from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.messages import LedgerClosed, LedgerFailed, Start
 from ledgerlog_spark.protocol.placement import choose_ensemble
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
@@ -206,6 +207,13 @@ class LedgerClient:
             MetadataUnavailableError: It could not be read.
         """
         return (await self._load(ledger_id)).value
+
+    async def entry_copies(
+        self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
+    ) -> Mapping[str, Code]:
+        """What each bookie of an entry's write set says of it; see `entry_copies.entry_copies`."""
+        self._check_open()
+        return await entry_copies(self.services, ledger_id, metadata, entry_id)
 
     async def check_bookies(self, quorum: Quorum) -> None:
         """Returns when a ledger of `quorum` could be placed now; nothing is changed.

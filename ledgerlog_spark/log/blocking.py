@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.log.begun_range import BegunRange
+from ledgerlog_spark.log.blocking_upkeep import BlockingLogUpkeep
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import WriteMode
@@ -105,7 +106,7 @@ def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
     return lambda: client.run(lambda _: cancelled())
 
 
-class BlockingLog:
+class BlockingLog(BlockingLogUpkeep):
     """One transactional log; same calls and errors as `Log`, without `await`.
 
     Attributes:

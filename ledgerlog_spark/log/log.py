@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
-    LedgerNotFoundError,
     MetadataVersionError,
 )
 from ledgerlog_spark.log import clock
@@ -20,9 +19,10 @@ from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.end_watch import EndWatch
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.job import Job, plan_job
+from ledgerlog_spark.log.log_upkeep import LogUpkeep
 from ledgerlog_spark.log.log_view import read_view
 from ledgerlog_spark.log.older_ledgers import seal_open
-from ledgerlog_spark.log.open_ends import with_open_ends
+from ledgerlog_spark.log.open_ends import while_ledgers_go, with_open_ends
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.log.staged_ledger import StagedLedger
 from ledgerlog_spark.protocol.log_changes import CommitRequest
@@ -45,7 +45,7 @@ from ledgerlog_spark.protocol.log_records import (
 from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
 
     from ledgerlog_spark.log.known_logs import KnownLogs
     from ledgerlog_spark.log.ports import Ledgers
@@ -56,11 +56,10 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_view import LogView
 
 REGISTER_ATTEMPTS_MAX = 20
-SNAPSHOT_ATTEMPTS_MAX = 5
 APP_SIZE_BYTES_MAX = 200
 
 
-class Log:
+class Log(LogUpkeep):
     """A handle of one log; holds no connection of its own and needs no closing.
 
     Attributes:
@@ -96,16 +95,12 @@ class Log:
             VersionNotAvailableError: It never was, was truncated, or expired; has `oldest`.
             EntryUnknownError: Too few bookies of an open ledger answered; retriable.
         """
-        for attempt in range(SNAPSHOT_ATTEMPTS_MAX):
-            snapshot: LogSnapshot = await self._driver.run(
-                SnapshotMachine(self.name, version=version)
-            )
-            try:
-                return await with_open_ends(snapshot, self._ledgers)
-            except LedgerNotFoundError:
-                if attempt + 1 == SNAPSHOT_ATTEMPTS_MAX:
-                    raise
-        raise AssertionError(SNAPSHOT_ATTEMPTS_MAX)
+
+        async def taken() -> LogSnapshot:
+            machine = SnapshotMachine(self.name, version=version)
+            return await with_open_ends(await self._driver.run(machine), self._ledgers)
+
+        return await while_ledgers_go(taken)
 
     async def history(self) -> tuple[VersionInterval, ...]:
         """Every retained version, oldest first. Errors as of `state`."""
@@ -130,14 +125,19 @@ class Log:
             is_fresh: Whether the view is of this moment; without it one request less, and what it
                 lacks may be there.
         """
-        return await read_view(
-            self,
-            self._driver,
-            first_offset=first_offset,
-            known_version=known_version,
-            known_schemas=known_schemas,
-            is_fresh=is_fresh,
-        )
+
+        def viewed() -> Awaitable[LogView]:
+            return read_view(
+                self.name,
+                self._driver,
+                self._ledgers,
+                first_offset=first_offset,
+                known_version=known_version,
+                known_schemas=known_schemas,
+                is_fresh=is_fresh,
+            )
+
+        return await while_ledgers_go(viewed)
 
     def watch_end(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when the log may have more rows, or others.

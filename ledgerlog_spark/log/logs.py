@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LogExistsError,
     LogNotFoundError,
-    MetadataVersionError,
 )
 from ledgerlog_spark.log import clock
-from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.sweeper import Sweeper
 from ledgerlog_spark.protocol.log_changes import created
@@ -22,7 +19,6 @@ from ledgerlog_spark.protocol.log_properties import (
     check_log_name,
     check_properties_size,
 )
-from ledgerlog_spark.protocol.log_read import StateMachine
 from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogContent, LogHead, LogKind
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 
@@ -34,9 +30,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log_read import LogState
-
-DELETE_ATTEMPTS_MAX = 20
 
 
 class Logs:
@@ -144,20 +137,7 @@ class Logs:
         Raises:
             LogNotFoundError: There is none.
         """
-        log = await self.open(name)
-        driver = Driver(self.store, log.log_id)
-        for _ in range(DELETE_ATTEMPTS_MAX):
-            state: LogState = await driver.run(StateMachine(name))
-            deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=clock.now_ms())
-            try:
-                await self.store.delete_log(deleted, state.version)
-            except MetadataVersionError:
-                continue
-            return
-        raise MetadataVersionError(
-            f"log {name!r} is changed all the time by others: stop its writers, then delete it",
-            log=name,
-        )
+        await (await self.open(name)).delete()
 
     async def owner(self, ledger_id: int) -> str | None:
         """Name of the living log that may list the ledger, None when there is none.

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from ledgerlog_spark.client.ledger_creation import CreateRecord
     from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.model import Code, LedgerMetadata
 
 
 class LedgerWriterHandle(Protocol):
@@ -110,3 +110,11 @@ class Ledgers(Protocol):
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete the record."""
+
+    def list_ledgers(self) -> AsyncIterator[int]:
+        """All ledger ids, rising."""
+
+    async def entry_copies(
+        self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
+    ) -> Mapping[str, Code]:
+        """What each bookie of the entry's write set says of it."""

@@ -1,0 +1,68 @@
+"""`LogUpkeep` without `await`, for programs and the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerlog_spark.log.log_upkeep import no_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from ledgerlog_spark.log.check import LogCheck
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.log.log_upkeep import CopyRows, OnProgress
+    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_records import Item, StagedRange, VersionInterval
+    from ledgerlog_spark.protocol.log_truncate import Truncated
+
+T = TypeVar("T")
+
+
+class BlockingLogUpkeep:
+    """The part of `BlockingLog` that neither reads nor commits rows; same calls and errors.
+
+    `on_progress` is called on the client's own thread.
+    """
+
+    def version_at(self, timestamp_ms: int) -> VersionInterval:
+        """See `LogUpkeep.version_at`."""
+        return self._run(lambda log: log.version_at(timestamp_ms))
+
+    def truncate(self, offset: int, *, on_progress: OnProgress = no_progress) -> Truncated:
+        """See `LogUpkeep.truncate`."""
+        return self._run(lambda log: log.truncate(offset, on_progress=on_progress))
+
+    def retain(self) -> Truncated:
+        """See `LogUpkeep.retain`."""
+        return self._run(lambda log: log.retain())
+
+    def restore(
+        self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
+    ) -> CommitResult:
+        """See `LogUpkeep.restore`; `copy` is a coroutine function."""
+        return self._run(
+            lambda log: log.restore(version, copy=copy, overwrite_if_changed=overwrite_if_changed)
+        )
+
+    def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """See `LogUpkeep.set_properties`."""
+        return self._run(lambda log: log.set_properties(changes))
+
+    def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
+        """See `LogUpkeep.switch`."""
+        return self._run(lambda log: log.switch(job, replaced, staged))
+
+    def check(
+        self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
+    ) -> LogCheck:
+        """See `LogUpkeep.check`."""
+        return self._run(lambda log: log.check(every_entry=every_entry, on_progress=on_progress))
+
+    def delete(self) -> None:
+        """See `LogUpkeep.delete`."""
+        self._run(lambda log: log.delete())
+
+    def _run(self, work: Callable[[Log], Coroutine[Any, Any, T]]) -> T:
+        raise AssertionError(work)

@@ -1,0 +1,209 @@
+"""Whether what a log lists is there, and whose every ledger is (docs/LOGS.md U17).
+
+Changes nothing. What is read first and last is chosen so that work that goes on meanwhile is not
+taken for damage: ledgers, then registrations, then the list, then marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.protocol.log_read import ListingMachine, StateMachine
+from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.log_read import LogState
+    from ledgerlog_spark.protocol.log_records import Item
+
+AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLedger:
+    """One listed ledger.
+
+    Attributes:
+        ledger_id: The ledger.
+        state: Of its record; `missing` when there is none.
+        ranges: How often the log lists it.
+        last_entry_id: The highest that is listed, inclusive; NO_ENTRY of an open ledger of a
+            leader log, of which nothing is listed yet.
+        entries: How many entries were asked for.
+        copies: Copies of the entry that has the fewest.
+        copies_wanted: The write quorum.
+        is_damaged: Listed rows cannot be read, or not all of them by everybody.
+        finding: What is wrong, empty when nothing is.
+    """
+
+    ledger_id: int
+    state: str
+    ranges: int
+    last_entry_id: int
+    entries: int = 0
+    copies: int = 0
+    copies_wanted: int = 0
+    is_damaged: bool = False
+    finding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCheck:
+    """What a check of one log found.
+
+    Attributes:
+        log: Its name.
+        ledgers: Every listed ledger, rising.
+        staged: Ledgers that jobs are writing, or wrote and never committed.
+        marked: Ledgers that no version names and that are to be deleted.
+        orphans: Ledgers that say they are the log's and that it knows nothing of.
+    """
+
+    log: str
+    ledgers: tuple[CheckedLedger, ...]
+    staged: tuple[int, ...]
+    marked: tuple[int, ...]
+    orphans: tuple[int, ...]
+
+    @property
+    def findings(self) -> tuple[CheckedLedger, ...]:
+        """Listed ledgers with which something is wrong."""
+        return tuple(ledger for ledger in self.ledgers if ledger.finding)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether listed rows are missing, or on fewer bookies than were to acknowledge them."""
+        return any(ledger.is_damaged for ledger in self.ledgers)
+
+
+class LogChecker:
+    """Checks one log, of either kind."""
+
+    def __init__(self, name: str, log_id: str, *, store: LogStore, ledgers: Ledgers) -> None:
+        self._name = name
+        self._log_id = log_id
+        self._store = store
+        self._ledgers = ledgers
+        self._driver = Driver(store, log_id)
+
+    async def check(
+        self, *, every_entry: bool, on_progress: Callable[[int, int], None]
+    ) -> LogCheck:
+        """See `Log.check`."""
+        own = await self._own_ledgers()
+        staged = await self._staged()
+        state: LogState = await self._driver.run(StateMachine(self._name))
+        items: tuple[Item, ...] = await self._driver.run(ListingMachine(self._name))
+        marked = {mark.ledger_id for mark in await self._store.marked(self._log_id)}
+        by_ledger: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
+        for item in items:
+            by_ledger.setdefault(item.ledger_id, []).append(item)
+        checked = []
+        for done, ledger_id in enumerate(sorted(by_ledger)):
+            on_progress(done, len(by_ledger))
+            checked.append(await self._check_ledger(ledger_id, by_ledger[ledger_id], every_entry))
+        on_progress(len(by_ledger), len(by_ledger))
+        unknown = own - staged - marked - set(by_ledger)
+        return LogCheck(
+            log=self._name,
+            ledgers=tuple(checked),
+            staged=tuple(sorted(staged - set(by_ledger))),
+            marked=tuple(sorted(marked)),
+            orphans=tuple([i for i in sorted(unknown) if await self._metadata(i) is not None]),
+        )
+
+    async def _own_ledgers(self) -> set[int]:
+        """Ledgers whose records name this log."""
+        ids = [ledger_id async for ledger_id in self._ledgers.list_ledgers()]
+        own = self._log_id.encode()
+        found = set()
+        for first in range(0, len(ids), AT_ONCE):
+            some = ids[first : first + AT_ONCE]
+            for ledger_id, metadata in zip(
+                some, await asyncio.gather(*map(self._metadata, some)), strict=True
+            ):
+                if metadata is not None and metadata.custom.get(LOG_ID_KEY) == own:
+                    found.add(ledger_id)
+        return found
+
+    async def _staged(self) -> set[int]:
+        found: set[int] = set()
+        for app in await self._store.producers(self._log_id):
+            found.update(await self._store.registered(self._log_id, app))
+        return found
+
+    async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
+        """The record; None when there is none, or none that can be read."""
+        try:
+            return await self._ledgers.ledger_metadata(ledger_id)
+        except (LedgerNotFoundError, MetadataFormatError):
+            return None
+
+    async def _check_ledger(
+        self, ledger_id: int, items: Sequence[Item], every_entry: bool
+    ) -> CheckedLedger:
+        last = max((item.last_entry_id for item in items), default=NO_ENTRY)
+        metadata = await self._metadata(ledger_id)
+        if metadata is None:
+            return CheckedLedger(
+                ledger_id, "missing", len(items), last, is_damaged=True,
+                finding="listed, and its record is gone or cannot be read",
+            )  # fmt: skip
+        entry_ids = sorted({entry_id for item in items for entry_id in _asked(item, every_entry)})
+        fewest, finding = await self._copies(ledger_id, metadata, entry_ids)
+        needed = metadata.quorum.ack_quorum
+        if metadata.is_closed and metadata.last_entry_id < last:
+            finding = f"closed at entry {metadata.last_entry_id}, listed to {last}"
+            fewest = 0
+        return CheckedLedger(
+            ledger_id=ledger_id,
+            state=metadata.state.name.lower(),
+            ranges=len(items),
+            last_entry_id=last,
+            entries=len(entry_ids),
+            copies=fewest,
+            copies_wanted=metadata.quorum.write_quorum,
+            is_damaged=bool(items) and fewest < needed,
+            finding=finding,
+        )
+
+    async def _copies(
+        self, ledger_id: int, metadata: LedgerMetadata, entry_ids: Sequence[int]
+    ) -> tuple[int, str]:
+        """Copies of the entry that has the fewest, and what to say of them."""
+        wanted = metadata.quorum.write_quorum
+        fewest, finding = wanted, ""
+        for first in range(0, len(entry_ids), AT_ONCE):
+            some = entry_ids[first : first + AT_ONCE]
+            asked = (self._ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some)
+            for entry_id, said in zip(some, await asyncio.gather(*asked), strict=True):
+                copies = sum(code is Code.OK for code in said.values())
+                if copies < fewest:
+                    fewest = copies
+                    finding = f"entry {entry_id}: {_said(said.items())}"
+        return fewest, finding
+
+
+def _asked(item: Item, every_entry: bool) -> Iterable[int]:
+    if every_entry:
+        return range(item.first_entry_id, item.last_entry_id + 1)
+    return (item.first_entry_id, item.last_entry_id)
+
+
+def _said(answers: Iterable[tuple[str, Code]]) -> str:
+    words = {Code.UNAVAILABLE: "cannot be reached", Code.TIMEOUT: "does not answer"}
+    parts = [
+        f"{bookie} {'has none' if code.is_absent else words.get(code, code.name.lower())}"
+        for bookie, code in answers
+        if code is not Code.OK
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,296 @@
+"""What keeps a log small, and sets it back (DESIGN 6.2, 6.6; docs/LOGS.md, Upkeep).
+
+All methods are coroutines on the client's event loop; `blocking_upkeep.py` has the same without
+`await`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, MetadataVersionError
+from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.check import LogCheck, LogChecker
+from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.version_at import version_at
+from ledgerlog_spark.protocol.log_commit import CommitResult
+from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
+from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
+from ledgerlog_spark.protocol.log_read import HistoryMachine, SnapshotMachine, StateMachine
+from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log_restore import (
+    CutRange,
+    RestoreMachine,
+    RestoreRequest,
+    cut_ranges,
+)
+from ledgerlog_spark.protocol.log_retention import KEPT, RetentionMachine
+from ledgerlog_spark.protocol.log_sweep import Deregistered, StagedSweep
+from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.protocol.log_read import LogState
+    from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+
+CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
+"""Writes the rows of a part of a range again, in a ledger of the job."""
+
+OnProgress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+RESTORE_ATTEMPTS_MAX = 5
+DELETE_ATTEMPTS_MAX = 20
+
+
+def no_progress(_done: int, _total: int) -> None:
+    """Tells nobody."""
+
+
+class LogUpkeep:
+    """The part of `Log` that neither reads nor commits rows."""
+
+    name: str
+    log_id: str
+    _store: LogStore
+    _ledgers: Ledgers
+    _driver: Driver
+
+    async def version_at(self, timestamp_ms: int) -> VersionInterval:
+        """The version that was the newest at that wall time, in ms since the epoch.
+
+        Raises:
+            VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
+        """
+        history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
+        return version_at(self.name, history, timestamp_ms)
+
+    async def truncate(self, offset: int, *, on_progress: OnProgress = no_progress) -> Truncated:
+        """Drop all rows below an offset, and end every version that begins below it.
+
+        No reader begins below the offset once this returned. Ledgers go after
+        `deletedRetentionMs`, so that readers that planned before finish.
+
+        Args:
+            offset: The first row that stays, at most the end; of a leader log at most where its
+                open ledgers begin.
+            on_progress: Told how many ledgers were let go.
+
+        Raises:
+            ConfigurationError: The log does not have that offset. Nothing was changed.
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: Overtaken all the time.
+            MetadataUnknownError: Not definite; calling it again is safe.
+        """
+        machine = TruncateMachine(self.name, offset=offset, token=uuid.uuid4().hex)
+        return await self._drop(machine, on_progress)
+
+    async def retain(self) -> Truncated:
+        """Drop what `retentionMs` and `retentionBytes` let go; errors as of `truncate`."""
+        state = await self._state()
+        properties = LogProperties.from_mapping(state.head.properties)
+        if (properties.retention_ms, properties.retention_bytes) == (KEPT, KEPT):
+            head = state.head
+            return Truncated(head.version, head.start_offset, head.oldest_version)
+        machine = RetentionMachine(
+            self.name,
+            retention_ms=properties.retention_ms,
+            retention_bytes=properties.retention_bytes,
+            token=uuid.uuid4().hex,
+        )
+        return await self._drop(machine, no_progress)
+
+    async def restore(
+        self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
+    ) -> CommitResult:
+        """Make the rows of an older version the newest again, at new offsets.
+
+        Its ranges are listed again, so this costs no data. Only where merging joined rows of it
+        with others a part of a range is written again, at its start and at its end.
+
+        Args:
+            version: The version.
+            copy: Writes such a part again; see `ledgerlog_spark.upkeep`.
+            overwrite_if_changed: Replace also what others commit during this call.
+
+        Raises:
+            VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
+            ConcurrentCommitError: Others committed meanwhile. Nothing was changed.
+            LocalProtocolError: A part has to be copied, and there is no `copy`.
+            LogKindError: A leader log has no versions.
+            CommitUnknownError: Not definite; look at the log's history.
+        """
+        for attempt in range(1, RESTORE_ATTEMPTS_MAX + 1):
+            try:
+                return await self._restore(version, copy, overwrite_if_changed)
+            except ConcurrentCommitError as error:
+                # Retriable when a merge came between, which changed no row.
+                if not error.retriable or attempt == RESTORE_ATTEMPTS_MAX:
+                    raise
+        raise AssertionError(RESTORE_ATTEMPTS_MAX)
+
+    async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """All properties that differ from their defaults, after a change; makes no version.
+
+        Ensemble, quorums and digest are those of ledgers made from now on.
+
+        Args:
+            changes: By option name, in any case; None brings back the default.
+
+        Raises:
+            ConfigurationError: An unknown or fixed name, or values that cannot be. Nothing was
+                changed.
+            LogNotFoundError: The log was deleted.
+            MetadataUnknownError: Not definite; calling it again is safe.
+        """
+        machine = PropertiesMachine(self.name, changes, token=uuid.uuid4().hex)
+        properties: dict[str, str] = await self._driver.run(machine)
+        return properties
+
+    async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
+        """List one range in place of others that hold the same rows (docs/LOGS.md U13).
+
+        Args:
+            job: The merge's own, begun for it alone.
+            replaced: As listed when their rows were read.
+            staged: In a ledger of the job.
+
+        Raises:
+            ConcurrentCommitError: The log no longer lists just these ranges. Nothing was changed.
+            ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
+            CommitUnknownError: Not definite.
+        """
+        request = MergeRequest(job.app, job.run, tuple(replaced), staged)
+        machine = MergeMachine(self.name, request, token=uuid.uuid4().hex)
+        result: CommitResult = await self._driver.run(machine)
+        return result
+
+    async def release(self, job: Job) -> None:
+        """Forget a job that made up its producer; it can commit nothing any more.
+
+        Ledgers of it that are not listed are left to the sweeper, which need not wait for them.
+
+        Raises:
+            MetadataError: The store failed; the sweeper does it after `stagingTtlMs`.
+        """
+        assert job.app.startswith(JOB_APP_PREFIX), job.app
+        while True:
+            sweep = StagedSweep(self.name, app=job.app, staging_ttl_ms=-1)
+            step: Deregistered = await self._driver.run(sweep)
+            if step.is_complete:
+                break
+        found = await self._store.read_producer(self.log_id, job.app)
+        if found is not None:
+            await self._store.delete_producer(self.log_id, job.app, found.version)
+
+    async def check(
+        self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
+    ) -> LogCheck:
+        """Whether every listed range is there in enough copies; changes nothing.
+
+        Args:
+            every_entry: Ask for all entries and not only for the first and last of each range.
+            on_progress: Told how many ledgers were looked at, and how many there are.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            MetadataError: The store failed.
+        """
+        checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
+        return await checker.check(every_entry=every_entry, on_progress=on_progress)
+
+    async def delete(self) -> None:
+        """Delete the log. Its name is free at once; its ledgers go after `deletedRetentionMs`.
+
+        Raises:
+            LogNotFoundError: It is deleted already.
+            MetadataUnknownError: Not definite; calling it again is safe.
+        """
+        for _ in range(DELETE_ATTEMPTS_MAX):
+            state = await self._state()
+            deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=clock.now_ms())
+            try:
+                await self._store.delete_log(deleted, state.version)
+            except MetadataVersionError:
+                continue
+            return
+        raise MetadataVersionError(
+            f"log {self.name!r} is changed all the time by others: stop its writers, then delete "
+            "it",
+            log=self.name,
+        )
+
+    async def _state(self) -> LogState:
+        state: LogState = await self._driver.run(StateMachine(self.name))
+        return state
+
+    async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
+        """The first step, then steps of 1,000 items until none is left to be dropped."""
+        done: Truncated = await self._driver.run(machine)
+        unlisted = list(done.unlisted)
+        is_complete = done.is_complete
+        while not is_complete:
+            on_progress(len(unlisted), len(unlisted) + 1)
+            expiry = ExpiryMachine(
+                self.name, version_retention_ms=clock.now_ms(), token=uuid.uuid4().hex
+            )
+            step: Expired = await self._driver.run(expiry)
+            unlisted += step.unlisted
+            is_complete = step.is_complete
+        on_progress(len(unlisted), len(unlisted))
+        return replace(done, unlisted=tuple(unlisted), is_complete=True)
+
+    async def _restore(
+        self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
+    ) -> CommitResult:
+        planned = (await self._state()).head
+        snapshot: LogSnapshot = await self._driver.run(SnapshotMachine(self.name, version=version))
+        parts = cut_ranges(snapshot.interval, snapshot.items)
+        if parts and copy is None:
+            raise LocalProtocolError(
+                f"version {version} of log {self.name!r} begins or ends within a merged range, of "
+                "which a part has to be copied: restore it with `ledgerlog logs restore`",
+                log=self.name,
+                version=version,
+            )
+        job = Job(
+            log=self.name,
+            log_id=self.log_id,
+            app=f"{JOB_APP_PREFIX}{uuid.uuid4()}",
+            run=str(uuid.uuid4()),
+            batch_id=0,
+            kind=JobKind.BATCH,
+            mode=WriteMode.OVERWRITE,
+            properties=dict(planned.properties),
+        )
+        await self._driver.run(
+            EpochMachine(self.name, app=job.app, run=job.run, batch_id=0, kind=JobKind.BATCH)
+        )
+        try:
+            copies = {}
+            for part in parts:
+                assert copy is not None
+                copies[part.offsets] = await copy(job, part)
+            request = RestoreRequest(
+                version=version,
+                app=job.app,
+                run=job.run,
+                planned_version=planned.version,
+                copies=copies,
+                overwrite_if_changed=overwrite_if_changed,
+            )
+            machine = RestoreMachine(self.name, request, token=uuid.uuid4().hex)
+            result: CommitResult = await self._driver.run(machine)
+        finally:
+            await self.release(job)
+        return result

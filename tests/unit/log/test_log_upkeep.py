@@ -1,0 +1,283 @@
+"""Truncation, restoring, merging, checking and deleting, on a whole simulated cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    ConfigurationError,
+    LedgerNotFoundError,
+    LocalProtocolError,
+    LogNotFoundError,
+    VersionNotAvailableError,
+)
+from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_records import Operation, StagedRange, WriteMode
+from ledgerlog_spark.protocol.log_restore import CutRange
+from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads
+
+
+async def copied(log: Log, job: Job, taken: list[bytes]) -> StagedRange:
+    """Those payloads as one range of ten rows each."""
+    writer = await log.open_range(job, SCHEMA)
+    for payload in taken:
+        await writer.append(payload, rows=10)
+    staged = await writer.finish(b"index", statistics=b"")
+    assert staged is not None
+    return staged
+
+
+async def merge_all(log: Log) -> Job:
+    job = await log.begin()
+    items = (await log.snapshot()).items
+    staged = await copied(log, job, await payloads(log))
+    await log.switch(job, items, staged)
+    await log.release(job)
+    return job
+
+
+def test_truncated_rows_are_gone_and_a_reader_that_planned_before_still_finishes(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        for name in "xyz":
+            await commit(log, name)
+        planned = (await log.snapshot()).items
+        done = await log.truncate(60)
+        assert (done.start_offset, len(done.unlisted)) == (60, 2)
+        assert await payloads(log) == of("y", "z")
+        with pytest.raises(VersionNotAvailableError) as gone:
+            await log.snapshot(2)
+        assert gone.value.oldest == 4
+        sweeper = world.logs().sweeper()
+        await sweeper.sweep(log.log_id)
+        item = planned[0]
+        read = [b async for b in log.read_range(item.ledger_id, 1, item.last_entry_id)]
+        assert sum(map(len, read)) == 4
+        world.skip(DAY_MS + 1)
+        assert (await sweeper.sweep(log.log_id)).ledgers_deleted == 2
+        with pytest.raises(LedgerNotFoundError):
+            await world.client().ledger_metadata(item.ledger_id)
+        assert await payloads(log) == of("y", "z")
+
+    in_world(work)
+
+
+def test_retention_acts_by_the_properties_of_the_log_at_that_time(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        await commit(log, "x")
+        world.skip(DAY_MS)
+        await commit(log, "y")
+        assert (await log.retain()).start_offset == 0
+        assert await log.set_properties({"retentionms": str(DAY_MS // 2)}) == {
+            "retentionMs": str(DAY_MS // 2)
+        }
+        assert (await log.retain()).start_offset == 60
+        assert await payloads(log) == of("y")
+        assert (await log.history())[-1].operation is Operation.TRUNCATE
+        with pytest.raises(ConfigurationError, match="fixed"):
+            await log.set_properties({"kind": "leader"})
+
+    in_world(work)
+
+
+def test_restored_version_is_read_from_the_same_ledgers_also_after_everything_else_is_swept(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        await commit(log, "x")
+        first = [item.ledger_id for item in (await log.snapshot()).items]
+        await commit(log, "y", mode=WriteMode.OVERWRITE)
+        done = await log.restore(1)
+        assert (done.status, done.version) == (CommitStatus.COMMITTED, 3)
+        assert await payloads(log) == of("x")
+        assert [item.ledger_id for item in (await log.snapshot()).items] == first
+        world.skip(40 * DAY_MS)
+        sweeper = world.logs().sweeper()
+        await sweeper.sweep(log.log_id)
+        world.skip(2 * DAY_MS)
+        await sweeper.sweep(log.log_id)
+        assert await payloads(log) == of("x")
+        assert [v.version for v in await log.history()] == [3]
+
+    in_world(work)
+
+
+def test_restore_leaves_no_producer_behind_whether_it_succeeds_or_not(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await commit(log, "x", app="etl")
+        await log.restore(0)
+        with pytest.raises(VersionNotAvailableError):
+            await log.restore(9)
+        assert await logs.store.producers(log.log_id) == ["etl"]
+
+    in_world(work)
+
+
+def test_merge_reads_the_same_in_every_version_and_leaves_one_ledger_after_the_grace(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        for name in "xyz":
+            await commit(log, name)
+        before = {v.version: await payloads(log, v.version) for v in await log.history()}
+        planned = (await log.snapshot()).items
+        await merge_all(log)
+        assert len((await log.snapshot()).items) == 1
+        assert (await log.snapshot()).interval.version == 3
+        item = planned[0]
+        old = [b async for b in log.read_range(item.ledger_id, 1, item.last_entry_id)]
+        assert sum(map(len, old)) == 4
+        assert await payloads(log, 3) == before[3]
+        world.skip(DAY_MS + 1)
+        assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 6
+        check = await log.check()
+        assert [c.ranges for c in check.ledgers] == [1]
+        assert (check.orphans, check.staged, check.marked) == ((), (), ())
+        assert await payloads(log) == before[3]
+
+    in_world(work)
+
+
+def test_merge_that_comes_too_late_changes_nothing_and_its_ledger_is_swept(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        for name in "xy":
+            await commit(log, name)
+        job = await log.begin()
+        items = (await log.snapshot()).items
+        staged = await copied(log, job, await payloads(log))
+        await log.truncate(60)
+        with pytest.raises(ConcurrentCommitError):
+            await log.switch(job, items, staged)
+        await log.release(job)
+        assert await payloads(log) == of("y")
+        await logs.sweeper().sweep(log.log_id)
+        with pytest.raises(LedgerNotFoundError):
+            await world.client().ledger_metadata(staged.ledger_id)
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.REPLY_LOST])
+def test_change_of_a_head_whose_reply_is_lost_happens_once(in_world: Any, fault: Fault) -> None:
+    async def work(world: LogWorld) -> None:
+        client, stores = world.client_and_stores()
+        tree = stores.tree
+        assert isinstance(tree, MemoryTree)
+        log = await Logs(store=stores.logs, ledgers=client).create("flights")
+        for name in "xyz":
+            await commit(log, name)
+        job = await log.begin()
+        staged = await copied(log, job, await payloads(log))
+        items = (await log.snapshot()).items
+        tree.inject(fault)
+        await log.switch(job, items, staged)
+        assert [item.rows for item in (await log.snapshot()).items] == [180]
+        tree.inject(fault)
+        assert (await log.truncate(60)).start_offset == 60
+        tree.inject(fault)
+        assert await log.set_properties({"rollMs": "60000"}) == {"rollMs": "60000"}
+        assert [v.version for v in await log.history()] == [4]
+        assert len(await payloads(log)) == len(of("x", "y", "z"))
+
+    in_world(work)
+
+
+def test_part_of_a_merged_range_is_copied_when_its_version_is_restored(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        for name in "xyz":
+            await commit(log, name)
+        await merge_all(log)
+        with pytest.raises(LocalProtocolError, match="logs restore"):
+            await log.restore(2)
+        everything = await payloads(log)
+
+        async def copy(job: Job, part: CutRange) -> StagedRange:
+            first, end = (offset // 10 for offset in part.offsets)
+            return await copied(log, job, everything[first:end])
+
+        assert (await log.restore(2, copy=copy)).version == 4
+        assert await payloads(log) == of("x", "y")
+        assert await payloads(log, 3) != of("x", "y")
+
+    in_world(work)
+
+
+def test_version_at_a_time_is_the_newest_of_then(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        times = [(await log.history())[0].commit_time_ms]
+        for name in "xy":
+            world.skip(1_000)
+            await commit(log, name)
+            times.append((await log.history())[-1].commit_time_ms)
+        assert [(await log.version_at(t)).version for t in times] == [0, 1, 2]
+        assert [(await log.version_at(t - 1)).version for t in times[1:]] == [0, 1]
+        assert (await log.version_at(times[-1] + DAY_MS)).version == 2
+        with pytest.raises(VersionNotAvailableError, match="2023-11-14") as early:
+            await log.version_at(times[0] - 1)
+        assert (early.value.oldest, early.value.oldest_time_ms) == (0, times[0])
+
+    in_world(work)
+
+
+def test_check_names_what_is_missing_and_what_nobody_knows_of(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await commit(log, "x")
+        job = await log.begin(schema=SCHEMA)
+        staged = await copied(log, job, [b"x"])
+        first, second = (item.ledger_id for item in (await log.snapshot()).items)
+        progress: list[tuple[int, int]] = []
+        sound = await log.check(
+            every_entry=True, on_progress=lambda done, total: progress.append((done, total))
+        )
+        assert not sound.findings
+        assert not sound.is_damaged
+        assert [(c.ledger_id, c.entries, c.copies) for c in sound.ledgers] == [
+            (first, 4, 3), (second, 4, 3),
+        ]  # fmt: skip
+        assert (sound.staged, sound.orphans) == ((staged.ledger_id,), ())
+        assert progress == [(0, 2), (1, 2), (2, 2)]
+        await world.client().delete_ledger(first)
+        metadata = await world.client().ledger_metadata(second)
+        orphan = await world.client().create_ledger(custom_metadata=metadata.custom)
+        for bookie in metadata.fragments[0].ensemble[:2]:
+            del world.storages[bookie].ledgers[second]
+        broken = await log.check()
+        assert broken.is_damaged
+        assert [(c.ledger_id, c.state, c.copies) for c in broken.findings] == [
+            (first, "missing", 0), (second, "closed", 1),
+        ]  # fmt: skip
+        assert "has none" in broken.findings[1].finding
+        assert broken.orphans == (orphan.id,)
+
+    in_world(work)
+
+
+def test_deleted_log_is_deleted_once(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        await log.delete()
+        with pytest.raises(LogNotFoundError):
+            await log.delete()
+
+    in_world(work)
