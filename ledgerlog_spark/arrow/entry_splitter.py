@@ -97,6 +97,12 @@ class EntrySplitter:
             self.size_bytes += len(payload)
             yield EncodedEntry(payload, 0)
 
+    def release(self) -> list[pa.RecordBatch]:
+        """The rows taken in and not encoded yet, which it forgets."""
+        released, self._pending = self._pending, []
+        self._pending_rows = self._pending_bytes = 0
+        return released
+
     @property
     def _pending_encoded(self) -> float:
         """About how many bytes the pending rows have encoded."""

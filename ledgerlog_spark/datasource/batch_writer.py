@@ -59,16 +59,18 @@ class BatchWriter(DataSourceArrowWriter):
             SchemaMismatchError: A batch is not of the schema that Spark announced.
             LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
         """
+        from ledgerlog_spark.datasource.cluster import logs_at
         from ledgerlog_spark.datasource.write_task import stage_ranges
 
         if self._job.is_replay:
             for _ in iterator:  # Spark's rows have to be taken, the log has them already
                 pass
             return StagedRanges(())
+        log = logs_at(self._uri).open_job(self._job)
         return StagedRanges(
             stage_ranges(
-                self._uri,
-                self._job,
+                lambda: log.open_range(self._job),
+                self._job.schema,
                 iterator,
                 compression=self._compression,
                 target_entry_bytes=self._target_entry_bytes,

@@ -212,12 +212,7 @@ class SourceOptions:
         Raises:
             ConfigurationError: No log is named, or only one of txnAppId and txnVersion is given.
         """
-        _reject_jvm(self.values)
-        if self.values["log"] is None:
-            raise ConfigurationError(
-                f'name the log to write by save("name") or the option "log"{_TABLE_HINT}',
-                option="log",
-            )
+        self._check_write()
         if (self.values["txn_app_id"] is None) != (self.values["txn_version"] is None):
             raise ConfigurationError(
                 'options "txnAppId" and "txnVersion" make a write repeatable together: give both, '
@@ -225,6 +220,28 @@ class SourceOptions:
                 option="txnAppId",
             )
         return _chosen(WriteOptions, self.values)
+
+    def for_stream_write(self) -> WriteOptions:
+        """The options of a streaming write.
+
+        Raises:
+            ConfigurationError: No log is named, or txnVersion is given, which is the batch id.
+        """
+        self._check_write()
+        if self.values["txn_version"] is not None:
+            raise ConfigurationError(
+                'option "txnVersion" is the batch id in a stream: leave it out',
+                option="txnVersion",
+            )
+        return _chosen(WriteOptions, self.values)
+
+    def _check_write(self) -> None:
+        _reject_jvm(self.values)
+        if self.values["log"] is None:
+            raise ConfigurationError(
+                f'name the log to write by save("name") or the option "log"{_TABLE_HINT}',
+                option="log",
+            )
 
 
 def is_sparks_own(key: str) -> bool:

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
 from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
 from ledgerlog_spark.datasource.schemas import spark_schema, stored_schema
-from ledgerlog_spark.errors import ConcurrentCommitError, ConfigurationError, LogNotFoundError
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    ConfigurationError,
+    LogKindError,
+    LogNotFoundError,
+)
 from ledgerlog_spark.protocol.log_properties import LogProperties
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.protocol.log_records import LogKind, WriteMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ledgerlog_spark.datasource.options import WriteOptions
     from ledgerlog_spark.log.blocking import BlockingLog
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.protocol.log_commit import CommitResult
-    from ledgerlog_spark.protocol.log_records import StagedRange
+    from ledgerlog_spark.protocol.log_records import LogHead, StagedRange
 
 BEGIN_ATTEMPTS_MAX = 10
 
@@ -28,6 +33,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
 
     Raises:
         LogNotFoundError: No such log, and `createIfMissing` is false.
+        LogKindError: A leader appends to the log.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
         ConfigurationError: Options that do not fit the log as it is.
         NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
@@ -35,12 +41,12 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
     schema = stored_schema(storable(schema_json))
     password = password_in(options.password_file)
     mode = WriteMode.OVERWRITE if overwrite else WriteMode.APPEND
-    log = _opened(uri, options, schema)
+    log = opened(uri, options, schema)
     for _ in range(BEGIN_ATTEMPTS_MAX):
         state = log.state()
-        _check_properties(options, state.head.properties)
+        check_head(options, state.head)
         job = log.begin(
-            schema=_schema_after(state.schema, schema_json, options),
+            schema=schema_after(state.schema, schema_json, options),
             mode=mode,
             app=options.txn_app_id,
             batch_id=options.txn_version or 0,
@@ -50,7 +56,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
         # The commit checks what comes after `begin`; what came just before it is seen here.
         if job.base_schema_id == state.head.schema_id:
             if not job.is_replay:
-                _check_bookies(uri, LogProperties.from_mapping(state.head.properties))
+                check_bookies(uri, LogProperties.from_mapping(state.head.properties))
             return job
     raise ConcurrentCommitError(
         f"the schema of log {options.log!r} is changed all the time by others", log=options.log
@@ -62,10 +68,10 @@ def commit_job(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResul
     return logs_at(uri).open_job(job).commit(job, ranges)
 
 
-def _opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
+def opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
     """The log, made with the rows' schema when it is missing: no rows have columns, too.
 
-    Not made where its ledgers could not be.
+    Not made where its ledgers could not be. Errors as of `begin_job`.
     """
     logs = logs_at(uri)
     try:
@@ -77,15 +83,16 @@ def _opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
                 log=options.log,
             ) from error
     properties = _properties(options)
-    _check_bookies(uri, LogProperties.from_mapping(properties))
+    check_bookies(uri, LogProperties.from_mapping(properties))
     return logs.open_or_create(options.log, schema=schema, properties=properties)
 
 
-def _check_bookies(uri: str, properties: LogProperties) -> None:
+def check_bookies(uri: str, properties: LogProperties) -> None:
+    """Returns when a ledger of these properties can be made; else `NotEnoughBookiesError`."""
     client_of(uri).run(lambda client: client.check_bookies(properties.quorum))
 
 
-def _schema_after(current: bytes | None, schema_json: str, options: WriteOptions) -> bytes:
+def schema_after(current: bytes | None, schema_json: str, options: WriteOptions) -> bytes:
     """The log's schema after this write, byte for byte the current one when nothing is added."""
     if current is None:
         return stored_schema(storable(schema_json))
@@ -130,10 +137,21 @@ def _properties(options: WriteOptions) -> dict[str, str]:
     return asked
 
 
-def _check_properties(options: WriteOptions, stored: Mapping[str, str]) -> None:
-    """Options that a log was not made with are an error, not something to pass over."""
-    known = LogProperties.from_mapping(stored)
-    asked = LogProperties.from_mapping({**stored, **_properties(options)})
+def check_head(options: WriteOptions, head: LogHead) -> None:
+    """Options that a log was not made with are an error, not something to pass over.
+
+    Raises:
+        LogKindError: A leader appends to the log.
+        ConfigurationError: An option that does not fit the log; names both values.
+    """
+    if head.kind is not LogKind.TRANSACTIONAL:
+        raise LogKindError(
+            f"log {options.log!r} is a {head.kind.name.lower()} log: write to it through its "
+            "leader",
+            log=options.log,
+        )
+    known = LogProperties.from_mapping(head.properties)
+    asked = LogProperties.from_mapping({**head.properties, **_properties(options)})
     for attribute, name in _PROPERTIES.items():
         wanted, found = (getattr(one, _FIELDS.get(attribute, attribute)) for one in (asked, known))
         if wanted != found:

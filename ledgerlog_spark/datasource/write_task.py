@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-from ledgerlog_spark.datasource.cluster import logs_at
+from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.schemas import spark_schema
+from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
     from ledgerlog_spark.arrow.entry_splitter import EncodedEntry
-    from ledgerlog_spark.log.blocking import BlockingLog, BlockingRangeWriter
-    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.blocking import BlockingRangeWriter
     from ledgerlog_spark.protocol.log_records import StagedRange
+
+MOVES_MAX = 10
+"""Ledgers that one attempt may lose to somebody else's recovery before it fails."""
 
 
 def stage_ranges(
-    uri: str,
-    job: Job,
+    open_range: Callable[[], BlockingRangeWriter],
+    schema: bytes,
     batches: Iterable[pa.RecordBatch],
     *,
     compression: str,
@@ -31,14 +34,21 @@ def stage_ranges(
 ) -> tuple[StagedRange, ...]:
     """Write the rows of one task attempt; no ledger at all without rows.
 
-    The entries are on their ack quorums and the ledgers closed when this returns.
+    The entries are on their ack quorums when this returns.
+
+    Args:
+        open_range: Begins a range; called again when one is full, or its ledger was taken away.
+        schema: The job's, as a schema message.
+        batches: Of the rows.
+        compression: Of entries.
+        target_entry_bytes: Of an entry, encoded.
 
     Raises:
         LocalProtocolError: A row is larger than an entry can be; names its size.
         SchemaMismatchError: A batch cannot become the log's schema.
         LedgerLogError: The attempt failed; what it wrote is listed nowhere.
     """
-    writer = _Ranges(logs_at(uri).open_job(job), job, compression, target_entry_bytes)
+    writer = _Ranges(open_range, schema, compression, target_entry_bytes)
     try:
         for batch in batches:
             writer.add(batch)
@@ -52,18 +62,23 @@ class _Ranges:
     """The ranges of one attempt, one open at a time."""
 
     def __init__(
-        self, log: BlockingLog, job: Job, compression: str, target_entry_bytes: int
+        self,
+        open_range: Callable[[], BlockingRangeWriter],
+        schema: bytes,
+        compression: str,
+        target_entry_bytes: int,
     ) -> None:
-        self._log = log
-        self._job = job
+        self._open_range = open_range
+        self._schema_entry = schema
         self._compression = compression
         self._target_entry_bytes = target_entry_bytes
-        self._schema = arrow_schema_of(spark_schema(job.schema))
+        self._schema = arrow_schema_of(spark_schema(schema))
         self._conformer = Conformer(self._schema)
         self._splitter = self._new_splitter()
         self._writer: BlockingRangeWriter | None = None
         self._index_entry: bytes | None = None
         self._ranges: list[StagedRange] = []
+        self._moves = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in rows; full entries are sent on the way."""
@@ -94,14 +109,47 @@ class _Ranges:
                 self._index_entry = payload
                 continue
             if self._writer is None:
-                self._writer = self._log.open_range(self._job)
-            self._writer.append(payload, rows)
+                self._writer = self._open_range()
+            try:
+                self._writer.append(payload, rows)
+            except (LedgerFencedError, LedgerClosedError) as error:
+                self._move(error, entries)
 
     def _finish_range(self) -> None:
-        self._append(self._splitter.finish())
-        if self._writer is None:
+        while True:
+            splitter = self._splitter
+            self._append(splitter.finish())
+            if splitter is not self._splitter:
+                continue
+            if self._writer is None:
+                return
+            try:
+                staged = self._writer.finish(self._index_entry, statistics=splitter.statistics)
+            except (LedgerFencedError, LedgerClosedError) as error:
+                self._move(error, iter(()))
+                continue
+            self._next_range(staged)
             return
-        staged = self._writer.finish(self._index_entry, statistics=self._splitter.statistics)
+
+    def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
+        """Somebody recovers the ledger: keep what is acknowledged, write the rest elsewhere (K12).
+
+        The rest is encoded anew: an entry says which row of its range it begins with.
+        """
+        self._moves += 1
+        if self._moves > MOVES_MAX:
+            raise error
+        assert self._writer is not None
+        staged, unconfirmed = self._writer.cut()
+        again = [*unconfirmed, *(payload for payload, rows in entries if rows)]
+        released = self._splitter.release()
+        self._next_range(staged)
+        for decoded in decode_entries(self._schema_entry, map(memoryview, again)):
+            self._append(self._splitter.add(decoded.batch))
+        for batch in released:
+            self._append(self._splitter.add(batch))
+
+    def _next_range(self, staged: StagedRange | None) -> None:
         self._writer, self._index_entry = None, None
         self._splitter = self._new_splitter()
         if staged is not None:

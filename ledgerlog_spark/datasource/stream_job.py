@@ -1,0 +1,70 @@
+"""The driver's part of a micro-batch: what its tasks need, and the commit (design 6.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.arrow.schema_evolution import storable
+from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
+from ledgerlog_spark.datasource.schemas import stored_schema
+from ledgerlog_spark.datasource.write_job import check_bookies, check_head, opened, schema_after
+from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.log.blocking_stream import BlockingStream
+from ledgerlog_spark.log.job import plan_job
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_records import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.datasource.options import WriteOptions
+    from ledgerlog_spark.log.job import Job, JobPlan
+    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_read import LogState
+    from ledgerlog_spark.protocol.log_records import StagedRange
+
+_log_ids: dict[tuple[str, str], str] = {}
+"""Of logs that this process planned batches for, by service URI and name."""
+
+
+def plan_stream(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> JobPlan:
+    """What the tasks of the next micro-batch need; two requests to ZooKeeper, but for the first.
+
+    Spark does not say here which query it plans for, so the producer is the tasks' to find out.
+
+    Raises:
+        LogNotFoundError: No such log, and `createIfMissing` is false.
+        LogKindError: A leader appends to the log.
+        SchemaMismatchError: Rows of this schema cannot be stored in the log.
+        ConfigurationError: Options that do not fit the log as it is.
+        NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
+    """
+    state = _state(uri, options, schema_json)
+    check_head(options, state.head)
+    return plan_job(
+        state,
+        schema=schema_after(state.schema, schema_json, options),
+        mode=WriteMode.OVERWRITE if overwrite else WriteMode.APPEND,
+        overwrite_if_changed=options.overwrite_if_changed,
+        password=password_in(options.password_file),
+    )
+
+
+def commit_stream(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+    """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`."""
+    return BlockingStream(client_of(uri), job).commit(ranges)
+
+
+def _state(uri: str, options: WriteOptions, schema_json: str) -> LogState:
+    key = (uri, options.log)
+    log_id = _log_ids.get(key)
+    if log_id is not None:
+        try:
+            return logs_at(uri).open_by_id(options.log, log_id).state()
+        except LogNotFoundError:
+            del _log_ids[key]
+    log = opened(uri, options, stored_schema(storable(schema_json)))
+    state = log.state()
+    check_bookies(uri, LogProperties.from_mapping(state.head.properties))
+    _log_ids[key] = log.log_id
+    return state
