@@ -12,6 +12,8 @@ from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 
 LEDGERS = 3
+ANY_AGE = 1 << 30
+"""Of an add that was not answered when its ledger was dropped: it may come after the drop."""
 
 
 class ViolationError(AssertionError):
@@ -24,7 +26,11 @@ class Model:
     Attributes:
         acked: Bytes that acknowledged adds stored, or that a read has shown, and when that was
             answered. Of adds that were on their way together any may be the newest.
-        possible: Bytes of adds whose outcome is not known, and of how many.
+        possible: Bytes of adds whose outcome is not known, and of how many; with them what was
+            acknowledged before a drop, with the age of the ledger then.
+        age: Of each ledger: how many drops of it were sent.
+        dropped: Of each ledger: nothing of a lower age may be seen any more.
+        dropping: What was acknowledged when a drop was sent that is not answered.
         fenced: Ledgers whose fence was answered.
         fence_answers: The last entry that the first answer of a fence showed, -1 for none.
         lac: Largest explicit LAC that was acknowledged.
@@ -33,7 +39,10 @@ class Model:
     def __init__(self) -> None:
         self.acked: dict[tuple[int, int], dict[bytes, int]] = {}
         self.time = 0
-        self.possible: dict[tuple[int, int], Counter[bytes]] = {}
+        self.possible: dict[tuple[int, int], Counter[tuple[int, bytes]]] = {}
+        self.age: Counter[int] = Counter()
+        self.dropped: Counter[int] = Counter()
+        self.dropping: dict[int, dict[tuple[int, int], dict[bytes, int]]] = {}
         self.fenced: set[int] = set()
         self.fence_sent: set[int] = set()
         self.fence_answers: dict[int, int] = {}
@@ -45,10 +54,31 @@ class Model:
         kept = {d: at for d, at in self.acked.get(key, {}).items() if at > sent_at}
         self.acked[key] = {**kept, data: self.time}
 
+    def drop_sent(self, ledger_id: int) -> int:
+        """From now on what was acknowledged may be gone; returns the age of what comes after."""
+        going = {key: self.acked.pop(key) for key in list(self.acked) if key[0] == ledger_id}
+        self.dropping[ledger_id] = going
+        for key, stored in going.items():
+            possible = self.possible.setdefault(key, Counter())
+            possible.update((self.age[ledger_id], data) for data in stored)
+        self.age[ledger_id] += 1
+        self.fence_sent.add(ledger_id)
+        return self.age[ledger_id]
+
+    def check_whole(self, ledger_id: int, read: dict[tuple[int, int], bytes | None]) -> None:
+        """A drop that was cut short took everything or nothing."""
+        going = self.dropping.pop(ledger_id, {})
+        kept = [key for key, stored in going.items() if read[key] in stored]
+        gone = [key for key in going if read[key] is None]
+        if kept and gone:
+            raise ViolationError(f"a drop left {kept} and took {gone}")
+
     def check_read(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
         key = (ledger_id, entry_id)
         if code is Code.OK:
-            allowed = {data for data, count in self.possible.get(key, {}).items() if count > 0}
+            possible = self.possible.get(key, {}).items()
+            dropped = self.dropped[ledger_id]
+            allowed = {data for (age, data), count in possible if count > 0 and age >= dropped}
             allowed |= self.acked.get(key, {}).keys()
             if data not in allowed:
                 raise ViolationError(f"{key}: bytes that nobody wrote")
@@ -107,6 +137,9 @@ class Run:
         self.seen["adds_repeated"] += counters.adds_repeated
         for mark in ("torn_tails", "rewritten_records", "replayed_records"):
             self.seen[mark] += getattr(counters.boot, mark)
+        self.seen["drops"] += counters.drops
+        self.seen["freed"] += counters.files.freed
+        self.seen["recycled"] += counters.files.recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
         self.seen["rolls"] += len(names) > 4
         way = self.random.randrange(4)
@@ -143,6 +176,10 @@ class Run:
             self.fence(ledger_id)
         elif choice < 0.88:
             self.write_lac(ledger_id)
+        elif choice < 0.90:
+            self.drop(ledger_id)
+        elif choice < 0.91:
+            self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
         else:
             self.read(ledger_id)
 
@@ -164,8 +201,9 @@ class Run:
         stored = {
             (ledger_id, i): entry(ledger_id, i, p) for i, p in zip(ids, payloads, strict=True)
         }
+        age = model.age[ledger_id]
         for key, data in stored.items():
-            model.possible.setdefault(key, Counter())[data] += 1
+            model.possible.setdefault(key, Counter())[ANY_AGE, data] += 1
         was_fenced = ledger_id in model.fenced
         sent_at = model.time
 
@@ -178,9 +216,12 @@ class Run:
                     raise ViolationError(
                         f"{ids} acknowledged after a fence said {last_said} is the last"
                     )
+                if age < model.age[ledger_id]:
+                    # On which side of the drop it was accepted is not known.
+                    return
                 for key, data in stored.items():
                     model.settle(key, data, sent_at)
-                    model.possible[key][data] -= 1
+                    model.possible[key][ANY_AGE, data] -= 1
             elif code is Code.FENCED and ledger_id not in model.fence_sent:
                 raise ViolationError(f"ledger {ledger_id} is fenced, and nobody fenced it")
             elif code is Code.IO_ERROR and self.is_stopping:
@@ -189,7 +230,7 @@ class Run:
                 raise ViolationError(f"add of {ids} answered {code} without any fault")
             else:
                 for key, data in stored.items():
-                    model.possible[key][data] -= 1
+                    model.possible[key][ANY_AGE, data] -= 1
 
         request = add_request(ledger_id, ids, payloads, is_recovery=is_recovery)
         self.machine.serving.add(request, done)
@@ -211,6 +252,25 @@ class Run:
 
         request = ReadRequest(ledger_id, -1, fence_key=KEY, is_recovery=True)
         self.machine.serving.read(request, done)
+
+    def drop(self, ledger_id: int) -> None:
+        model = self.model
+        had_any = any(key[0] == ledger_id for key in model.acked)
+        age = model.drop_sent(ledger_id)
+
+        def done(code: Code) -> None:
+            if code is Code.IO_ERROR and self.is_stopping:
+                return
+            if code is Code.NO_LEDGER and not had_any:
+                return
+            if code is not Code.OK:
+                raise ViolationError(f"drop of ledger {ledger_id} answered {code}")
+            model.dropped[ledger_id] = max(age, model.dropped[ledger_id])
+            model.fenced.add(ledger_id)
+            if age == model.age[ledger_id]:
+                model.dropping.pop(ledger_id, None)
+
+        self.machine.serving.drop(ledger_id, done)
 
     def write_lac(self, ledger_id: int) -> None:
         lac = self.random.randrange(100)
@@ -237,14 +297,21 @@ class Run:
         """Everything promised is there; and what is there now stays."""
         machine, model = self.machine, self.model
         for ledger_id in range(LEDGERS):
+            read: dict[tuple[int, int], bytes | None] = {}
             for entry_id in range(self.next_id[ledger_id] + 2):
                 code, data = machine.read(ledger_id, entry_id)
                 model.check_read(ledger_id, entry_id, code, data)
                 key = (ledger_id, entry_id)
+                read[key] = data
                 model.possible.pop(key, None)
                 if data is not None:
                     model.acked[key] = {data: model.time}
+            model.check_whole(ledger_id, read)
             self.check_ledger(ledger_id)
+        manifest = machine.manifest()
+        named = {file.slot for file in manifest.files} | set(manifest.free_slots)
+        if machine.slots() != named:
+            raise ViolationError(f"the MANIFEST names {named}, there are {machine.slots()}")
 
     def check_ledger(self, ledger_id: int) -> None:
         machine, model = self.machine, self.model

@@ -163,6 +163,21 @@ def test_files_without_live_entries_are_freed_and_their_slots_recycled():
         assert machine.serving.counters.boot.damaged_records == 0
 
 
+def test_crash_in_a_recycled_file_does_not_take_the_file_before_for_a_torn_record():
+    machine = started(settings=COLD)
+    filled(machine, 7, 60)
+    assert machine.drop(7) is Code.OK
+    machine.reclaim()
+    for number in range(80):
+        assert machine.add(9, (number,), bytes(100 + 37 * number % 3_000)) is Code.OK
+        if machine.serving.counters.files.recycled:
+            machine.crash()
+            machine.start()
+            assert machine.serving.counters.boot.torn_tails == 0
+            assert machine.manifest().check_epoch == 0
+    assert machine.held(9) == [(0, 79)]
+
+
 def test_live_bytes_of_files_fall_and_a_file_with_another_live_ledger_stays():
     machine = started(settings=COLD)
     for number in range(40):
