@@ -25,8 +25,10 @@ CLIENT_LAYERS = {
         "errors", "model", "wire", "protocol", "metadata", "transport", "client", "log",
     },
     "aio": {"client", "connect"},
+    "upkeep": {"errors", "model", "protocol", "metadata", "client", "log", "arrow", "connect"},
     "datasource": {
         "errors", "model", "wire", "protocol", "metadata", "client", "log", "arrow", "connect",
+        "upkeep",
     },
 }  # fmt: skip
 CLIENT_TOP = {"cli", "__init__"}  # may import every layer
@@ -70,7 +72,10 @@ ONLY_HERE = {
         "ledgerlog_spark/datasource", "ledgerlog_spark/local", "ledgerlog_spark/cli",
         "pyspark_ledger.py", "ledgerlog_spark/__init__.py",
     ),
-    "pyarrow": ("ledgerlog_spark/arrow", "ledgerlog_spark/datasource", "ledgerlog_spark/cli"),
+    "pyarrow": (
+        "ledgerlog_spark/arrow", "ledgerlog_spark/datasource", "ledgerlog_spark/upkeep",
+        "ledgerlog_spark/cli",
+    ),
 }  # fmt: skip
 
 

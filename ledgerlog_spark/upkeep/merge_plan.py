@@ -1,0 +1,144 @@
+"""Which listed ranges are worth merging (docs/LOGS.md U14). Pure.
+
+A merge writes every byte of its ranges again, so a background merge only takes a run in which even
+the largest range is at most a quarter: each row is then written again once for every fourfold
+growth of its range, a few times in all, however long the log lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ledgerlog_spark.protocol.log_records import Item
+
+TARGET_BYTES_DEFAULT = 256 << 20
+BACKGROUND_RANGES_MIN = 64
+RUN_LEDGERS_MAX = 1_000
+"""Ledgers that one switch marks, so that its transaction stays far below the store's 1 MiB."""
+
+RUN_RANGES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class MergePolicy:
+    """What is worth merging.
+
+    Attributes:
+        target_bytes: A merged range has at most so many payload bytes; ranges of more than half of
+            it are left alone.
+        ranges_min: Fewer ranges in a run are left alone; at least 2.
+        growth: The run has at least so many times the bytes of its largest range; 1 for no matter.
+
+    Raises:
+        ConfigurationError: Values that cannot be.
+    """
+
+    target_bytes: int = TARGET_BYTES_DEFAULT
+    ranges_min: int = 2
+    growth: int = 1
+
+    def __post_init__(self) -> None:
+        if self.target_bytes < 1 or self.ranges_min < 2 or self.growth < 1:  # noqa: PLR2004
+            raise ConfigurationError(
+                f"a merge of at least {self.ranges_min} ranges into {self.target_bytes} bytes "
+                "cannot be: at least 2 ranges, and more than 0 bytes"
+            )
+
+
+BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
+"""For upkeep that nobody asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeableLedger:
+    """What makes ranges of a ledger fit to be merged with those of another.
+
+    Attributes:
+        is_closed: Nobody writes it any more: a range that is merged away lets go of its ledger,
+            which must not be one that the next batch goes into.
+        password: Ranges are only merged under one password.
+    """
+
+    is_closed: bool
+    password: bytes = b""
+
+
+def plan_merges(
+    items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
+) -> list[tuple[Item, ...]]:
+    """Runs of neighbours, each to become one range; oldest first.
+
+    Args:
+        items: Of the newest version, by offset.
+        ledgers: By id; ranges of ledgers that are not there are left alone.
+        policy: What is worth it.
+    """
+    found: list[tuple[Item, ...]] = []
+    for stretch in _stretches(items, ledgers, policy):
+        for run in _cut(stretch, policy):
+            found += _worth_it(run, policy)
+    return found
+
+
+def _stretches(
+    items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
+) -> Iterator[list[Item]]:
+    """Neighbours that may be merged with each other, as long as they come."""
+    stretch: list[Item] = []
+    fits: tuple[int, bytes] | None = None
+    for item in items:
+        ledger = ledgers.get(item.ledger_id)
+        is_small = item.size_bytes * 2 <= policy.target_bytes
+        if ledger is None or not ledger.is_closed or not is_small:
+            key = None
+        else:
+            key = item.schema_id, ledger.password
+        if key != fits and stretch:
+            yield stretch
+            stretch = []
+        fits = key
+        if key is not None:
+            stretch.append(item)
+    if stretch:
+        yield stretch
+
+
+def _cut(stretch: Sequence[Item], policy: MergePolicy) -> Iterator[list[Item]]:
+    """In runs that one merge can take."""
+    run: list[Item] = []
+    ledger_ids: set[int] = set()
+    size_bytes = 0
+    for item in stretch:
+        is_full = size_bytes + item.size_bytes > policy.target_bytes or len(run) >= RUN_RANGES_MAX
+        if run and (is_full or len(ledger_ids | {item.ledger_id}) > RUN_LEDGERS_MAX):
+            yield run
+            run, ledger_ids, size_bytes = [], set(), 0
+        run.append(item)
+        ledger_ids.add(item.ledger_id)
+        size_bytes += item.size_bytes
+    if run:
+        yield run
+
+
+def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
+    """The run, or the parts of it beside ranges that are large already."""
+    found: list[tuple[Item, ...]] = []
+    waiting = [list(run)]
+    while waiting:
+        part = waiting.pop()
+        if len(part) < policy.ranges_min:
+            continue
+        sizes = [item.size_bytes for item in part]
+        largest = max(sizes)
+        if largest * policy.growth <= sum(sizes):
+            found.append(tuple(part))
+            continue
+        at = sizes.index(largest)
+        waiting += [part[at + 1 :], part[:at]]
+    return sorted(found, key=lambda part: part[0].first_offset)

@@ -1,0 +1,222 @@
+"""Merges small ranges of a log into large ledgers (DESIGN 4 and 6.2; docs/LOGS.md U13-U16)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    DataLossError,
+    LedgerNotFoundError,
+    MetadataError,
+)
+from ledgerlog_spark.log.begun_range import BegunRange
+from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.upkeep.merge_plan import (
+    MergeableLedger,
+    MergePolicy,
+    plan_merges,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, StagedRange
+
+READ_AHEAD = 16
+"""Ranges whose first entries are on their way before their turn."""
+
+METADATA_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What merging one log did.
+
+    Attributes:
+        log: Its name.
+        ranges_before: Listed in the newest version when it began.
+        ranges_after: Listed there when it ended.
+        rows: Written again.
+        size_bytes: Of the new ranges.
+        ledgers: New ones.
+        lost: Merges that came to nothing because the log's list was changed meanwhile.
+    """
+
+    log: str
+    ranges_before: int
+    ranges_after: int
+    rows: int = 0
+    size_bytes: int = 0
+    ledgers: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far merging one log is: ranges copied, and those to be copied in all."""
+
+    ranges: int
+    ranges_total: int
+
+
+class LogMerger:
+    """Merges one transactional log of rows."""
+
+    def __init__(
+        self,
+        log: Log,
+        client: LedgerClient,
+        policy: MergePolicy,
+        *,
+        compression: str = "zstd",
+        seals: bool = False,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        """A merger; nothing is done yet.
+
+        Args:
+            log: The log.
+            client: Of the same cluster.
+            policy: What is worth it.
+            compression: Of the new entries.
+            seals: Seal ledgers that are still open, so that their ranges can be merged too. A
+                stream that writes one goes on in another.
+            on_progress: Called on the event loop after each range.
+        """
+        self._log = log
+        self._client = client
+        self._policy = policy
+        self._compression = compression
+        self._seals = seals
+        self._on_progress = on_progress
+        self._ranges_done = 0
+        self._ranges_total = 0
+
+    async def merge(self) -> Merged:
+        """Merge what is worth it, one run after the other; each counts as soon as it is done.
+
+        Raises:
+            DataLossError: A listed range cannot be read. It was left as it is.
+            LogNotFoundError: The log was deleted.
+            NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
+            MetadataError: The store failed; what was merged so far stands.
+        """
+        snapshot = await self._log.snapshot()
+        before = len(snapshot.items)
+        if snapshot.kind is not LogKind.TRANSACTIONAL or snapshot.content is not LogContent.ROWS:
+            return Merged(self._log.name, before, before)
+        runs = await self._plan(snapshot)
+        self._ranges_total = sum(map(len, runs))
+        switched: list[StagedRange] = []
+        for run in runs:
+            staged = await self._merge_run(snapshot, run)
+            if staged is not None:
+                switched.append(staged)
+        after = len((await self._log.snapshot()).items) if runs else before
+        return Merged(
+            log=self._log.name,
+            ranges_before=before,
+            ranges_after=after,
+            rows=sum(staged.rows for staged in switched),
+            size_bytes=sum(staged.size_bytes for staged in switched),
+            ledgers=len(switched),
+            lost=len(runs) - len(switched),
+        )
+
+    async def _plan(self, snapshot: LogSnapshot) -> list[tuple[Item, ...]]:
+        properties = LogProperties.from_mapping(snapshot.properties)
+        policy = MergePolicy(
+            target_bytes=min(self._policy.target_bytes, properties.roll_size_bytes),
+            ranges_min=self._policy.ranges_min,
+            growth=self._policy.growth,
+        )
+        # Planned twice, because the records of ledgers are only worth reading for what may follow.
+        ids = dict.fromkeys(item.ledger_id for item in snapshot.items)
+        perhaps = plan_merges(snapshot.items, dict.fromkeys(ids, MergeableLedger(True)), policy)
+        wanted = list(dict.fromkeys(item.ledger_id for run in perhaps for item in run))
+        ledgers: dict[int, MergeableLedger] = {}
+        for first in range(0, len(wanted), METADATA_AT_ONCE):
+            some = wanted[first : first + METADATA_AT_ONCE]
+            for ledger_id, metadata in zip(
+                some, await asyncio.gather(*map(self._metadata, some)), strict=True
+            ):
+                if metadata is not None:
+                    ledgers[ledger_id] = MergeableLedger(metadata.is_closed, metadata.password)
+        return plan_merges(snapshot.items, ledgers, policy)
+
+    async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
+        try:
+            metadata = await self._client.ledger_metadata(ledger_id)
+            if self._seals and not metadata.is_closed:
+                metadata = await self._log.seal(ledger_id, password=metadata.password)
+        except LedgerNotFoundError:
+            return None
+        return metadata
+
+    async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
+        """The range that stands for the run now; None when the list was changed meanwhile."""
+        metadata = await self._client.ledger_metadata(run[0].ledger_id)
+        job = await self._log.begin(password=metadata.password)
+        try:
+            staged = await self._copy(job, snapshot, run)
+            result = await self._log.switch(job, run, staged)
+            assert result.status is CommitStatus.COMMITTED, result
+        except ConcurrentCommitError:
+            return None
+        except DataLossError:
+            if await self._still_lists(run):
+                raise
+            return None
+        finally:
+            with contextlib.suppress(MetadataError):
+                await self._log.release(job)
+        return staged
+
+    async def _still_lists(self, run: Sequence[Item]) -> bool:
+        listed = {item.first_offset: item for item in (await self._log.snapshot()).items}
+        return all(listed.get(item.first_offset) == item for item in run)
+
+    async def _copy(self, job: Job, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange:
+        # Imported here: without anything to merge upkeep does without Arrow.
+        from ledgerlog_spark.upkeep.rows import RowWriter, rows_of
+
+        schema = snapshot.schemas[run[0].schema_id]
+        writer = await RowWriter.open(self._log, job, schema, compression=self._compression)
+        begun: deque[BegunRange] = deque()
+        try:
+            for place, item in enumerate(run):
+                ahead = run[place + len(begun) : place + READ_AHEAD]
+                begun.extend(self._begin(ahead, job.password))
+                entries = begun.popleft()
+                async for batch in rows_of(item, schema, entries, log=self._log.name):
+                    await writer.add(batch)
+                self._ranges_done += 1
+                self._on_progress(Progress(self._ranges_done, self._ranges_total))
+            staged = await writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        finally:
+            for entries in begun:
+                await entries.aclose()
+        assert staged is not None
+        return staged
+
+    def _begin(self, items: Iterable[Item], password: bytes) -> Iterable[BegunRange]:
+        for item in items:
+            yield BegunRange(
+                self._log.read_range(
+                    item.ledger_id, item.first_entry_id, item.last_entry_id, password=password
+                )
+            )

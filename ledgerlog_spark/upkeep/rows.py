@@ -1,0 +1,121 @@
+"""Rows of listed ranges, read and written again as new ranges, without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
+from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries, decode_schema
+from ledgerlog_spark.errors import DataLossError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.log.begun_range import BegunRange
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.log.range_writer import RangeWriter
+    from ledgerlog_spark.protocol.log_records import Item, StagedRange
+
+
+class RowWriter:
+    """Writes one range of rows into a new ledger of a job.
+
+    Encoding runs on another thread: the event loop is the client's, and others are waiting for it.
+    """
+
+    def __init__(self, writer: RangeWriter, schema: bytes, compression: str) -> None:
+        """See `open`."""
+        self._writer = writer
+        self._splitter = EntrySplitter(decode_schema(schema), compression=compression)
+
+    @classmethod
+    async def open(cls, log: Log, job: Job, schema: bytes, *, compression: str) -> RowWriter:
+        """A writer on a new ledger, registered for the job; errors as of `Log.open_range`."""
+        return cls(await log.open_range(job, schema), schema, compression)
+
+    @property
+    def rows(self) -> int:
+        """Taken so far."""
+        return self._splitter.rows
+
+    async def add(self, batch: pa.RecordBatch) -> None:
+        """Append the rows of a batch; errors as of `RangeWriter.append`."""
+        await self._append(await asyncio.to_thread(lambda: list(self._splitter.add(batch))))
+
+    async def finish(self) -> StagedRange | None:
+        """The range, on its ack quorum and its ledger closed; None without rows."""
+        entries = await asyncio.to_thread(lambda: list(self._splitter.finish()))
+        await self._append(entries[:-1])
+        index = entries[-1].payload if entries else None  # nothing at all without rows
+        return await self._writer.finish(index, statistics=self._splitter.statistics)
+
+    def abandon(self) -> None:
+        """Stop at once; the ledger is left to the sweeper."""
+        self._writer.abandon()
+
+    async def _append(self, entries: Iterable[EncodedEntry]) -> None:
+        for entry in entries:
+            await self._writer.append(entry.payload, entry.rows)
+
+
+async def rows_of(
+    item: Item,
+    schema: bytes,
+    entries: BegunRange,
+    *,
+    log: str,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows of a listed range in order, every one of them, or of a part of it.
+
+    Args:
+        item: The range.
+        schema: Of its ledger, as a schema message.
+        entries: The range, being read; closed here.
+        log: Name, for messages.
+        start_offset: First row that is wanted; None for the first.
+        end_offset: Behind the last row that is wanted; None for all.
+
+    Raises:
+        DataLossError: Entries are gone, or hold other rows than the log lists.
+        LedgerLogError: As of `read_range`.
+    """
+    start = item.first_offset if start_offset is None else start_offset
+    end = item.end_offset if end_offset is None else end_offset
+    next_row = 0
+    async with contextlib.aclosing(entries):
+        while (batch := await entries.following()) is not None:
+            payloads = [entry.payload for entry in batch]
+            for decoded in await asyncio.to_thread(_decoded, schema, payloads):
+                rows = decoded.batch.num_rows
+                if decoded.first_row != next_row:
+                    raise _other_rows(log, item, next_row, decoded.first_row)
+                at = item.first_offset + next_row
+                next_row += rows
+                skip = max(0, start - at)
+                keep = min(rows, end - at) - skip
+                if keep > 0:
+                    yield decoded.batch.slice(skip, keep)
+    if next_row != item.rows:
+        raise _other_rows(log, item, item.rows, next_row)
+
+
+def _decoded(schema: bytes, payloads: list[bytes]) -> list[DecodedEntry]:
+    return list(decode_entries(schema, payloads))
+
+
+def _other_rows(log: str, item: Item, expected: int, found: int) -> DataLossError:
+    return DataLossError(
+        f"ledger {item.ledger_id}, entries {item.first_entry_id} to {item.last_entry_id}, listed "
+        f"by log {log!r}, has row {found} of the range where row {expected} belongs",
+        log=log,
+        ledger_id=item.ledger_id,
+        first_entry_id=item.first_entry_id,
+        last_entry_id=item.last_entry_id,
+    )
