@@ -31,7 +31,8 @@
     ├── LogError                       .log
     │   ├── LogNotFoundError  LogExistsError  LogKindError  ConcurrentCommitError
     │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError  LeaderDeposedError
-    │   ├── SchemaMismatchError  VersionNotAvailableError  DataLossError
+    │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
+    │   ├── DataLossError
     └── InternalError                  our bug
 
 `retriable`: the same call may succeed later, unchanged. `definite`: the operation certainly did
@@ -274,6 +275,10 @@ class SchemaMismatchError(LogError):
 
 class VersionNotAvailableError(LogError):
     """The version was truncated or its history expired; has `oldest`."""
+
+
+class PositionNotAvailableError(LogError):
+    """The position was truncated away, or is not there yet; has `oldest_offset`, `end_offset`."""
 
 
 class DataLossError(LogError):

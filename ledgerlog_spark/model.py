@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
+from functools import total_ordering
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ledgerlog_spark.errors import ConfigurationError
@@ -168,6 +169,31 @@ class LedgerMetadata:
     def with_fragments(self, fragments: tuple[Fragment, ...]) -> LedgerMetadata:
         """The same record with other fragments."""
         return replace(self, fragments=fragments)
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a log: of one record, for ever. Positions of one log are ordered by offset.
+
+    Attributes:
+        log_id: Of the log; a log made anew under the same name has another.
+        offset: Of the record; dense, never reused.
+        ledger_id: Where the record was stored. Where it lies says nothing about which it is, so
+            this and `entry_id` are not compared.
+        entry_id: The entry that holds it.
+    """
+
+    log_id: str
+    offset: int
+    ledger_id: int = field(default=-1, compare=False)
+    entry_id: int = field(default=NO_ENTRY, compare=False)
+
+    def __lt__(self, other: object) -> bool:
+        """Whether it comes before; positions of different logs cannot be compared."""
+        if not isinstance(other, Position) or other.log_id != self.log_id:
+            return NotImplemented
+        return self.offset < other.offset
 
 
 T = TypeVar("T")

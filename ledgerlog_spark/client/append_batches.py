@@ -76,16 +76,21 @@ def complete_each(results: list[tuple[Any, Any]]) -> None:
 
 
 class AppendBatches:
-    """Appends in order, cut into runs of at most 4,096 entries and 1 MiB (or one larger entry).
+    """Appends in order, cut into runs of so many entries and bytes at most (or one larger entry).
 
     Attributes:
         entries: Gathered and not yet taken.
         size_bytes: Payload bytes of the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, entries_max: int = RUN_ENTRIES_MAX, size_bytes_max: int = RUN_SIZE_BYTES_MAX
+    ) -> None:
+        """Nothing gathered; the limits are those of one run."""
         self.entries = 0
         self.size_bytes = 0
+        self._entries_max = entries_max
+        self._size_bytes_max = size_bytes_max
         self._full: deque[Gathered] = deque()
         self._filling = Gathered()
 
@@ -93,14 +98,14 @@ class AppendBatches:
         """Gather one append."""
         size = len(payload)
         run = self._filling
-        if run.size_bytes + size > RUN_SIZE_BYTES_MAX and run.payloads:
+        if run.size_bytes + size > self._size_bytes_max and run.payloads:
             run = self._cut()
         run.waiters.append((waiter, len(run.payloads), 0))
         run.payloads.append(payload)
         run.size_bytes += size
         self.entries += 1
         self.size_bytes += size
-        if len(run.payloads) >= RUN_ENTRIES_MAX:
+        if len(run.payloads) >= self._entries_max:
             self._cut()
 
     def add_batch(self, payloads: Sequence[Payload], waiter: Waiter) -> None:
@@ -108,9 +113,9 @@ class AppendBatches:
         count = len(payloads)
         size = sum(map(len, payloads))
         run = self._filling
-        if run.payloads and not _fits(run, count, size):
+        if run.payloads and not self._fits(run, count, size):
             run = self._cut()
-        if _fits(run, count, size):
+        if self._fits(run, count, size):
             run.payloads.extend(payloads)
             run.size_bytes += size
         else:
@@ -118,7 +123,7 @@ class AppendBatches:
         run.waiters.append((waiter, len(run.payloads) - 1, count))
         self.entries += count
         self.size_bytes += size
-        if len(run.payloads) >= RUN_ENTRIES_MAX:
+        if len(run.payloads) >= self._entries_max:
             self._cut()
 
     def take_full(self) -> Gathered | None:
@@ -147,18 +152,17 @@ class AppendBatches:
     def _spread(self, payloads: Sequence[Payload]) -> Gathered:
         run = self._filling
         for payload in payloads:
-            if run.payloads and not _fits(run, 1, len(payload)):
+            if run.payloads and not self._fits(run, 1, len(payload)):
                 run = self._cut()
             run.payloads.append(payload)
             run.size_bytes += len(payload)
         return run
 
-
-def _fits(run: Gathered, count: int, size_bytes: int) -> bool:
-    return (
-        len(run.payloads) + count <= RUN_ENTRIES_MAX
-        and run.size_bytes + size_bytes <= RUN_SIZE_BYTES_MAX
-    )
+    def _fits(self, run: Gathered, count: int, size_bytes: int) -> bool:
+        return (
+            len(run.payloads) + count <= self._entries_max
+            and run.size_bytes + size_bytes <= self._size_bytes_max
+        )
 
 
 def checked_payload(payload: object) -> Payload:

@@ -71,6 +71,7 @@ class LedgerClient:
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
         explicit_lac: bool = False,
+        changes_ensemble: bool = True,
         ledger_id: int | None = None,
         create: CreateRecord | None = None,
         face: Face | None = None,
@@ -87,6 +88,7 @@ class LedgerClient:
             explicit_lac: Whenever the writer is idle it tells bookies its last add confirmed,
                 through their control service, so that readers see its last entry within 100 ms
                 without another append. Kept with the record, as custom metadata `ledgerlog.lac`.
+            changes_ensemble: Replace bookies that fail; else the first one ends the handle.
             ledger_id: An id from the store's `new_ids`, instead of a new one.
             create: Creates the record instead of the store, so that it can be registered
                 elsewhere in the same transaction.
@@ -116,6 +118,7 @@ class LedgerClient:
             ledger_id=chosen,
             created=created,
             services=self.services,
+            changes_ensemble=changes_ensemble,
             on_sent=face.on_sent if face else None,
             complete=face.complete if face else complete_each,
         )

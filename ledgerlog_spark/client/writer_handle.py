@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ledgerlog_spark.client.append_batches import (
@@ -57,6 +58,7 @@ class WriteHandle:
         ledger_id: int,
         created: Versioned[LedgerMetadata],
         services: Services,
+        changes_ensemble: bool = True,
         on_sent: Callable[[int, int], None] | None = None,
         complete: Complete = complete_each,
     ) -> None:
@@ -66,6 +68,7 @@ class WriteHandle:
             ledger_id: Of the ledger.
             created: Its record, without entries.
             services: Of the client.
+            changes_ensemble: Replace bookies that fail; else the first one ends the handle.
             on_sent: Gets entries and payload bytes that no longer wait to be sent.
             complete: Completes the futures that were given to `submit`.
         """
@@ -76,7 +79,10 @@ class WriteHandle:
         self._complete = complete
         self._loop = asyncio.get_running_loop()
         self._settings = settings
-        self._writer = LedgerWriter(ledger_id=ledger_id, created=created, settings=settings.writer)
+        limits = settings.writer
+        if not changes_ensemble:
+            limits = replace(limits, ensemble_changes_max=0)
+        self._writer = LedgerWriter(ledger_id=ledger_id, created=created, settings=limits)
         ledger = LedgerBytes(ledger_id, metadata.digest_type, metadata.password)
         self._announcer = (
             LacAnnouncer(self._writer, services, ledger) if announces(metadata) else None
@@ -195,8 +201,9 @@ class WriteHandle:
     async def close(self) -> LedgerMetadata:
         """The closed record; all appends before this one were acknowledged or failed.
 
-        Appends from now on are refused. Closing twice gives the same answer. A handle that failed
-        is closed at its last confirmed entry, unless another client took the ledger over.
+        Appends from now on are refused. Closing twice gives the same answer, but an error that is
+        retriable: then it is tried again. A handle that failed is closed at its last confirmed
+        entry, unless another client took the ledger over.
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger; its close decides.
@@ -204,7 +211,7 @@ class WriteHandle:
             LedgerNotFoundError: It was deleted.
             MetadataUnavailableError: Not closed, or not known whether: seal it later.
         """
-        if self._closing is None:
+        if self._closing is None or _may_close_again(self._closing):
             if self._refusal is None:
                 self._refuse(self._closed_error)
             self._closing = self._loop.create_task(self._close())
@@ -389,6 +396,13 @@ class WriteHandle:
 
     def __repr__(self) -> str:
         return f"WriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"
+
+
+def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
+    if not closing.done() or closing.cancelled():
+        return False
+    error = closing.exception()
+    return isinstance(error, LedgerLogError) and error.retriable
 
 
 def _began_before(run: Gathered) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.log.open_ends import open_items
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.protocol.log_view import LogView, ViewMachine
 
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ledgerlog_spark.log.driver import Driver
-    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.log.ports import Ledgers
 
 
 async def read_view(
-    log: Log,
+    log: str,
     driver: Driver,
+    ledgers: Ledgers,
     *,
     first_offset: int,
     known_version: int | None,
@@ -27,7 +29,7 @@ async def read_view(
     """See `Log.view`."""
     view: LogView = await driver.run(
         ViewMachine(
-            log.name,
+            log,
             first_offset=first_offset,
             known_version=known_version,
             known_schemas=known_schemas,
@@ -36,17 +38,19 @@ async def read_view(
     )
     if view.kind is not LogKind.LEADER:
         return view
-    # What an open ledger holds is known to its bookies alone: the snapshot asks them.
-    snapshot = await log.snapshot()
-    interval = snapshot.interval
-    first = max(first_offset, interval.start_offset)
+    # What an open ledger holds is known to its bookies alone: they are asked.
+    end_offset, items = await open_items(
+        ledgers,
+        view.open_ledgers,
+        end_offset=view.end_offset,
+        schema_id=view.schema_id,
+        log=view.name,
+    )
+    first = max(first_offset, view.start_offset)
     return replace(
         view,
-        oldest_offset=interval.start_offset,
-        start_offset=interval.start_offset,
-        end_offset=interval.end_offset,
+        oldest_offset=view.start_offset,
+        end_offset=end_offset,
         first_offset=first,
-        items=tuple(item for item in snapshot.items if item.end_offset > first),
-        schemas={**view.schemas, **snapshot.schemas},
-        schema_id=interval.schema_id,
+        items=tuple(item for item in (*view.items, *items) if item.end_offset > first),
     )

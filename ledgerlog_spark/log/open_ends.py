@@ -9,31 +9,73 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledgerlog_spark.errors import DataLossError, InternalError
+from ledgerlog_spark.errors import DataLossError, InternalError, LedgerNotFoundError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader_entry import decode_entry_header
 from ledgerlog_spark.protocol.log_records import Item
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
-    from ledgerlog_spark.protocol.log_records import LogSnapshot
+    from ledgerlog_spark.protocol.log_records import LogSnapshot, OpenLedger
+
+
+LISTINGS_MAX = 5
+"""Times that a list is read anew because a ledger that it named was gone."""
+
+T = TypeVar("T")
 
 
 async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot:
     """The snapshot with an item for each open ledger that has entries, and its end behind them.
 
+    Errors as of `open_items`.
+    """
+    interval = snapshot.interval
+    end_offset, items = await open_items(
+        ledgers,
+        snapshot.open_ledgers,
+        end_offset=interval.end_offset,
+        schema_id=interval.schema_id,
+        log=snapshot.name,
+    )
+    return replace(
+        snapshot,
+        interval=replace(interval, end_offset=end_offset),
+        items=(*snapshot.items, *items),
+    )
+
+
+async def open_items(
+    ledgers: Ledgers,
+    open_ledgers: Iterable[OpenLedger],
+    *,
+    end_offset: int,
+    schema_id: int,
+    log: str,
+) -> tuple[int, list[Item]]:
+    """The offset behind what is readable now, and the items of open ledgers up to there.
+
+    Args:
+        ledgers: The client.
+        open_ledgers: Of the head, oldest first.
+        end_offset: Of the head: where the oldest begins.
+        schema_id: Of the head.
+        log: Name, for messages.
+
     Raises:
         LedgerNotFoundError: A ledger is gone: the head has moved, so read it again.
         EntryUnknownError: Too few bookies answered to know how far a ledger is confirmed.
+        DataLossError: A ledger ends before what is listed in front of it.
     """
-    items = list(snapshot.items)
-    end_offset = snapshot.interval.end_offset
-    for ledger in snapshot.open_ledgers:
+    items: list[Item] = []
+    for ledger in open_ledgers:
         handle = await ledgers.open_ledger(ledger.ledger_id)
         try:
-            item = await _item_of(handle, snapshot, end_offset)
+            item = await _item_of(handle, end_offset, schema_id, log)
         finally:
             await handle.aclose()
         if item is not None:
@@ -41,12 +83,23 @@ async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot
             end_offset = item.end_offset
         if not handle.is_closed:
             break
-    interval = replace(snapshot.interval, end_offset=end_offset)
-    return replace(snapshot, interval=interval, items=tuple(items))
+    return end_offset, items
+
+
+async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
+    """What `read` returns, read anew while ledgers that its list names are gone.
+
+    Raises:
+        LedgerNotFoundError: The list keeps naming a ledger that is gone.
+    """
+    for _ in range(LISTINGS_MAX - 1):
+        with contextlib.suppress(LedgerNotFoundError):
+            return await read()
+    return await read()
 
 
 async def _item_of(
-    handle: LedgerReaderHandle, snapshot: LogSnapshot, first_offset: int
+    handle: LedgerReaderHandle, first_offset: int, schema_id: int, log: str
 ) -> Item | None:
     """The ledger's readable entries as an item, None when there are none."""
     last_entry_id = handle.last_add_confirmed
@@ -56,9 +109,9 @@ async def _item_of(
     header = decode_entry_header(entry.payload)
     if header.end_offset <= first_offset:
         raise DataLossError(
-            f"ledger {handle.id} of log {snapshot.name!r} ends at offset {header.end_offset}, "
-            f"but what is listed before it goes to {first_offset}",
-            log=snapshot.name,
+            f"ledger {handle.id} of log {log!r} ends at offset {header.end_offset}, but what is "
+            f"listed before it goes to {first_offset}",
+            log=log,
             ledger_id=handle.id,
         )
     return Item(
@@ -69,7 +122,7 @@ async def _item_of(
         rows=header.end_offset - first_offset,
         size_bytes=entry.length,
         first_offset=first_offset,
-        schema_id=snapshot.interval.schema_id,
+        schema_id=schema_id,
         newest_ms=header.append_time_ms,
     )
 

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
+    from ledgerlog_spark.client.append_batches import Waiter
+    from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.ledger_creation import CreateRecord
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.model import Code, LedgerMetadata
@@ -27,8 +29,11 @@ class LedgerWriterHandle(Protocol):
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """A future of the entry's id, in order."""
 
+    def submit(self, payload: bytes | bytearray | memoryview, waiter: Waiter) -> None:
+        """Take one payload; the waiter, or the face, hears of it."""
+
     async def close(self) -> LedgerMetadata:
-        """Close the ledger behind what was appended."""
+        """Close the ledger behind what was appended; may be tried again after a retriable error."""
 
     def abandon(self) -> None:
         """Stop without closing."""
@@ -87,8 +92,11 @@ class Ledgers(Protocol):
         digest_type: str = "CRC32C",
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
+        explicit_lac: bool = False,
+        changes_ensemble: bool = True,
         ledger_id: int | None = None,
         create: CreateRecord | None = None,
+        face: Face | None = None,
     ) -> LedgerWriterHandle:
         """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`."""
 

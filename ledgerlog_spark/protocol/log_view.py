@@ -17,6 +17,7 @@ from ledgerlog_spark.protocol.log_records import (
     LogContent,
     LogHead,
     LogKind,
+    OpenLedger,
     SchemaRecord,
     VersionInterval,
 )
@@ -50,6 +51,7 @@ class LogView:
         properties: Of the log, as stored.
         kind: Who writes the log.
         content: What entries hold.
+        open_ledgers: Of a leader log, those of its head that are not among `items`.
     """
 
     log_id: str
@@ -65,6 +67,7 @@ class LogView:
     properties: Mapping[str, str] = field(default_factory=dict)
     kind: LogKind = LogKind.TRANSACTIONAL
     content: LogContent = LogContent.ROWS
+    open_ledgers: tuple[OpenLedger, ...] = ()
 
 
 class ViewMachine(HeadReader):
@@ -169,5 +172,6 @@ class ViewMachine(HeadReader):
                 properties=head.properties,
                 kind=head.kind,
                 content=head.content,
+                open_ledgers=head.open_ledgers,
             )
         )
