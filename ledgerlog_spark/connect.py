@@ -56,6 +56,7 @@ async def open_client(
         settings=settings,
         random=Random(),  # noqa: S311 - placement and jitter; nothing secret hangs on it
         logs=stores.logs,
+        leases=stores.leases,
     )
     return LedgerClient(services, on_close=close)
 

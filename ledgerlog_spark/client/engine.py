@@ -25,7 +25,7 @@ from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import InternalError, LedgerLogError, WireFormatError
 from ledgerlog_spark.metadata.log_store_port import LogStore
-from ledgerlog_spark.metadata.port import LedgerStore, Registration
+from ledgerlog_spark.metadata.port import Leases, LedgerStore, Registration
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType
 from ledgerlog_spark.protocol.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.messages import (
@@ -74,6 +74,7 @@ class Services:
 
     Attributes:
         logs: The logs of the cluster, for `log/`; None where there are only ledgers.
+        leases: Of the cluster, for `upkeep/`; None where nobody needs them.
     """
 
     transport: BookieTransport
@@ -82,6 +83,7 @@ class Services:
     settings: ClientSettings
     random: Random
     logs: LogStore | None = None
+    leases: Leases | None = None
 
     async def candidates(self) -> tuple[str, ...]:
         """Writable bookies in random order.
