@@ -60,6 +60,7 @@ class BookieSettings(BaseSettings):
         stall_timeout_ms: A peer that neither takes its answers nor completes a frame for so
             long loses the connection.
         free_bytes_min: The bookie turns read-only when its device would have less space left.
+        gc_interval_ms: Between two passes of the collector, which lets go of deleted ledgers.
         drain_timeout_ms: How long a stop waits for requests that were accepted.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -86,6 +87,7 @@ class BookieSettings(BaseSettings):
     connections_max: Annotated[int, Field(gt=0)] = 1_024
     stall_timeout_ms: TimeMs = 60_000
     free_bytes_min: Annotated[int, Field(ge=0)] = 64 * MEBIBYTE
+    gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

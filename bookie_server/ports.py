@@ -192,3 +192,20 @@ class MetadataCheck(Protocol):
 
     async def check(self, ledger_id: int) -> Standing:
         """Read the ledger's record, at least as new as the moment of the call."""
+
+
+class LedgerListing(Protocol):
+    """What garbage collection asks the metadata store. Unknown is never deleted."""
+
+    async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
+        """Those of `ledger_ids` that a listing begun after this call does not have, rising.
+
+        The listing may be stale, so that alone says nothing. None when there is no whole listing
+        to be had.
+        """
+
+    async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
+        """Those of `ledger_ids` that have no record, each looked up by its id after a sync.
+
+        Of which that cannot be told is left out.
+        """

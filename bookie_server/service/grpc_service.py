@@ -27,6 +27,7 @@ from ledgerlog_spark.wire.error_codes import number_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from bookie_server.service.collector import Collector
     from bookie_server.service.in_flight import InFlight
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.storage.ledger_storage import LedgerStorage
@@ -44,6 +45,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     Args:
         bookie_id: Of this bookie.
         storage: Where requests go.
+        collector: Of deleted ledgers.
         in_flight: Shared with the v2 server.
         counters: Shared with the v2 server.
         connections_count: How many v2 connections there are.
@@ -53,12 +55,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self,
         bookie_id: str,
         storage: LedgerStorage,
+        collector: Collector,
         in_flight: InFlight,
         counters: ServiceCounters,
         connections_count: Callable[[], int],
     ) -> None:
         self._bookie_id = bookie_id
         self._storage = storage
+        self._collector = collector
         self._in_flight = in_flight
         self._counters = counters
         self._connections_count = connections_count
@@ -196,6 +200,19 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             failure="" if failure is None else str(failure),
             in_flight_bytes=self._in_flight.size_bytes,
             connections=self._connections_count(),
+        )
+
+    async def CollectGarbage(  # noqa: N802
+        self, request: pb.CollectGarbageRequest, context: object
+    ) -> pb.CollectGarbageReply:
+        """A pass of the collector, after the one that runs."""
+        del request, context
+        collected = await self._collector.collect()
+        code = Code.OK if collected.is_whole else Code.IO_ERROR
+        return pb.CollectGarbageReply(
+            code=self._counted(code),
+            ledgers_held=collected.ledgers_held,
+            ledgers_dropped=collected.ledgers_dropped,
         )
 
     async def _serve(

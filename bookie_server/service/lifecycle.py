@@ -15,12 +15,15 @@ import json
 import os
 import signal
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.core.settings import StorageSettings
+from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
 from bookie_server.service.in_flight import InFlight
+from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.logging import get_logger
 from bookie_server.service.metadata_check import StoreMetadataCheck
 from bookie_server.service.metrics import (
@@ -102,8 +105,10 @@ class Bookie:
             await check_cookies(stores.registration, self.bookie_id, settings.directories)
             self._storage = await self._open_storage(files, stores)
             closers.push_async_callback(self._storage.close)
-            await self._serve(listener, self._storage)
+            collector = self._make_collector(self._storage, stores)
+            await self._serve(listener, self._storage, collector)
             await self._register(stores, self._storage)
+            collector.start()
         except BaseException:
             await closers.aclose()
             raise
@@ -125,7 +130,7 @@ class Bookie:
         return stores
 
     async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
-        tasks = OsTasks(self._crashed)
+        self._tasks = tasks = OsTasks(self._crashed)
         self._closers.push_async_callback(tasks.aclose)
         limits = StorageSettings(
             file_size_bytes=self.settings.file_size_bytes,
@@ -141,7 +146,24 @@ class Bookie:
             metadata=StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms),
         )
 
-    async def _serve(self, listener: socket.socket, storage: LedgerStorage) -> None:
+    def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
+        collector = Collector(
+            storage=storage,
+            listing=StoreLedgerListing(stores.ledgers, stores.registration, self.bookie_id),
+            tasks=self._tasks,
+            interval_ms=self.settings.gc_interval_ms,
+            on_pass=self._tell_pass,
+        )
+        self._closers.callback(collector.stop)
+        return collector
+
+    def _tell_pass(self, collected: Collected) -> None:
+        if collected.ledgers_dropped or not collected.is_whole:
+            _log.info("collected", **asdict(collected))
+
+    async def _serve(
+        self, listener: socket.socket, storage: LedgerStorage, collector: Collector
+    ) -> None:
         # grpc takes 0.2 s to import, which a refused start need not wait for.
         from bookie_server.service.grpc_server import GrpcServer
         from bookie_server.service.grpc_service import BookieServicer
@@ -151,7 +173,12 @@ class Bookie:
         await v2.start(listener)
         self._closers.push_async_callback(v2.stop, settings.drain_timeout_ms)
         servicer = BookieServicer(
-            self.bookie_id, storage, self._in_flight, self._counters, lambda: v2.connections_count
+            self.bookie_id,
+            storage,
+            collector,
+            self._in_flight,
+            self._counters,
+            lambda: v2.connections_count,
         )
         grpc = GrpcServer(settings, servicer)
         self.grpc_port = await grpc.start()

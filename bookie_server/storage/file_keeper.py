@@ -354,4 +354,6 @@ class FileKeeper:
 def settle(futures: list[Future[None]]) -> None:
     """Wake up whoever waits for any of them."""
     while futures:
-        futures.pop().set_result(None)
+        future = futures.pop()
+        if not future.done():
+            future.set_result(None)

@@ -171,3 +171,17 @@ class GetInfoReply(_message.Message):
     in_flight_bytes: int
     connections: int
     def __init__(self, bookie_id: _Optional[str] = ..., is_writable: bool = ..., failure: _Optional[str] = ..., in_flight_bytes: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...
+
+class CollectGarbageRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CollectGarbageReply(_message.Message):
+    __slots__ = ("code", "ledgers_held", "ledgers_dropped")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_HELD_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    ledgers_held: int
+    ledgers_dropped: int
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., ledgers_held: _Optional[int] = ..., ledgers_dropped: _Optional[int] = ...) -> None: ...

@@ -74,6 +74,11 @@ class BookieStub(object):
                 request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.GetInfoRequest.SerializeToString,
                 response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.GetInfoReply.FromString,
                 _registered_method=True)
+        self.CollectGarbage = channel.unary_unary(
+                '/ledgerlog.v1.Bookie/CollectGarbage',
+                request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageRequest.SerializeToString,
+                response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageReply.FromString,
+                _registered_method=True)
 
 
 class BookieServicer(object):
@@ -136,6 +141,13 @@ class BookieServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CollectGarbage(self, request, context):
+        """Lets go of ledgers that were deleted, now; returns when their space is free.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BookieServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -178,6 +190,11 @@ def add_BookieServicer_to_server(servicer, server):
                     servicer.GetInfo,
                     request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.GetInfoRequest.FromString,
                     response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.GetInfoReply.SerializeToString,
+            ),
+            'CollectGarbage': grpc.unary_unary_rpc_method_handler(
+                    servicer.CollectGarbage,
+                    request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageRequest.FromString,
+                    response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -396,6 +413,33 @@ class Bookie(object):
             '/ledgerlog.v1.Bookie/GetInfo',
             ledgerlog__spark_dot_transport_dot_control__pb2.GetInfoRequest.SerializeToString,
             ledgerlog__spark_dot_transport_dot_control__pb2.GetInfoReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CollectGarbage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerlog.v1.Bookie/CollectGarbage',
+            ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageRequest.SerializeToString,
+            ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -12,15 +12,18 @@ from bookie_server.config import BookieSettings
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing
+from bookie_server.service.collector import Collector
 from bookie_server.service.grpc_server import GrpcServer
 from bookie_server.service.grpc_service import BookieServicer
 from bookie_server.service.in_flight import InFlight
+from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_server import V2Server, listen
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
+from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport.grpc_transport import GrpcTransport
 from ledgerlog_spark.transport.in_process import InProcessTransport, StorageRequests
@@ -94,7 +97,14 @@ async def grpc_of_ours(storage: Any, tmp_path):
 async def control_service(storage: Any, tmp_path):
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
     in_flight = InFlight(settings.in_flight_bytes_max)
-    servicer = BookieServicer(BOOKIE, storage, in_flight, ServiceCounters(), lambda: 0)
+    stores = memory_metadata()
+    collector = Collector(
+        storage=storage,
+        listing=StoreLedgerListing(stores.ledgers, stores.registration, BOOKIE),
+        tasks=OsTasks(),
+        interval_ms=settings.gc_interval_ms,
+    )
+    servicer = BookieServicer(BOOKIE, storage, collector, in_flight, ServiceCounters(), lambda: 0)
     server = GrpcServer(settings, servicer)
     port = await server.start()
     try:

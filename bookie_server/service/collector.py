@@ -1,0 +1,157 @@
+"""Garbage collection: lets go of ledgers that were deleted.
+
+A ledger is dropped only when three things hold, in this order: it was held before the listing
+began (else a ledger made meanwhile would look deleted), the listing does not have it, and a lookup
+by its id after a sync finds no record (else a stale listing would delete what somebody just made;
+schedule T22). Whatever cannot be told is left for the next pass.
+
+A ledger whose record no longer names this bookie keeps its entries: only a deleted one is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bookie_server.ports import Future, LedgerListing, Tasks
+from ledgerlog_spark.model import Code
+
+BATCH_LEDGERS = 256
+"""Looked up after one sync, and dropped with their tombstones in few groups."""
+
+
+class CollectedStorage(Protocol):
+    """What a collector needs of storage; LedgerStorage has this shape."""
+
+    def droppable(self) -> Sequence[int]:
+        """Ledgers that a drop would change something of, in rising order."""
+
+    def drop(self, ledger_id: int, on_done: Callable[[Code], None]) -> None:
+        """Write a tombstone; `on_done` after it is durable, or refused."""
+
+    async def reclaim(self) -> None:
+        """Free files without live entries, forget old tombstones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one pass did.
+
+    Attributes:
+        is_whole: The metadata store could be asked; otherwise nothing was dropped.
+        ledgers_held: Before the pass, dropped ones not counted.
+        ledgers_dropped: By it, durably.
+    """
+
+    is_whole: bool
+    ledgers_held: int
+    ledgers_dropped: int
+
+
+class Collector:
+    """Collects every so often and whenever it is asked to, one pass after the other.
+
+    Args:
+        storage: Of this bookie.
+        listing: The metadata store.
+        tasks: Where passes run.
+        interval_ms: Between two passes that nobody asked for.
+        on_pass: Told what each pass did.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: CollectedStorage,
+        listing: LedgerListing,
+        tasks: Tasks,
+        interval_ms: int,
+        on_pass: Callable[[Collected], None] = lambda _collected: None,
+    ) -> None:
+        self._storage = storage
+        self._listing = listing
+        self._tasks = tasks
+        self._interval_ms = interval_ms
+        self._on_pass = on_pass
+        self._is_stopped = False
+        self._is_due = False
+        self._due: Future[None] | None = None
+        self._asked: list[Future[Collected]] = []
+
+    def start(self) -> None:
+        """Begin the passes; the first one is an interval away, or asked for."""
+        self._tasks.spawn("collector", self._run())
+        self._tasks.spawn("collector's clock", self._tick())
+
+    def stop(self) -> None:
+        """Drop nothing more; a pass that runs ends at its next step."""
+        self._is_stopped = True
+        self._wake()
+
+    async def collect(self) -> Collected:
+        """Ask for a pass that begins after this call, and wait for it."""
+        asked: Future[Collected] = self._tasks.future()
+        self._asked.append(asked)
+        self._wake()
+        return await asked
+
+    def _wake(self) -> None:
+        self._is_due = True
+        if self._due is not None:
+            due, self._due = self._due, None
+            due.set_result(None)
+
+    async def _tick(self) -> None:
+        while not self._is_stopped:
+            await self._tasks.sleep(self._interval_ms)
+            self._wake()
+
+    async def _run(self) -> None:
+        while not self._is_stopped:
+            if not self._is_due:
+                self._due = self._tasks.future()
+                await self._due
+                continue
+            self._is_due = False
+            asked, self._asked = self._asked, []
+            collected = await self._pass()
+            self._on_pass(collected)
+            answer(asked, collected)
+        answer(self._asked, Collected(is_whole=False, ledgers_held=0, ledgers_dropped=0))
+
+    async def _pass(self) -> Collected:
+        held = self._storage.droppable()
+        unlisted = await self._listing.unlisted(held)
+        if unlisted is None:
+            return Collected(is_whole=False, ledgers_held=len(held), ledgers_dropped=0)
+        dropped = 0
+        for start in range(0, len(unlisted), BATCH_LEDGERS):
+            dropped += await self._drop_deleted(unlisted[start : start + BATCH_LEDGERS])
+        if not self._is_stopped:
+            await self._storage.reclaim()
+        return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
+
+    async def _drop_deleted(self, unlisted: Sequence[int]) -> int:
+        deleted = await self._listing.deleted(unlisted)
+        if self._is_stopped or not deleted:
+            return 0
+        answered: Future[None] = self._tasks.future()
+        codes: list[Code] = []
+
+        def note(code: Code) -> None:
+            codes.append(code)
+            if len(codes) == len(deleted):
+                answered.set_result(None)
+
+        for ledger_id in deleted:
+            self._storage.drop(ledger_id, note)
+        await answered
+        return codes.count(Code.OK)
+
+
+def answer(asked: list[Future[Collected]], collected: Collected) -> None:
+    """Tell everybody who still waits."""
+    for future in asked:
+        if not future.done():
+            future.set_result(collected)
