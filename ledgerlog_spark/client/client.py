@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -20,6 +21,7 @@ from ledgerlog_spark.client.ledger_creation import (
     create_record,
 )
 from ledgerlog_spark.client.reader_handle import ReadHandle
+from ledgerlog_spark.client.recent_records import RecentRecords
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
     InternalError,
@@ -59,6 +61,7 @@ class LedgerClient:
         self._on_close = on_close
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
         self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
+        self._recent = RecentRecords()
         self._is_closed = False
 
     async def create_ledger(
@@ -135,7 +138,12 @@ class LedgerClient:
         return await self.services.ledgers.new_ids(count)
 
     async def open_ledger(
-        self, ledger_id: int, *, password: bytes = b"", is_listed: bool = False
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        is_listed: bool = False,
+        may_be_outdated: bool = False,
     ) -> ReadHandle:
         """A handle for reading, in whatever state the ledger is. Never fences, changes nothing.
 
@@ -144,6 +152,8 @@ class LedgerClient:
             password: Of the ledger.
             is_listed: Only ranges that a durable list names will be read: no bookie is asked for
                 the last add confirmed, which then stays NO_ENTRY as long as the ledger is open.
+            may_be_outdated: The record may be one that this client read in the last 60 s; reads
+                that find it outdated load it again.
 
         Raises:
             LedgerNotFoundError: No such ledger, also after a sync.
@@ -151,12 +161,22 @@ class LedgerClient:
             EntryUnknownError: Too few bookies answered to know the last add confirmed.
             MetadataUnavailableError: The record could not be read.
         """
-        loaded = await self._load_checked(ledger_id, password)
+        self._check_open()
+        metadata = self._recent.get(ledger_id) if may_be_outdated else None
+        if metadata is None:
+            metadata = (await self._load_checked(ledger_id, password)).value
+            self._recent.put(ledger_id, metadata)
+        else:
+            _check_password(ledger_id, metadata, password)
         handle = ReadHandle(
-            ledger_id=ledger_id, loaded=loaded, password=password, services=self.services
+            ledger_id=ledger_id,
+            metadata=metadata,
+            password=password,
+            services=self.services,
+            on_record=partial(self._recent.put, ledger_id),
         )
         self._readers.add(handle)
-        if not loaded.value.is_closed and not is_listed:
+        if not metadata.is_closed and not is_listed:
             await handle.read_last_add_confirmed()
         return handle
 
@@ -260,12 +280,7 @@ class LedgerClient:
     ) -> Versioned[LedgerMetadata]:
         checked_password(password)
         loaded = await self._load(ledger_id, sync_first=sync_first)
-        metadata = loaded.value
-        if metadata.has_password and metadata.password != password:
-            raise UnauthorizedError(
-                f"ledger {ledger_id}: wrong password; use the one it was created with",
-                ledger_id=ledger_id,
-            )
+        _check_password(ledger_id, loaded.value, password)
         return loaded
 
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
@@ -327,3 +342,11 @@ class LedgerClient:
     def _check_open(self) -> None:
         if self._is_closed:
             raise LocalProtocolError("the client is closed: connect again")
+
+
+def _check_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:
+    if metadata.has_password and metadata.password != password:
+        raise UnauthorizedError(
+            f"ledger {ledger_id}: wrong password; use the one it was created with",
+            ledger_id=ledger_id,
+        )

@@ -22,7 +22,7 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataUnavailableError,
 )
-from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, Versioned
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import (
     EntriesRead,
@@ -56,24 +56,26 @@ class ReadHandle:
         self,
         *,
         ledger_id: int,
-        loaded: Versioned[LedgerMetadata],
+        metadata: LedgerMetadata,
         password: bytes,
         services: Services,
+        on_record: Callable[[LedgerMetadata], None] | None = None,
     ) -> None:
         self.id = ledger_id
-        self.metadata = loaded.value
+        self.metadata = metadata
         self._services = services
         self._bytes = LedgerBytes(
             ledger_id,
-            loaded.value.digest_type,
+            metadata.digest_type,
             password,
-            has_explicit_lac=announces(loaded.value),
+            has_explicit_lac=announces(metadata),
         )
         self._last_add_confirmed = NO_ENTRY
+        self._on_record = on_record
         self._ranges: set[_Range] = set()
         self._followers: set[LedgerFollower] = set()
         self._is_closed_here = False
-        self._adopt(loaded.value)
+        self._adopt(metadata)
 
     @property
     def last_add_confirmed(self) -> int:
@@ -255,6 +257,8 @@ class ReadHandle:
     def _adopt(self, metadata: LedgerMetadata) -> None:
         if self.metadata.is_closed and not metadata.is_closed:
             return  # a stale replica of the store: CLOSED is final
+        if self._on_record is not None and metadata != self.metadata:
+            self._on_record(metadata)
         self.metadata = metadata
         if metadata.is_closed:
             self._last_add_confirmed = metadata.last_entry_id

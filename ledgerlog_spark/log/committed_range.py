@@ -49,10 +49,13 @@ async def read_range(
     """
     next_entry_id = first_entry_id
     seen: LedgerMetadata | None = None
+    may_be_outdated = True
     while next_entry_id <= last_entry_id:
         reader: LedgerReaderHandle | None = None
         try:
-            reader = await ledgers.open_ledger(ledger_id, password=password, is_listed=True)
+            reader = await ledgers.open_ledger(
+                ledger_id, password=password, is_listed=True, may_be_outdated=may_be_outdated
+            )
             async with contextlib.aclosing(
                 reader.read_batches(next_entry_id, last_entry_id, is_listed=True)
             ) as batches:
@@ -63,6 +66,7 @@ async def read_range(
             why = "the ledger is gone"
             raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from None
         except EntryNotFoundError as error:
+            may_be_outdated = False
             metadata = await _metadata(ledgers, ledger_id, sync)
             why = _loss_shown(metadata, seen, last_entry_id)
             if why:

@@ -104,9 +104,17 @@ class Ledgers(Protocol):
         """Ids that nobody was or will be given, rising."""
 
     async def open_ledger(
-        self, ledger_id: int, *, password: bytes = b"", is_listed: bool = False
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        is_listed: bool = False,
+        may_be_outdated: bool = False,
     ) -> LedgerReaderHandle:
-        """A handle for reading; with `is_listed` no bookie is asked how far it is confirmed."""
+        """A handle for reading; with `is_listed` no bookie is asked how far it is confirmed.
+
+        With `may_be_outdated` its record may be one that was read some time ago.
+        """
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
         """The record as it is now."""
