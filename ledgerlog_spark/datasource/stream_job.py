@@ -28,7 +28,7 @@ _log_ids: dict[tuple[str, str], str] = {}
 
 
 def plan_stream(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> JobPlan:
-    """What the tasks of the next micro-batch need; two requests to ZooKeeper, but for the first.
+    """What the tasks of the next micro-batch need; at most two requests, but for the first.
 
     Spark does not say here which query it plans for, so the producer is the tasks' to find out.
 
@@ -39,7 +39,7 @@ def plan_stream(uri: str, options: WriteOptions, schema_json: str, *, overwrite:
         ConfigurationError: Options that do not fit the log as it is.
         NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
     """
-    state = _state(uri, options, schema_json)
+    state = _state(uri, options, schema_json, overwrite=overwrite)
     check_head(options, state.head)
     return plan_job(
         state,
@@ -55,12 +55,13 @@ def commit_stream(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitRe
     return BlockingStream(client_of(uri), job).commit(ranges)
 
 
-def _state(uri: str, options: WriteOptions, schema_json: str) -> LogState:
+def _state(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> LogState:
+    """The log's state; an append needs its schema alone, which the commit looks at again."""
     key = (uri, options.log)
     log_id = _log_ids.get(key)
     if log_id is not None:
         try:
-            return logs_at(uri).open_by_id(options.log, log_id).state()
+            return logs_at(uri).open_by_id(options.log, log_id).state(is_fresh=overwrite)
         except LogNotFoundError:
             del _log_ids[key]
     log = opened(uri, options, stored_schema(storable(schema_json)))

@@ -89,7 +89,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = running_batch()
         job = self._plan.job(
             app=self._app or batch.query_id,
-            run=batch.run_id,
+            run=f"{batch.query_id}/{batch.run_id}" if self._app else batch.run_id,
             batch_id=batch.batch_id,
             kind=JobKind.STREAM,
         )

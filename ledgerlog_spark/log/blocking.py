@@ -119,9 +119,9 @@ class BlockingLog(BlockingLogUpkeep):
         self.log_id = log_id
         self._client = client
 
-    def state(self) -> LogState:
+    def state(self, *, is_fresh: bool = True) -> LogState:
         """See `Log.state`."""
-        return self._run(lambda log: log.state())
+        return self._run(lambda log: log.state(is_fresh=is_fresh))
 
     def snapshot(self, version: int | None = None) -> LogSnapshot:
         """See `Log.snapshot`."""

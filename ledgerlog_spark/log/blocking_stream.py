@@ -41,7 +41,7 @@ class BlockingStream:
         """See `StreamLedgers.join`."""
 
         async def joined(client: LedgerClient) -> Joined:
-            return await _ledgers_of(client).join(self._log(client), self._job)
+            return await ledgers_of(client).join(self._log(client), self._job)
 
         return self._client.run(joined)
 
@@ -49,7 +49,7 @@ class BlockingStream:
         """See `StreamLedgers.open_range`."""
 
         async def opened(client: LedgerClient) -> RangeWriter:
-            return await _ledgers_of(client).open_range(self._log(client), self._job)
+            return await ledgers_of(client).open_range(self._log(client), self._job)
 
         return BlockingRangeWriter(self._client, self._client.run(opened))
 
@@ -66,7 +66,8 @@ class BlockingStream:
         return logs_of(client).open_by_id(self._job.log, self._job.log_id)
 
 
-def _ledgers_of(client: LedgerClient) -> StreamLedgers:
+def ledgers_of(client: LedgerClient) -> StreamLedgers:
+    """What the process of this client keeps for tasks of streams."""
     found = _ledgers.get(client)
     if found is None:
         found = _ledgers[client] = StreamLedgers(client)

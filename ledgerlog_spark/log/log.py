@@ -74,15 +74,18 @@ class Log(LogUpkeep):
         self._ledgers = ledgers
         self._driver = Driver(store, log_id, ledgers=ledgers)
 
-    async def state(self) -> LogState:
+    async def state(self, *, is_fresh: bool = True) -> LogState:
         """Head and schemas as they are now.
+
+        Args:
+            is_fresh: Without it, as they were at some moment before, for one request less.
 
         Raises:
             LogNotFoundError: The log was deleted.
             LogKindError: It is a leader log.
             MetadataFormatError: A later ledgerlog wrote it.
         """
-        state: LogState = await self._driver.run(StateMachine(self.name))
+        state: LogState = await self._driver.run(StateMachine(self.name, is_fresh=is_fresh))
         return state
 
     async def snapshot(self, version: int | None = None) -> LogSnapshot:

@@ -78,6 +78,7 @@ class ZookeeperSession:
         self._loop = asyncio.get_running_loop()
         self._session_timeout_ms = session_timeout_ms
         self._session_id = 0
+        self._requests_sent = 0
         self._is_closed = False
         self._connected = asyncio.Event()
         self._pending: set[asyncio.Future[Any]] = set()
@@ -159,6 +160,14 @@ class ZookeeperSession:
         if client_id is None:
             return b""
         return client_id[0].to_bytes(SESSION_ID_SIZE_BYTES, "big", signed=True) + client_id[1]
+
+    @property
+    def requests_sent(self) -> int:
+        """Requests so far, each a round trip: reads, writes, transactions, syncs, watches set.
+
+        Pings and what makes a session are left out.
+        """
+        return self._requests_sent + self._watches.requests_sent
 
     @property
     def is_connected(self) -> bool:
@@ -345,6 +354,7 @@ class ZookeeperSession:
             ) from None
 
     async def _answer(self, path: str, send: Callable[[], Any], deadline: float) -> Any:
+        self._requests_sent += 1
         future: asyncio.Future[Any] = self._loop.create_future()
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)

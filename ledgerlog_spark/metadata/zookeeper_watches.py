@@ -51,6 +51,7 @@ class ZookeeperWatches:
         self._client = client
         self._loop = loop
         self._on_loop = on_loop
+        self.requests_sent = 0
         self._is_connected = False
         self._keys = itertools.count()
         self._watched: dict[tuple[str, bool], _Watched] = {}
@@ -96,6 +97,7 @@ class ZookeeperWatches:
             if event.type != EventType.NONE:
                 self._on_loop(self._fired, watched)
 
+        self.requests_sent += 1
         if watched.is_of_children and not by_existence:
             result = self._client.get_children_async(watched.path, watch=fired)
         else:

@@ -78,6 +78,11 @@ class EpochPhase(Enum):
     WRITE = "write"
 
 
+def query_of(run: str) -> str:
+    """The query that a run `query/run` belongs to; empty where the app itself is the query."""
+    return run.rpartition("/")[0]
+
+
 class EpochMachine(LogMachine):
     """Lets a query run take over its producer, or shows that it may not.
 
@@ -108,7 +113,7 @@ class EpochMachine(LogMachine):
         Args:
             log: Name, for messages.
             app: The producer.
-            run: The query run.
+            run: The query run; `query/run` for a query that writes under another app's name.
             batch_id: That the run begins with.
             kind: What a batch id that was committed before means.
             may_create: Whether a producer that the log does not know is made. False for the tasks
@@ -188,11 +193,25 @@ class EpochMachine(LogMachine):
                 batch_id=self._batch_id,
                 last_batch_id=record.last_batch_id,
             )
+        elif record.last_batch_id == self._batch_id and self._is_other_query(record):
+            raise StaleCheckpointError(
+                f"batch {self._batch_id} of {self._app!r} in log {self.log!r} is another query's: "
+                "give every query a txnAppId of its own",
+                log=self.log,
+                app=self._app,
+                batch_id=self._batch_id,
+                last_batch_id=record.last_batch_id,
+            )
         return self._take_over(record, found.version if found else None, reply.now_ms)
 
     def _is_zombie(self, record: ProducerRecord) -> bool:
         """Whether the run was the producer's before, and another took over since (P2)."""
         return self._run in record.runs[:-1]
+
+    def _is_other_query(self, record: ProducerRecord) -> bool:
+        """Whether the last run names another query than ours: their batch ids say nothing (P4)."""
+        current = record.current_run
+        return current is not None and query_of(current) != query_of(self._run)
 
     def _take_over(
         self, record: ProducerRecord, version: Version | None, now_ms: int

@@ -61,12 +61,21 @@ class HeadReader(LogMachine):
     """
 
     __slots__ = (
-        "_head", "_head_version", "_missed_token", "_now_ms", "_queue", "_walked", "phase",
+        "_head", "_head_version", "_is_fresh", "_missed_token", "_now_ms", "_queue", "_walked",
+        "phase",
     )  # fmt: skip
 
-    def __init__(self, log: str) -> None:
+    def __init__(self, log: str, *, is_fresh: bool = True) -> None:
+        """A reader of the log's head.
+
+        Args:
+            log: Name, for messages.
+            is_fresh: Synchronise first. Without it what is read is of some moment before, which is
+                enough to read on, and never to conclude that something is gone.
+        """
         super().__init__(log)
         self.phase = ReadPhase.IDLE
+        self._is_fresh = is_fresh
         self._head: LogHead | None = None
         self._head_version: Version | None = None
         self._now_ms = 0
@@ -75,8 +84,12 @@ class HeadReader(LogMachine):
         self._missed_token: str | None = None
 
     def _begin(self) -> list[LogEffect]:
-        self.phase = ReadPhase.SYNC
-        return self._ask(Sync)
+        if self._is_fresh:
+            self.phase = ReadPhase.SYNC
+            return self._ask(Sync)
+        self._is_fresh = True  # when a page is missing, it begins again
+        self.phase = ReadPhase.HEAD
+        return self._ask(ReadHead)
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol.log_messages import ReadHead
-from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase
+from ledgerlog_spark.protocol.log_read import HeadReader
 from ledgerlog_spark.protocol.log_records import (
     NO_SCHEMA,
     Item,
@@ -84,7 +83,7 @@ class ViewMachine(HeadReader):
     """
 
     __slots__ = (
-        "_first_offset", "_history", "_is_fresh", "_items", "_known_schemas", "_known_version",
+        "_first_offset", "_history", "_items", "_known_schemas", "_known_version",
         "_schemas",
     )  # fmt: skip
 
@@ -97,21 +96,13 @@ class ViewMachine(HeadReader):
         known_schemas: Collection[int] = (),
         is_fresh: bool = True,
     ) -> None:
-        super().__init__(log)
+        super().__init__(log, is_fresh=is_fresh)
         self._first_offset = first_offset
         self._known_version = known_version
         self._known_schemas = frozenset(known_schemas)
-        self._is_fresh = is_fresh
         self._history: list[Walk[VersionInterval]] = []
         self._items: Walk[Item] | None = None
         self._schemas: Walk[SchemaRecord] | None = None
-
-    def _begin(self) -> list[LogEffect]:
-        if self._is_fresh:
-            return super()._begin()
-        self._is_fresh = True  # when a page is missing, it begins again
-        self.phase = ReadPhase.HEAD
-        return self._ask(ReadHead)
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         self._items = self._schemas = None

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-
 def test_rows_of_all_batches_are_there_once_and_in_order(
     spark: SparkSession, log_name: str, tmp_path: Path
 ) -> None:

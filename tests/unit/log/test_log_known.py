@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import ProducerFencedError
+from ledgerlog_spark.errors import ProducerFencedError, StaleCheckpointError
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_changes import CommitRequest
@@ -143,3 +143,12 @@ def test_a_run_that_is_not_in_its_place_looks_again_after_a_sync() -> None:
     write = ["WriteProducer", "Sync", "ReadProducer"]
     assert log.asked == ["ReadProducer", "Sync", "ReadProducer", *write]
     assert (found.epoch, found.took_over) == (2, True)
+
+
+def test_another_query_of_the_same_app_is_told_apart_from_a_replay_of_its_last_batch() -> None:
+    log = CountingLog()
+    log.producers["app"] = Versioned(ProducerRecord(1, ("first/1",), 9), Version(1, 0))
+    assert joined(log, "first/2").last_batch_id == 9
+    with pytest.raises(StaleCheckpointError, match="is another query's"):
+        joined(log, "second/1")
+    assert log.producers["app"].value.current_run == "first/2"
