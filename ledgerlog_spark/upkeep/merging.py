@@ -112,10 +112,11 @@ class LogMerger:
             NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
             MetadataError: The store failed; what was merged so far stands.
         """
+        head = (await self._log.state()).head
+        if head.kind is not LogKind.TRANSACTIONAL or head.content is not LogContent.ROWS:
+            return Merged(self._log.name, head.items.count, head.items.count)
         snapshot = await self._log.snapshot()
         before = len(snapshot.items)
-        if snapshot.kind is not LogKind.TRANSACTIONAL or snapshot.content is not LogContent.ROWS:
-            return Merged(self._log.name, before, before)
         runs = await self._plan(snapshot)
         self._ranges_total = sum(map(len, runs))
         switched: list[StagedRange] = []

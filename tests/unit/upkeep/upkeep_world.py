@@ -9,7 +9,7 @@ import pyarrow as pa
 from ledgerlog_spark.arrow.stream_codec import decode_entries, encode_schema
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.log.log import Log
-from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.logs import Logs, logs_of
 from ledgerlog_spark.protocol.log_commit import CommitResult
 from ledgerlog_spark.upkeep.rows import RowWriter
 from tests.unit.log.log_world import LogWorld
@@ -30,7 +30,8 @@ class RowsWorld(LogWorld):
 
     def opened(self) -> tuple[LedgerClient, Logs]:
         client, stores = self.client_and_stores()
-        return client, Logs(store=stores.logs, ledgers=client)
+        client.services.logs, client.services.leases = stores.logs, stores.leases
+        return client, logs_of(client)
 
 
 async def append(

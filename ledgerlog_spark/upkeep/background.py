@@ -1,0 +1,101 @@
+"""Who does upkeep without being asked: a process beside a local cluster, a stream's driver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.upkeep.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.upkeep.upkeep import Kept
+
+INTERVAL_SECONDS = 60.0
+COMMITS_BETWEEN = 256
+"""A stream's driver thinks of upkeep whenever the log's version is a multiple of this."""
+
+_LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
+
+
+async def keep_up(
+    client: LedgerClient,
+    *,
+    stop: asyncio.Event,
+    interval_seconds: float = INTERVAL_SECONDS,
+    on_log: Callable[[Kept], None] = lambda _: None,
+) -> None:
+    """Pass after pass, an interval apart, until told to stop; an error waits for the next one."""
+    upkeep = Upkeep(client, on_log=on_log)
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), interval_seconds)
+        if stop.is_set():
+            return
+        try:
+            await upkeep.run()
+        except LedgerLogError as error:
+            _LOGGER.warning("upkeep has to wait: %s", error)
+
+
+class _Passes:
+    """At most one pass of this process at a time, on a thread that ends with the process."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    def begin(self, client: BlockingClient, log: str) -> bool:
+        """False when one is under way. After a fork there is none: threads are not inherited."""
+        if self._thread is not None and self._thread.is_alive():
+            return False
+        self._thread = threading.Thread(
+            target=_pass, args=(client, log), name="ledgerlog-upkeep", daemon=True
+        )
+        self._thread.start()
+        return True
+
+    def join(self) -> None:
+        """Wait for the pass that is under way."""
+        if self._thread is not None:
+            self._thread.join()
+
+
+passes = _Passes()
+
+
+def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
+    """Begin a pass over one log now and then; returns at once, and costs nothing when not due.
+
+    For the process that commits the batches of a stream. It needs no memory of earlier calls:
+    whether a pass is due follows from the log's version alone.
+
+    Args:
+        client: Stays open for the length of the process.
+        log: Name of the log.
+        version: That the commit made; None when it made none.
+
+    Returns:
+        Whether a pass was begun. It does nothing when another process is at it, and an error in it
+        is logged and left to the next pass.
+    """
+    if not version or version % COMMITS_BETWEEN:
+        return False
+    return passes.begin(client, log)
+
+
+def _pass(client: BlockingClient, log: str) -> None:
+    try:
+        kept = client.run(lambda each: Upkeep(each).run([log])) or []
+    except LedgerLogError as error:
+        _LOGGER.warning("upkeep of log %s has to wait: %s", log, error)
+        return
+    for done in kept:
+        for failed in done.errors:
+            _LOGGER.warning("upkeep of log %s has to wait: %s", log, failed)

@@ -1,0 +1,196 @@
+"""One pass of upkeep over the logs of a cluster: retention, merging, sweeping (docs/LOGS.md U18).
+
+One process at a time does it, under a lease of the cluster. The lease saves work and protects
+nothing: every step is safe next to any other, and whoever dies leaves what he did not finish to
+the next pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import ConfigurationError, LedgerLogError, LogNotFoundError
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
+from ledgerlog_spark.upkeep.merging import LogMerger, Merged
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.log.sweeper import Swept
+    from ledgerlog_spark.metadata.port import Leases
+    from ledgerlog_spark.protocol.log_truncate import Truncated
+
+LEASE = "upkeep"
+LEASE_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one pass did for one log.
+
+    Attributes:
+        log: Its name, or the id of a deleted log.
+        truncated: What retention left; None when that failed, or there was no such log any more.
+        merged: None when that failed, or there was nothing to merge in.
+        swept: None when that failed.
+        errors: Of the steps that failed; the others were done all the same.
+    """
+
+    log: str
+    truncated: Truncated | None = None
+    merged: Merged | None = None
+    swept: Swept | None = None
+    errors: tuple[LedgerLogError, ...] = ()
+
+    @property
+    def did_something(self) -> bool:
+        """Whether anything was dropped, merged or deleted."""
+        dropped = self.truncated is not None and bool(self.truncated.unlisted)
+        merged = self.merged is not None and self.merged.ledgers > 0
+        swept = self.swept
+        gone = swept is not None and bool(
+            swept.unlisted
+            or swept.deregistered
+            or swept.ledgers_deleted
+            or swept.pages_deleted
+            or swept.is_removed
+        )
+        return dropped or merged or gone
+
+
+class Upkeep:
+    """Passes over the logs of the cluster that a client is connected to."""
+
+    def __init__(
+        self,
+        client: LedgerClient,
+        *,
+        policy: MergePolicy = BACKGROUND,
+        compression: str = "zstd",
+        on_log: Callable[[Kept], None] = lambda _: None,
+    ) -> None:
+        """Upkeep on that client's event loop.
+
+        Args:
+            client: Composed with logs and leases.
+            policy: What is worth merging.
+            compression: Of merged entries.
+            on_log: Told what was done for each log.
+        """
+        self._client = client
+        self._logs = logs_of(client)
+        self._policy = policy
+        self._compression = compression
+        self._on_log = on_log
+
+    async def run(self, names: Iterable[str] | None = None) -> list[Kept] | None:
+        """One pass over these logs, or over all, deleted ones included.
+
+        Returns:
+            None when another process is at it: nothing was done.
+
+        Raises:
+            MetadataError: The lease or the logs could not be read.
+        """
+        async with leased(self._client) as is_held:
+            if not is_held:
+                return None
+            wanted = [await self._of_name(name) for name in names] if names is not None else None
+            found = await self._all() if wanted is None else wanted
+            kept = []
+            for log in found:
+                done = await self._keep(log)
+                self._on_log(done)
+                kept.append(done)
+            return kept
+
+    async def _of_name(self, name: str) -> Log:
+        return await self._logs.open(name)
+
+    async def _all(self) -> list[Log]:
+        """All logs; a deleted one, whose name is free, goes by its id."""
+        found = []
+        for log_id in await self._logs.store.ids():
+            head = await self._logs.store.read_head(log_id)
+            is_there = head is not None and not head.value.deleted_ms
+            name = head.value.name if head is not None and is_there else log_id
+            found.append(self._logs.open_by_id(name, log_id))
+        return found
+
+    async def _keep(self, log: Log) -> Kept:
+        errors: list[LedgerLogError] = []
+        truncated: Truncated | None = None
+        merged: Merged | None = None
+        swept: Swept | None = None
+        with _collected(errors):
+            truncated = await log.retain()
+        if truncated is not None:
+            with _collected(errors):
+                merger = LogMerger(log, self._client, self._policy, compression=self._compression)
+                merged = await merger.merge()
+        with _collected(errors):
+            swept = await self._logs.sweeper().sweep(log.log_id)
+        return Kept(log.name, truncated, merged, swept, tuple(errors))
+
+
+@contextlib.contextmanager
+def _collected(errors: list[LedgerLogError]) -> Iterator[None]:
+    """A step that fails does not keep the others waiting; a deleted log is no failure."""
+    try:
+        yield
+    except LogNotFoundError:
+        pass
+    except LedgerLogError as error:
+        errors.append(error)
+
+
+@contextlib.asynccontextmanager
+async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncIterator[bool]:
+    """Whether this process is the one that does upkeep, for as long as the block lasts.
+
+    Args:
+        client: Composed with leases.
+        wait_seconds: How long to wait for another process.
+
+    Raises:
+        ConfigurationError: The client was composed without leases.
+        MetadataError: The store failed.
+    """
+    leases = _leases_of(client)
+    deadline = asyncio.get_running_loop().time() + wait_seconds
+    while not (is_held := await leases.acquire(LEASE, _this_process())):
+        if asyncio.get_running_loop().time() >= deadline:
+            break
+        await asyncio.sleep(LEASE_POLL_SECONDS)
+    try:
+        yield is_held
+    finally:
+        if is_held:
+            with contextlib.suppress(LedgerLogError):  # it ends with the session at the latest
+                await leases.release(LEASE)
+
+
+async def holder(client: LedgerClient) -> Mapping[str, str] | None:
+    """Which process does upkeep now (`host`, `pid`), None when none does."""
+    return await _leases_of(client).holder(LEASE)
+
+
+def _leases_of(client: LedgerClient) -> Leases:
+    leases = client.services.leases
+    if leases is None:
+        raise ConfigurationError(
+            "this client was made without leases: connect with ledgerlog_spark.connect"
+        )
+    return leases
+
+
+def _this_process() -> dict[str, str]:
+    return {"host": socket.gethostname(), "pid": str(os.getpid())}
