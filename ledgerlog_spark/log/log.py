@@ -19,11 +19,11 @@ from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.end_watch import EndWatch
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.job import Job, plan_job
-from ledgerlog_spark.log.log_upkeep import LogUpkeep
 from ledgerlog_spark.log.log_view import read_view
 from ledgerlog_spark.log.older_ledgers import seal_open
 from ledgerlog_spark.log.open_ends import while_ledgers_go, with_open_ends
 from ledgerlog_spark.log.range_writer import RangeWriter
+from ledgerlog_spark.log.record_access import LogRecords
 from ledgerlog_spark.log.staged_ledger import StagedLedger
 from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult
@@ -59,7 +59,7 @@ REGISTER_ATTEMPTS_MAX = 20
 APP_SIZE_BYTES_MAX = 200
 
 
-class Log(LogUpkeep):
+class Log(LogRecords):
     """A handle of one log; holds no connection of its own and needs no closing.
 
     Attributes:

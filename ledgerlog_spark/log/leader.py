@@ -1,0 +1,520 @@
+"""The leader of a log: appends records, one position for each (DESIGN 6.3; docs/LOGS.md J1-J12).
+
+Records are gathered into entries: by size, by count, and by a linger that ends as soon as the pipe
+is empty, so that a lone append goes out at once. An entry is compressed once; the machine gives it
+its offset and says which ledger it goes to, again if the first one breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
+from ledgerlog_spark.errors import InternalError, LedgerLogError, LocalProtocolError
+from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.leader_host import LeaderHost
+from ledgerlog_spark.log.record_codec import encode_body
+from ledgerlog_spark.log.records import Piece, Positions, checked_record, offset_of
+from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.leader_log import LeaderLog
+from ledgerlog_spark.protocol.leader_messages import (
+    AppendEntry,
+    AppendRequested,
+    AppendsAcknowledged,
+    LeaderClosed,
+    LeaderOpened,
+    LeaderStopped,
+    LedgerRolled,
+    ListChanged,
+    RollRequested,
+)
+from ledgerlog_spark.protocol.messages import CloseRequested, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.client.append_batches import Complete, Gathered, Waiter
+    from ledgerlog_spark.client.client import Face
+    from ledgerlog_spark.client.settings import ClientSettings
+    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.record_codec import EncodedBody
+    from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.messages import Payload
+
+ENTRY_SIZE_BYTES_MAX = 256 << 10
+"""Bytes of records gathered into one entry; a larger record has an entry of its own."""
+
+ENTRY_RECORDS_MAX = 8_192
+"""Records gathered into one entry."""
+
+
+class Led(Protocol):
+    """The log that is led."""
+
+    name: str
+    log_id: str
+
+    async def truncate(self, offset: int) -> Any:
+        """Drop everything below an offset."""
+
+
+class _Sent:
+    """One entry on its way, and what came of it."""
+
+    __slots__ = ("body", "entry", "first_offset", "gathered")
+
+    def __init__(self, gathered: Gathered, body: EncodedBody) -> None:
+        self.gathered = gathered
+        self.body = body
+        self.first_offset = -1
+        self.entry: bytes | None = None
+
+
+class Leader:
+    """Appends to one leader log, each record acknowledged on Qa bookies before it completes.
+
+    Every method on the thread of the client's event loop. Offsets are dense and in the order of
+    the calls. Cancelling the future of an append stops the waiting, not the append.
+
+    Attributes:
+        name: Of the log.
+        log_id: Of the log.
+    """
+
+    def __init__(
+        self,
+        log: Led,
+        *,
+        driver: Driver,
+        ledgers: Ledgers,
+        settings: ClientSettings,
+        face: Face | None = None,
+    ) -> None:
+        """A leader that does not lead yet; `open` comes first.
+
+        Args:
+            log: To be led.
+            driver: Carries out what is asked of the log's records.
+            ledgers: The client.
+            settings: Linger and backlog are those of ledgers.
+            face: Of another thread, told what was sent and what completed.
+        """
+        self.name = log.name
+        self.log_id = log.log_id
+        self._log = log
+        self._machine = machine = LeaderLog(log.name, token=uuid.uuid4().hex)
+        self._settings = settings
+        self._complete: Complete = face.complete if face else complete_each
+        self._on_sent = face.on_sent if face else None
+        self._loop = asyncio.get_running_loop()
+        self._waiting = AppendBatches(
+            entries_max=ENTRY_RECORDS_MAX, size_bytes_max=ENTRY_SIZE_BYTES_MAX
+        )
+        self._sent: deque[_Sent] = deque()
+        self._first_sent = 0
+        self._cut: list[Piece] = []
+        self._head: LogHead | None = None
+        self._ledger_id = -1
+        self._is_ledger_empty = True
+        self._error: LedgerLogError | None = None
+        self._is_closing = False
+        self._is_sending = False
+        self._is_send_scheduled = False
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._changes: set[asyncio.Future[None]] = set()
+        self._host = LeaderHost(
+            machine, log_id=self.log_id, driver=driver, ledgers=ledgers, owner=self
+        )
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last acknowledged record."""
+        return self._machine.end_offset
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether appends are taken: no failure so far, and no close."""
+        return self._error is None and not self._is_closing
+
+    @property
+    def records_pending(self) -> int:
+        """Appended records that are not acknowledged yet."""
+        return self._waiting.entries + sum(sent.body.count for sent in self._sent)
+
+    async def open(self) -> None:
+        """Become the leader: seal what an earlier one left open, list a ledger, then serve.
+
+        Raises:
+            LogKindError: It is no leader log.
+            LogNotFoundError: It was deleted.
+            ConcurrentCommitError: Others kept taking over; retriable.
+            LedgerRecoveryError: An earlier leader's ledger could not be sealed; retriable.
+            NotEnoughBookiesError: Too few bookies for a ledger; retriable.
+            MetadataUnavailableError: The list cannot be read or changed; retriable.
+        """
+        self._host.post(Start())
+        try:
+            await self._opened
+        except BaseException:
+            self._host.retire()
+            raise
+
+    async def append(self, record: bytes | bytearray | memoryview) -> Position:
+        """The record's position, once it is on the disks of Qa bookies.
+
+        Args:
+            record: A little less than 5 MiB at most. A read-only view must not change until this
+                returns.
+
+        Raises:
+            LocalProtocolError: Not bytes, too large, or the leader was closed; definite.
+            LeaderDeposedError: Another leader took over. Definite if the record was never sent;
+                `end_offset` says what is safe.
+            LedgerLogError: The log cannot be written any more, for the reason named.
+        """
+        future = self.append_async(record)
+        self.send_now()
+        return await future
+
+    def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
+        """A future of the position, admitted in order; errors as of `append`.
+
+        Never blocks: await `drain` now and then to keep what waits here bounded.
+        """
+        kept = checked_record(record)
+        future: asyncio.Future[Position] = self._loop.create_future()
+        self.submit(kept, future)
+        return future
+
+    async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
+        """The positions of all records, dense and in order, each on the disks of Qa bookies.
+
+        Records that fail may be there in part; the part is a prefix. Errors as of `append`.
+        """
+        future = self.append_many_async(records)
+        self.send_now()
+        return await future
+
+    def append_many_async(
+        self, records: Sequence[bytes | bytearray | memoryview]
+    ) -> asyncio.Future[Positions]:
+        """A future of the positions, admitted in order; like `append_many`."""
+        kept = [checked_record(record) for record in records]
+        future: asyncio.Future[Positions] = self._loop.create_future()
+        if kept:
+            self.submit_batch(kept, future)
+        else:
+            future.set_result(Positions(self.log_id, range(0), ()))
+        return future
+
+    async def drain(self) -> None:
+        """Wait until what waits to be sent is below the settings' backlog."""
+        settings = self._settings
+        while self._error is None and (
+            self._waiting.entries >= settings.backlog_entries_max
+            or self._waiting.size_bytes >= settings.backlog_size_bytes_max
+        ):
+            await self._change()
+
+    async def flush(self) -> None:
+        """Wait until nothing is pending: each append so far was acknowledged or failed."""
+        self.send_now()
+        while self.records_pending and self._error is None:
+            await self._change()
+
+    async def roll(self) -> None:
+        """Go on in a new ledger; on return the earlier one is closed and listed.
+
+        Nothing happens while the ledger in use is empty. Errors as of `append`.
+        """
+        await self.flush()
+        left = self._ledger_id
+        if not self.is_leading:
+            raise self._refusal()
+        if self._is_ledger_empty:
+            return
+        self._host.post(RollRequested())
+        while self._lists(left) and self._error is None:
+            await self._change()
+        if self._lists(left):
+            raise self._refusal()
+
+    async def truncate(self, position: Position | int) -> None:
+        """Drop every record before `position`; durable on return.
+
+        Ledgers go after `deletedRetentionMs`, so that readers which are under way finish. Rolls
+        when `position` lies in the ledger in use.
+
+        Args:
+            position: The first record that stays, or its offset; at most the log's end.
+
+        Raises:
+            ConfigurationError: No position of this log, or behind its end; nothing was changed.
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: The list is changed all the time by others; retriable.
+            MetadataUnknownError: Not known whether it was done; doing it again is safe.
+        """
+        offset = offset_of(position, self.log_id, self.name)
+        assert self._head is not None
+        if self._head.end_offset < offset <= self.end_offset:
+            await self.roll()
+        await self._log.truncate(offset)
+
+    async def close(self) -> int:
+        """The log's end; everything appended before is in the log, every ledger closed and listed.
+
+        Closing twice gives the same answer.
+
+        Raises:
+            LeaderDeposedError: Another leader took over; `end_offset` says what is safe.
+            LedgerLogError: Not closed, for the reason named; the next leader seals what is open.
+        """
+        if self.is_leading:
+            await self.flush()
+            self._begin_to_close()
+        await asyncio.shield(self._ended)
+        await self._host.finish()
+        if self._error is not None:
+            raise self._error
+        return self.end_offset
+
+    def _begin_to_close(self) -> None:
+        if self.is_leading:
+            self._is_closing = True
+            self._host.post(CloseRequested())
+
+    def abandon(self) -> None:
+        """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
+        if not self._ended.done():
+            self._end(
+                LocalProtocolError(
+                    f"the client that led log {self.name!r} was closed: read the log from "
+                    f"{self.end_offset} on to learn what it holds",
+                    log=self.name,
+                    end_offset=self.end_offset,
+                ),
+                self._first_sent,
+                self._first_sent + len(self._sent),
+            )
+        self._host.stop()
+
+    def submit(self, record: Payload, waiter: Waiter) -> None:
+        """Take one checked record; `waiter` gets its position. For the faces of this leader."""
+        if self._error is not None or self._is_closing:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(1, len(record))
+            return
+        self._waiting.add(record, waiter)
+        self._schedule_send()
+
+    def submit_batch(self, records: list[Payload], waiter: Waiter) -> None:
+        """Take checked records; `waiter` gets their positions. For the faces of this leader."""
+        if self._error is not None or self._is_closing:
+            waiter.set_exception(self._refusal())
+            self._tell_sent(len(records), sum(map(len, records)))
+            return
+        self._waiting.add_batch(records, waiter)
+        self._schedule_send()
+
+    # --- sending ---
+
+    def _schedule_send(self) -> None:
+        # At the end of this turn of the loop: what is appended until then travels together.
+        if not self._is_send_scheduled:
+            self._is_send_scheduled = True
+            self._loop.call_soon(self._on_scheduled_send)
+
+    def _on_scheduled_send(self) -> None:
+        self._is_send_scheduled = False
+        self.send_now()
+
+    def send_now(self) -> None:
+        """Send what was appended, as far as window and batching allow."""
+        if self._is_sending:
+            return
+        self._is_sending = True
+        waiting, machine = self._waiting, self._machine
+        try:
+            while waiting.entries and machine.can_append:
+                is_pipe_empty = len(self._sent) < self._settings.runs_in_flight_min
+                gathered = waiting.take() if is_pipe_empty else waiting.take_full()
+                if gathered is None:
+                    break
+                self._send(gathered)
+        finally:
+            self._is_sending = False
+        if not waiting.entries:
+            self._cancel_linger()
+        elif self._linger_timer is None and machine.can_append:
+            self._linger_timer = self._loop.call_later(
+                self._settings.linger_ms / 1e3, self._on_linger_over
+            )
+
+    def _on_linger_over(self) -> None:
+        self._linger_timer = None
+        if self._machine.can_append and (gathered := self._waiting.take()) is not None:
+            self._is_sending = True
+            try:
+                self._send(gathered)
+            finally:
+                self._is_sending = False
+        self.send_now()
+
+    def _send(self, gathered: Gathered) -> None:
+        body = encode_body(gathered.payloads)
+        self._sent.append(_Sent(gathered, body))
+        self._tell_sent(len(gathered.payloads), gathered.size_bytes)
+        self._host.post(AppendRequested(body.count, body.entry_size_bytes, clock.now_ms()))
+
+    def _tell_sent(self, records: int, size_bytes: int) -> None:
+        if self._on_sent is not None:
+            self._on_sent(records, size_bytes)
+
+    def _cancel_linger(self) -> None:
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
+
+    # --- what the machine says ---
+
+    def entry_of(self, order: AppendEntry) -> bytes:
+        """See `leader_host.Owner`."""
+        sent = self._sent[order.append - self._first_sent]
+        self._is_ledger_empty = False
+        if sent.entry is None:
+            sent.first_offset = order.first_offset
+            sent.entry = sent.body.entry(
+                first_offset=order.first_offset, append_time_ms=order.append_time_ms
+            )
+        assert sent.first_offset == order.first_offset
+        return sent.entry
+
+    def on_indication(self, indication: Any) -> None:
+        """See `leader_host.Owner`."""
+        kind = type(indication)
+        if kind is AppendsAcknowledged:
+            self._on_acknowledged(indication)
+        elif kind is LeaderOpened:
+            self._head = indication.head
+            self._ledger_id = indication.ledger_id
+            if not self._opened.done():
+                self._opened.set_result(None)
+        elif kind is LedgerRolled:
+            self._ledger_id = indication.ledger_id
+            self._is_ledger_empty = not indication.reordered
+        elif kind is ListChanged:
+            self._head = indication.head
+        elif kind is LeaderStopped:
+            self._on_stopped(indication)
+        else:
+            assert kind is LeaderClosed, indication
+            self._ended.set_result(None)
+        self._wake()
+
+    def on_crash(self, crash: InternalError) -> None:
+        """See `leader_host.Owner`."""
+        self._end(crash, self._first_sent, self._first_sent + len(self._sent))
+
+    def on_settled(self) -> None:
+        """See `leader_host.Owner`."""
+        if self._waiting.entries:
+            self.send_now()
+
+    def _on_acknowledged(self, acknowledged: AppendsAcknowledged) -> None:
+        first, last, ledger_id, last_entry_id, _ = acknowledged
+        assert first == self._first_sent, (first, self._first_sent)
+        results: list[tuple[Any, Any]] = []
+        for entry_id in range(last_entry_id - (last - first), last_entry_id + 1):
+            sent = self._sent.popleft()
+            piece = Piece(sent.first_offset, ledger_id, entry_id)
+            results += self._results(sent, piece)
+        self._first_sent = last + 1
+        self._complete(results)
+
+    def _results(self, sent: _Sent, piece: Piece) -> list[tuple[Any, Any]]:
+        """The positions of the appends that end in this entry."""
+        log_id, waiters = self.log_id, sent.gathered.waiters
+        first, ledger_id, entry_id = piece
+        pieces = (*self._cut, piece)
+        results: list[tuple[Any, Any]] = [
+            (
+                waiter,
+                Positions(log_id, range(first + at + 1 - count, first + at + 1), pieces)
+                if count
+                else Position(log_id, first + at, ledger_id, entry_id),
+            )
+            for waiter, at, count in waiters
+        ]
+        is_cut = not waiters or waiters[-1][1] < sent.body.count - 1
+        self._cut = ([*self._cut, piece] if not waiters else [piece]) if is_cut else []
+        return results
+
+    def _on_stopped(self, stopped: LeaderStopped) -> None:
+        unknown = stopped.first_unknown_append
+        first_unknown = stopped.first_unsent_append if unknown is None else unknown
+        self._end(stopped.error, first_unknown, stopped.first_unsent_append)
+        self._host.retire()
+
+    def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
+        """Fail everything that is pending: what was sent with `error`, the rest for certain."""
+        self._error = error
+        self._cancel_linger()
+        sent, self._sent = self._sent, deque()
+        was_cut = bool(self._cut)
+        for number, one in enumerate(sent, self._first_sent):
+            is_unknown = was_cut or first_unknown <= number < first_unsent
+            one.gathered.fail(_pending(error, is_definite=not is_unknown))
+            waiters = one.gathered.waiters
+            was_cut = is_unknown and (not waiters or waiters[-1][1] < one.body.count - 1)
+        while (gathered := self._waiting.take()) is not None:
+            gathered.fail(_pending(error, is_definite=not was_cut))
+            was_cut = was_cut and not gathered.waiters
+            self._tell_sent(len(gathered.payloads), gathered.size_bytes)
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        if not self._ended.done():
+            self._ended.set_result(None)
+        self._wake()
+
+    def _refusal(self) -> LedgerLogError:
+        if self._error is not None:
+            return _pending(self._error, is_definite=True)
+        return LocalProtocolError(
+            f"this leader of log {self.name!r} was closed: open the log again to go on",
+            log=self.name,
+        )
+
+    def _lists(self, ledger_id: int) -> bool:
+        """Whether the list has the ledger as an open one."""
+        assert self._head is not None
+        return any(ledger.ledger_id == ledger_id for ledger in self._head.open_ledgers)
+
+    async def _change(self) -> None:
+        """Wait until something was acknowledged, sent, listed, or failed."""
+        change: asyncio.Future[None] = self._loop.create_future()
+        self._changes.add(change)
+        await change
+
+    def _wake(self) -> None:
+        changes, self._changes = self._changes, set()
+        for change in changes:
+            if not change.done():
+                change.set_result(None)
+
+    def __repr__(self) -> str:
+        return f"Leader({self.name!r}, end_offset={self.end_offset})"
+
+
+def _pending(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
+    """The error of an append, which is certainly not in the log or may be."""
+    found = copy.copy(error)
+    found.definite = is_definite
+    found.retriable = False  # this leader takes no more appends
+    return found

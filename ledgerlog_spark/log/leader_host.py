@@ -1,0 +1,253 @@
+"""Hosts the machine of a leader log: effects become calls, answers become events (DESIGN 6.3).
+
+Events go through a queue, so that `handle` is never entered twice; each request is answered once;
+a machine that fails an assertion is never called again. What the machine says to people, and the
+bytes of the entries that it orders, are its owner's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.log.leader_writer import LeaderWriter
+from ledgerlog_spark.log.open_ends import read_one
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.leader_entry import decode_entry_header
+from ledgerlog_spark.protocol.leader_messages import (
+    AppendEntry,
+    CloseLedger,
+    CreateLedger,
+    LedgerCreated,
+    LedgerEnd,
+    LedgerOutcome,
+    LedgerSealed,
+    SealLedger,
+)
+from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
+from ledgerlog_spark.protocol.messages import StartTimer, TimerFired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.protocol.leader_log import LeaderLog
+    from ledgerlog_spark.protocol.messages import Payload
+
+EVENTS_KEPT = 50
+TIMER_JITTER = 0.1
+_STORE_REQUESTS = (m.Sync, m.ReadHead, m.ReadPages, m.WritePages, m.WriteHead)
+
+
+class Owner(Protocol):
+    """Whom a host works for."""
+
+    def entry_of(self, order: AppendEntry) -> Payload:
+        """The entry to be stored; the same each time that the append is ordered."""
+
+    def on_indication(self, indication: Any) -> None:
+        """The machine says something."""
+
+    def on_crash(self, crash: InternalError) -> None:
+        """The machine failed, and says nothing more."""
+
+    def on_settled(self) -> None:
+        """A burst of events is over."""
+
+
+class LeaderHost:
+    """Drives one machine, on the event loop's thread.
+
+    Attributes:
+        is_stopped: Events are no longer taken.
+    """
+
+    def __init__(
+        self, machine: LeaderLog, *, log_id: str, driver: Driver, ledgers: Ledgers, owner: Owner
+    ) -> None:
+        """A host that has not called the machine yet.
+
+        Args:
+            machine: To drive; nobody else calls its `handle`.
+            log_id: Of the log, kept with the ledgers that are made.
+            driver: Carries out what is asked of the log's records.
+            ledgers: The client.
+            owner: Gets what the machine says.
+        """
+        self.is_stopped = False
+        self._machine = machine
+        self._log_id = log_id
+        self._driver = driver
+        self._ledgers = ledgers
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._random = Random()  # noqa: S311 (spreads retries)
+        self._queue: deque[Any] = deque()
+        self._is_running = False
+        self._history: deque[Any] = deque(maxlen=EVENTS_KEPT)
+        self._written: dict[int, LeaderWriter] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
+            **dict.fromkeys(_STORE_REQUESTS, driver.perform),
+            m.DropLedger: self._drop,
+            CreateLedger: self._create,
+            SealLedger: self._seal,
+            CloseLedger: self._close,
+        }
+
+    def post(self, event: Any) -> None:
+        """Give the machine an event, now or after the one it is handling."""
+        if self.is_stopped:
+            return
+        self._queue.append(event)
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._queue:
+                self._step(self._queue.popleft())
+        finally:
+            self._is_running = False
+        self._owner.on_settled()
+
+    def stop(self) -> None:
+        """Forget the machine and stop writing; ledgers stay as they are."""
+        self.is_stopped = True
+        self._queue.clear()
+        self.retire()
+
+    def retire(self) -> None:
+        """Stop writing; the machine has ended, and only lets go of ledgers that come too late."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for ledger in self._written.values():
+            ledger.abandon()
+        self._written.clear()
+
+    async def finish(self) -> None:
+        """Wait for what is under way, such as letting go of a ledger that was not needed."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _step(self, event: Any) -> None:
+        self._history.append(event)
+        try:
+            effect: Any
+            for effect in self._machine.handle(event):
+                kind = type(effect)
+                if kind is AppendEntry:
+                    self._written[effect.ledger_id].order(self._owner.entry_of(effect))
+                elif kind in self._requests:
+                    self._spawn(self._answer(self._requests[kind](effect)))
+                elif kind is StartTimer:
+                    self._start_timer(effect)
+                else:
+                    self._owner.on_indication(effect)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
+            self._fail(error)
+
+    def _fail(self, cause: BaseException) -> None:
+        if self.is_stopped:
+            return
+        crash = InternalError(
+            f"the leader of log {self._machine.log!r} failed: {type(cause).__name__}: {cause}; "
+            "this is a bug, please report it with `events`",
+            log=self._machine.log,
+            events=[str(event)[:500] for event in self._history],
+        )
+        crash.__cause__ = cause
+        self.stop()
+        self._owner.on_crash(crash)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    async def _answer(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.post(await work)
+
+    def _start_timer(self, effect: StartTimer) -> None:
+        delay = effect.delay_ms / 1e3 * (1 + TIMER_JITTER * self._random.random())
+        self._timers[effect.request] = self._loop.call_later(
+            delay, partial(self._on_timer, effect.request)
+        )
+
+    def _on_timer(self, request: int) -> None:
+        self._timers.pop(request, None)
+        self.post(TimerFired(request))
+
+    # --- ledgers ---
+
+    async def _create(self, ask: CreateLedger) -> LedgerCreated:
+        face = LeaderWriter(self.post)
+        properties = ask.properties
+        try:
+            handle = await self._ledgers.create_ledger(
+                ensemble_size=properties.ensemble_size,
+                write_quorum=properties.write_quorum,
+                ack_quorum=properties.ack_quorum,
+                digest_type=properties.digest_type,
+                custom_metadata={LOG_ID_KEY: self._log_id.encode()},
+                explicit_lac=True,
+                changes_ensemble=properties.changes_ensemble,
+                face=face,
+            )
+        except LedgerLogError as error:
+            return LedgerCreated(ask.request, LedgerOutcome.FAILED, error=error)
+        face.adopt(handle)
+        if self.is_stopped:
+            face.abandon()
+        else:
+            self._written[handle.id] = face
+        return LedgerCreated(ask.request, LedgerOutcome.OK, ledger_id=handle.id)
+
+    async def _seal(self, ask: SealLedger) -> LedgerSealed:
+        try:
+            end = await self._sealed_end(ask.ledger_id)
+        except LedgerLogError as error:
+            return LedgerSealed(ask.request, LedgerOutcome.FAILED, error=error)
+        return LedgerSealed(ask.request, LedgerOutcome.OK, end=end)
+
+    async def _sealed_end(self, ledger_id: int) -> LedgerEnd:
+        metadata = await self._ledgers.seal(ledger_id)
+        last_entry_id = metadata.last_entry_id
+        if last_entry_id < 0:
+            return LedgerEnd()
+        handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
+        try:
+            first = decode_entry_header((await read_one(handle, 0)).payload)
+            last = decode_entry_header((await read_one(handle, last_entry_id)).payload)
+        finally:
+            await handle.aclose()
+        return LedgerEnd(
+            last_entry_id=last_entry_id,
+            size_bytes=metadata.length,
+            first_offset=first.first_offset,
+            end_offset=last.end_offset,
+            append_time_ms=last.append_time_ms,
+        )
+
+    async def _close(self, ask: CloseLedger) -> Any:
+        answer = await self._written[ask.ledger_id].close(ask.request)
+        if answer.outcome is LedgerOutcome.OK:
+            self._written.pop(ask.ledger_id, None)
+        return answer
+
+    async def _drop(self, ask: m.DropLedger) -> Any:
+        ledger = self._written.pop(ask.ledger_id, None)
+        if ledger is not None:
+            ledger.abandon()
+        return await self._driver.perform(ask)

@@ -1,0 +1,264 @@
+"""Reads the records of a leader log: a part of it, or on and on (DESIGN 6.3).
+
+Closed ledgers are read as listed. An open one is read up to its last add confirmed and followed
+until it is closed; the ledger behind it is not touched before that, so that records come in order
+and without a gap, whatever leaders do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    DataLossError,
+    EntryNotFoundError,
+    LedgerNotFoundError,
+    PositionNotAvailableError,
+)
+from ledgerlog_spark.log.committed_range import read_range
+from ledgerlog_spark.log.ledger_entries import RecordCursor, entry_holding
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
+    from ledgerlog_spark.log.records import Record
+    from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.protocol.log_view import LogView
+
+LISTINGS_MAX = 5
+"""Times that a list is read anew without a record in between, because what it names is gone."""
+
+
+class RecordReader:
+    """Reads one leader log of records.
+
+    Args:
+        name: Of the log.
+        log_id: Of the log.
+        store: Whose watches say when the list changed.
+        ledgers: The client.
+        listed: Reads the list from an offset on: items, and open ledgers without their ends.
+        ended: The same, with the open ledgers as items that are cut where they end now.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log_id: str,
+        *,
+        store: LogStore,
+        ledgers: Ledgers,
+        listed: Callable[[int], Awaitable[LogView]],
+        ended: Callable[[int], Awaitable[LogView]],
+    ) -> None:
+        self._name = name
+        self._log_id = log_id
+        self._store = store
+        self._ledgers = ledgers
+        self._listed = listed
+        self._ended = ended
+
+    async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[Record], None]:
+        """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
+
+        Args:
+            start: An offset; None for the oldest record there is.
+            end: An offset; None for all that is readable now.
+
+        Raises:
+            PositionNotAvailableError: `start` was truncated away, or one of them lies behind what
+                is readable now; has `oldest_offset` and `end_offset`.
+            DataLossError: A listed record cannot be found.
+            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+        """
+        view = await self._ended(start or 0)
+        first = view.start_offset if start is None else start
+        end = view.end_offset if end is None else end
+        self._check_is_there(first, view)
+        if end > view.end_offset:
+            raise self._not_available(end, view)
+        cursor = self._cursor(first, end)
+        for item in view.items:
+            if item.end_offset > cursor.next_offset and not cursor.is_done:
+                async for records in self._records_of(item, cursor):
+                    yield records
+
+    async def tail(self, start: int | None) -> AsyncGenerator[list[Record], None]:
+        """All records from `start` on, and each later one soon after it was acknowledged.
+
+        Waits by watches and never ends by itself. While nothing is appended it asks nobody.
+
+        Args:
+            start: An offset; None for the end as it is now. One behind the end is waited for.
+
+        Raises:
+            PositionNotAvailableError: `start` was truncated away, or the next record was while
+                the caller took its time; has `oldest_offset`.
+            LogNotFoundError: The log was deleted.
+            DataLossError: A listed record cannot be found.
+            EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+        """
+        cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
+        changed = asyncio.Event()
+        cancel = self._store.watch_head(self._log_id, changed.set)
+        finished: set[int] = set()
+        listings = 0
+        try:
+            while True:
+                changed.clear()
+                view = await self._listed(cursor.next_offset)
+                if cursor.next_offset < view.start_offset:
+                    raise self._not_available(cursor.next_offset, view)
+                before = cursor.next_offset
+                try:
+                    async for records in self._forward(view, cursor, finished):
+                        yield records
+                except LedgerNotFoundError as error:
+                    # Truncated meanwhile, in which case the list says so: look at it again.
+                    listings = 1 if cursor.next_offset > before else listings + 1
+                    if listings > LISTINGS_MAX:
+                        raise self._loss(error, cursor) from error
+                    continue
+                await changed.wait()
+        finally:
+            cancel()
+
+    async def _forward(
+        self, view: LogView, cursor: RecordCursor, finished: set[int]
+    ) -> AsyncGenerator[list[Record], None]:
+        """Everything that the list names; ends when each ledger is closed and read to its end."""
+        for item in view.items:
+            if item.end_offset > cursor.next_offset:
+                async for records in self._records_of(item, cursor):
+                    yield records
+        for ledger in view.open_ledgers:
+            if ledger.ledger_id not in finished:
+                async for records in self._followed(ledger.ledger_id, cursor):
+                    yield records
+                finished.add(ledger.ledger_id)
+
+    async def _records_of(
+        self, item: Item, cursor: RecordCursor
+    ) -> AsyncGenerator[list[Record], None]:
+        """The records of a listed range, from the cursor on."""
+        first_entry_id = item.first_entry_id
+        if cursor.next_offset > item.first_offset:
+            handle = await self._ledgers.open_ledger(item.ledger_id, is_listed=True)
+            try:
+                end_entry_id = item.last_entry_id + 1
+                first_entry_id = await entry_holding(handle, cursor.next_offset, end_entry_id)
+            finally:
+                await handle.aclose()
+        async for records in self._range(
+            item.ledger_id, first_entry_id, item.last_entry_id, cursor
+        ):
+            yield records
+        if cursor.next_offset < item.end_offset and not cursor.is_done:
+            raise DataLossError(
+                f"ledger {item.ledger_id} of log {self._name!r} ends at offset "
+                f"{cursor.next_offset}, listed to {item.end_offset}",
+                log=self._name,
+                ledger_id=item.ledger_id,
+            )
+
+    async def _range(
+        self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: RecordCursor
+    ) -> AsyncGenerator[list[Record], None]:
+        """Entries that are acknowledged for certain; what is missing is looked for twice."""
+        batches = read_range(
+            self._ledgers,
+            ledger_id,
+            first_entry_id,
+            last_entry_id,
+            sync=self._store.sync,
+            log=self._name,
+        )
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                for entry in batch:
+                    if records := cursor.take(ledger_id, entry):
+                        yield records
+                    if cursor.is_done:
+                        return
+
+    async def _followed(
+        self, ledger_id: int, cursor: RecordCursor
+    ) -> AsyncGenerator[list[Record], None]:
+        """An open ledger's records from the cursor on, as they come; ends when it is closed."""
+        handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
+        changed = asyncio.Event()
+        follower = handle.follow(changed.set)
+        next_entry_id = -1
+        try:
+            while True:
+                changed.clear()
+                last_entry_id, is_closed = handle.last_add_confirmed, handle.is_closed
+                if next_entry_id < 0 <= last_entry_id:
+                    next_entry_id = await entry_holding(
+                        handle, cursor.next_offset, last_entry_id + 1
+                    )
+                if 0 <= next_entry_id <= last_entry_id:
+                    entries = self._acknowledged(handle, next_entry_id, last_entry_id, cursor)
+                    async for records in entries:
+                        yield records
+                    next_entry_id = last_entry_id + 1
+                elif is_closed:
+                    return
+                elif follower.error is not None:
+                    raise follower.error
+                else:
+                    await changed.wait()
+        finally:
+            await handle.aclose()
+
+    async def _acknowledged(
+        self, handle: LedgerReaderHandle, first: int, last: int, cursor: RecordCursor
+    ) -> AsyncGenerator[list[Record], None]:
+        """Entries of the ledger that is followed, by its own handle as long as that has them."""
+        next_entry_id = first
+        batches = handle.read_batches(first, last, is_listed=True)
+        try:
+            async with contextlib.aclosing(batches):
+                async for batch in batches:
+                    for entry in batch:
+                        next_entry_id = entry.entry_id + 1
+                        if records := cursor.take(handle.id, entry):
+                            yield records
+        except EntryNotFoundError:
+            async for records in self._range(handle.id, next_entry_id, last, cursor):
+                yield records
+
+    def _cursor(self, next_offset: int, end_offset: int | None = None) -> RecordCursor:
+        return RecordCursor(
+            self._name, self._log_id, next_offset=next_offset, end_offset=end_offset
+        )
+
+    def _check_is_there(self, offset: int, view: LogView) -> None:
+        if not view.start_offset <= offset <= view.end_offset:
+            raise self._not_available(offset, view)
+
+    def _not_available(self, offset: int, view: LogView) -> PositionNotAvailableError:
+        oldest, end = view.start_offset, view.end_offset
+        if offset < oldest:
+            why = f"was truncated away: the oldest position is {oldest}"
+        else:
+            why = f"is not readable yet: the log ends at {end} now"
+        return PositionNotAvailableError(
+            f"position {offset} of log {self._name!r} {why}",
+            log=self._name,
+            offset=offset,
+            oldest_offset=oldest,
+            end_offset=end,
+        )
+
+    def _loss(self, error: LedgerNotFoundError, cursor: RecordCursor) -> DataLossError:
+        return DataLossError(
+            f"ledger {error.ledger_id}, listed by log {self._name!r} with the records from "
+            f"{cursor.next_offset} on, is gone",
+            log=self._name,
+            ledger_id=error.ledger_id,
+        )

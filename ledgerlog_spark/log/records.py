@@ -1,0 +1,134 @@
+"""What a leader log gives to people: records with their positions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+from ledgerlog_spark.client.append_batches import checked_payload
+from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
+from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
+from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.leader_entry import HEADER_SIZE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledgerlog_spark.protocol.messages import Payload
+
+RECORD_SIZE_BYTES_MAX = PAYLOAD_SIZE_BYTES_MAX - HEADER_SIZE_BYTES - 4
+"""Of one record, a little less than 5 MiB."""
+
+
+class Record(NamedTuple):
+    """One record of a leader log.
+
+    Attributes:
+        offset: Dense, never reused.
+        value: As it was appended.
+        append_time_ms: Wall time of its leader when it took the append, ms since the epoch; never
+            falls from one record to the next.
+        ledger_id: That it is stored in.
+        entry_id: That it is stored in, with others.
+        log_id: Of the log.
+    """
+
+    offset: int
+    value: bytes
+    append_time_ms: int
+    ledger_id: int
+    entry_id: int
+    log_id: str
+
+    @property
+    def position(self) -> Position:
+        """Where it is."""
+        return Position(self.log_id, self.offset, self.ledger_id, self.entry_id)
+
+
+class Piece(NamedTuple):
+    """Consecutive records of one entry."""
+
+    first_offset: int
+    ledger_id: int
+    entry_id: int
+
+
+class Positions(Sequence[Position]):
+    """Where the records of one `append_many` are, in order; made when they are asked for.
+
+    Attributes:
+        offsets: Of all of them.
+    """
+
+    __slots__ = ("_firsts", "_log_id", "_pieces", "offsets")
+
+    def __init__(self, log_id: str, offsets: range, pieces: Iterable[Piece]) -> None:
+        """Positions at `offsets`, which are dense; `pieces` in rising order cover them."""
+        self.offsets = offsets
+        self._log_id = log_id
+        self._pieces = tuple(pieces)
+        self._firsts = [piece.first_offset for piece in self._pieces]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> Position: ...
+    @overload
+    def __getitem__(self, index: slice) -> Positions: ...
+    def __getitem__(self, index: int | slice) -> Position | Positions:
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                raise ValueError("positions are cut in steps of 1")
+            return Positions(self._log_id, self.offsets[index], self._pieces)
+        offset = self.offsets[index]
+        _, ledger_id, entry_id = self._pieces[bisect_right(self._firsts, offset) - 1]
+        return Position(self._log_id, offset, ledger_id, entry_id)
+
+    def __repr__(self) -> str:
+        return f"Positions({self.offsets.start}..{self.offsets.stop - 1})"
+
+
+def offset_of(place: object, log_id: str, log: str) -> int:
+    """The offset that a caller means.
+
+    Args:
+        place: An offset, or a position of this log.
+        log_id: Of this log.
+        log: Its name, for messages.
+
+    Raises:
+        ConfigurationError: Neither, or of another log.
+    """
+    if isinstance(place, Position):
+        if place.log_id != log_id:
+            raise ConfigurationError(
+                f"the position {place.offset} is one of log {place.log_id}, not of {log!r} "
+                f"({log_id}): a log that was deleted and made again is another log",
+                log=log,
+            )
+        return place.offset
+    if isinstance(place, bool) or not isinstance(place, int) or place < 0:
+        raise ConfigurationError(
+            f"{place!r} is no place in log {log!r}: give a position, or an offset from 0 on",
+            log=log,
+        )
+    return place
+
+
+def checked_record(record: object) -> Payload:
+    """A record whose bytes stay as they are; see `append_batches.checked_payload`.
+
+    Raises:
+        LocalProtocolError: Not bytes, or larger than a record can be. Nothing was appended.
+    """
+    kept = checked_payload(record)
+    if len(kept) > RECORD_SIZE_BYTES_MAX:
+        raise LocalProtocolError(
+            f"a record holds at most {RECORD_SIZE_BYTES_MAX} bytes, got {len(kept)}: split it",
+            size_bytes=len(kept),
+            size_bytes_max=RECORD_SIZE_BYTES_MAX,
+        )
+    return kept

@@ -1,0 +1,484 @@
+"""Leaders and readers of records on a whole cluster inside one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LeaderDeposedError,
+    LocalProtocolError,
+    LogKindError,
+    PositionNotAvailableError,
+)
+from ledgerlog_spark.log.leader import ENTRY_RECORDS_MAX, Leader
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.record_log import RecordLog
+from ledgerlog_spark.log.records import RECORD_SIZE_BYTES_MAX, Record
+from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
+
+VISIBLE_SECONDS = 0.1
+
+
+class LeaderWorld(ClientWorld):
+    """A cluster with leader logs; every handle has a client of its own."""
+
+    def logs(self) -> Logs:
+        client, stores = self.client_and_stores()
+        return Logs(store=stores.logs, ledgers=client)
+
+    async def log(self, **properties: str) -> Log:
+        return await self.logs().open_or_create(
+            "orders", kind=LogKind.LEADER, content=LogContent.RECORDS, properties=properties
+        )
+
+    async def lead(self, **properties: str) -> Leader:
+        return await (await self.log(**properties)).lead(ClientSettings())
+
+    async def reader(self) -> RecordLog:
+        log = await self.logs().open("orders")
+        return RecordLog(log, LogKind.LEADER, LogContent.RECORDS)
+
+    async def values(self, *places: Any) -> list[bytes]:
+        return [record.value async for record in (await self.reader()).read(*places)]
+
+
+Work = Callable[[LeaderWorld], Awaitable[None]]
+
+
+def in_world(work: Work, *, bookies: int = 3) -> None:
+    async def inside() -> None:
+        async with LeaderWorld(bookies) as world:
+            await work(world)
+
+    run_in_virtual_time(inside())
+
+
+def of(first: int, end: int) -> list[bytes]:
+    return [b"record %d" % number for number in range(first, end)]
+
+
+def test_appended_records_have_dense_positions_and_are_read_back_in_order() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        first = await leader.append(b"record 0")
+        many = await leader.append_many(of(1, 500))
+        last = await leader.append(memoryview(b"record 500"))
+        assert (first.log_id, first.offset, first.entry_id) == (leader.log_id, 0, 0)
+        assert (many.offsets, len(many), many[-1].offset) == (range(1, 500), 499, 499)
+        assert first < many[0] < many[-1] < last
+        assert await leader.close() == 501
+        records = [record async for record in (await world.reader()).read()]
+        assert [record.value for record in records] == of(0, 501)
+        assert [record.position for record in records] == [first, *many, last]
+        places = [(record.ledger_id, record.entry_id) for record in records]
+        assert places == [(p.ledger_id, p.entry_id) for p in (first, *many, last)]
+        assert all(one.append_time_ms <= two.append_time_ms for one, two in pairwise(records))
+
+    in_world(work)
+
+
+def test_nothing_appended_is_nothing_read() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        assert list(await leader.append_many([])) == []
+        assert await leader.close() == 0
+        assert await leader.close() == 0
+        assert await world.values() == []
+
+    in_world(work)
+
+
+def test_appends_of_one_turn_travel_in_one_entry_and_large_batches_in_several() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        futures = [leader.append_async(record) for record in of(0, 100)]
+        positions = await asyncio.gather(*futures)
+        assert {position.entry_id for position in positions} == {0}
+        many = await leader.append_many(of(100, 100 + 3 * ENTRY_RECORDS_MAX))
+        assert [many[at].offset for at in range(0, len(many), 5_000)] == [*many.offsets[::5_000]]
+        assert len({position.entry_id for position in many}) == 3
+        assert list(many[7:9]) == [many[7], many[8]]
+        await leader.close()
+        records = [record async for record in (await world.reader()).read(100)]
+        assert [record.entry_id for record in records] == [p.entry_id for p in many]
+
+    in_world(work)
+
+
+def test_batch_that_shares_entries_with_others_has_the_position_of_each_record() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        sizes = [1, ENTRY_RECORDS_MAX - 2, 3, ENTRY_RECORDS_MAX + 1, 2 * ENTRY_RECORDS_MAX, 5]
+        futures, first = [], 0
+        for size in sizes:
+            futures.append(leader.append_many_async(of(first, first + size)))
+            first += size
+        batches = [await future for future in futures]
+        await leader.close()
+        records = [record async for record in (await world.reader()).read()]
+        told = [position for batch in batches for position in batch]
+        assert [record.position for record in records] == told
+        assert [(r.ledger_id, r.entry_id) for r in records] == [
+            (p.ledger_id, p.entry_id) for p in told
+        ]
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("size", [0, 1, 300_000, RECORD_SIZE_BYTES_MAX])
+def test_record_of_any_size_comes_back(size: int) -> None:
+    async def work(world: LeaderWorld) -> None:
+        record = (b"0123456789abcdef" * (size // 16 + 1))[:size]
+        leader = await world.lead()
+        await leader.append_many([b"before", record, b"after"])
+        await leader.close()
+        assert await world.values() == [b"before", record, b"after"]
+
+    in_world(work)
+
+
+def test_bad_records_are_refused_and_nothing_is_appended() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        for bad in ("text", 7, bytes(RECORD_SIZE_BYTES_MAX + 1)):
+            with pytest.raises(LocalProtocolError):
+                leader.append_async(bad)  # type: ignore[arg-type]
+            with pytest.raises(LocalProtocolError):
+                leader.append_many_async([b"good", bad])  # type: ignore[list-item]
+        assert (await leader.append(b"good")).offset == 0
+        await leader.close()
+        with pytest.raises(LocalProtocolError, match="closed"):
+            await leader.append(b"late")
+
+    in_world(work)
+
+
+def test_positions_go_on_over_rolls_and_leaders() -> None:
+    async def work(world: LeaderWorld) -> None:
+        for round_ in range(3):
+            leader = await world.lead()
+            for part in range(3):
+                first = (round_ * 3 + part) * 10
+                positions = await leader.append_many(of(first, first + 10))
+                assert positions.offsets == range(first, first + 10)
+                await leader.roll()
+            await leader.close()
+        assert await world.values() == of(0, 90)
+        state = await (await world.reader()).state()
+        assert len(state.head.items.recent) == 9
+        assert state.head.open_ledgers == ()
+
+    in_world(work)
+
+
+def test_roll_of_an_empty_ledger_does_nothing() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.roll()
+        await leader.append(b"record 0")
+        await leader.roll()
+        await leader.roll()
+        await leader.close()
+        assert len((await (await world.reader()).state()).head.items.recent) == 1
+
+    in_world(work)
+
+
+def test_log_rolls_by_size_under_load_and_loses_nothing() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead(rollBytes="200000")
+        noise, futures = Random(7), []
+        for first in range(0, 3000, 50):
+            for number in range(first, first + 50):
+                record = b"%d " % number + noise.randbytes(997)
+                futures.append(leader.append_many_async([record]))
+            await asyncio.sleep(0.001)
+        assert [(await future).offsets.start for future in futures] == list(range(3000))
+        await leader.close()
+        values = await world.values()
+        assert [int(value.split(b" ")[0]) for value in values] == list(range(3000))
+        assert len((await (await world.reader()).state()).head.items.recent) > 5
+
+    in_world(work)
+
+
+def test_new_leader_deposes_the_old_one_whose_error_says_what_is_safe() -> None:
+    async def work(world: LeaderWorld) -> None:
+        old = await world.lead()
+        await old.append_many(of(0, 10))
+        new = await world.lead()
+        pending = old.append_async(b"late")
+        with pytest.raises(LeaderDeposedError) as caught:
+            await pending
+        assert (caught.value.end_offset, caught.value.definite) == (10, False)
+        with pytest.raises(LeaderDeposedError) as caught:
+            await old.append(b"later")
+        assert caught.value.definite
+        with pytest.raises(LeaderDeposedError):
+            await old.close()
+        assert not old.is_leading
+        assert (await new.append(b"record 10")).offset == 10
+        await new.close()
+        assert await world.values() == of(0, 11)
+
+    in_world(work)
+
+
+def test_leader_goes_on_when_a_bookie_is_lost_and_readers_see_everything() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        futures = [leader.append_async(record) for record in of(0, 100)]
+        await futures[0]
+        state = await (await world.reader()).state()
+        ledger = state.head.open_ledgers[0].ledger_id
+        metadata = await world.client().ledger_metadata(ledger)
+        await world.kill(metadata.last_fragment.ensemble[0])
+        for record in of(100, 200):
+            futures.append(leader.append_async(record))
+            await asyncio.sleep(0.05)
+        assert [(await future).offset for future in futures] == list(range(200))
+        await leader.close()
+        assert await world.values() == of(0, 200)
+
+    in_world(work, bookies=5)
+
+
+def test_leader_that_rolls_on_bookie_failure_keeps_positions() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead(onBookieFailure="roll_ledger")
+        first = await leader.append(b"record 0")
+        metadata = await world.client().ledger_metadata(first.ledger_id)
+        await world.kill(metadata.last_fragment.ensemble[0])
+        positions = await leader.append_many(of(1, 50))
+        while positions[-1].ledger_id == first.ledger_id:
+            positions = await leader.append_many(
+                of(positions[-1].offset + 1, positions[-1].offset + 9)
+            )
+            await asyncio.sleep(0.05)
+        end = await leader.close()
+        assert await world.values() == of(0, end)
+        sealed = await world.client().ledger_metadata(first.ledger_id)
+        assert len(sealed.fragments) == 1
+
+    in_world(work, bookies=5)
+
+
+def test_reader_of_a_truncated_position_is_told_the_oldest_one() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        positions = list(await leader.append_many(of(0, 10)))
+        await leader.roll()
+        await leader.append_many(of(10, 20))
+        await leader.truncate(positions[5])
+        reader = await world.reader()
+        for place in (0, positions[4]):
+            with pytest.raises(PositionNotAvailableError, match="oldest position is 5") as caught:
+                [record async for record in reader.read(place)]
+            assert caught.value.oldest_offset == 5
+            with pytest.raises(PositionNotAvailableError, match="oldest position is 5"):
+                await anext(reader.tail(place))
+        assert [record.value async for record in reader.read(positions[5], 12)] == of(5, 12)
+        await leader.truncate(15)
+        assert (await reader.snapshot()).interval.start_offset == 15
+        with pytest.raises(ConfigurationError, match="100"):
+            await leader.truncate(100)
+        await leader.close()
+        assert await world.values() == of(15, 20)
+
+    in_world(work)
+
+
+def test_parts_are_read_from_any_place_to_any_place() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        for first in range(0, 60, 3):
+            await leader.append_many(of(first, first + 3))
+            if first == 30:
+                await leader.roll()
+        await asyncio.sleep(VISIBLE_SECONDS)
+        for start in range(0, 61, 7):
+            for end in range(start, 61, 4):
+                assert await world.values(start, end) == of(start, end)
+        reader = await world.reader()
+        with pytest.raises(PositionNotAvailableError, match="ends at 60 now"):
+            [record async for record in reader.read(0, 61)]
+        with pytest.raises(PositionNotAvailableError, match="ends at 60 now"):
+            [record async for record in reader.read(61)]
+        for bad in (-1, True, "5", Position("another", 5)):
+            with pytest.raises(ConfigurationError):
+                [record async for record in reader.read(bad)]  # type: ignore[arg-type]
+        await leader.close()
+
+    in_world(work)
+
+
+class Tailing:
+    """A tail in a task of its own, and a way to wait for what it delivered."""
+
+    def __init__(self, reader: RecordLog, start: int | None = 0) -> None:
+        self.records: list[Record] = []
+        self._changed = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(reader, start))
+
+    async def _run(self, reader: RecordLog, start: int | None) -> None:
+        async with contextlib.aclosing(reader.tail(start)) as records:
+            async for record in records:
+                self.records.append(record)
+                self._changed.set()
+
+    async def has(self, count: int, seconds: float = VISIBLE_SECONDS) -> None:
+        async with asyncio.timeout(seconds):
+            while len(self.records) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def end(self) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+
+def test_tail_delivers_the_last_record_of_an_idle_leader_within_100_ms() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        tailing = Tailing(await world.reader())
+        for number in range(5):
+            await leader.append(b"record %d" % number)
+            await tailing.has(number + 1)
+            await asyncio.sleep(5)
+        assert [record.value for record in tailing.records] == of(0, 5)
+        await tailing.end()
+        await leader.close()
+
+    in_world(work)
+
+
+def test_tail_goes_on_over_rolls_leaders_and_a_lost_bookie() -> None:
+    async def work(world: LeaderWorld) -> None:
+        tailing: Tailing | None = None
+        count = 0
+        for round_ in range(4):
+            leader = await world.lead()
+            if tailing is None:
+                tailing = Tailing(await world.reader())
+            for _ in range(3):
+                await leader.append_many(of(count, count + 20))
+                count += 20
+                await leader.append(b"record %d" % count)
+                count += 1
+                await tailing.has(count, 5)
+                if round_ == 1:
+                    await leader.roll()
+            if round_ == 2:
+                await world.kill(min(world.storages))
+            if round_ % 2:
+                await leader.close()
+        assert tailing is not None
+        await tailing.has(count, 60)
+        assert [record.value for record in tailing.records] == of(0, count)
+        assert [record.offset for record in tailing.records] == list(range(count))
+        await tailing.end()
+
+    in_world(work, bookies=5)
+
+
+def test_tail_begins_where_it_is_told_and_waits_for_what_is_not_there_yet() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append_many(of(0, 10))
+        await asyncio.sleep(1)
+        reader = await world.reader()
+        middle, end, later = Tailing(reader, 7), Tailing(reader, None), Tailing(reader, 12)
+        await middle.has(3)
+        await leader.append_many(of(10, 15))
+        await end.has(5)
+        await later.has(3)
+        assert [record.offset for record in middle.records[:3]] == [7, 8, 9]
+        assert [record.offset for record in end.records] == [10, 11, 12, 13, 14]
+        assert [record.offset for record in later.records] == [12, 13, 14]
+        for tailing in (middle, end, later):
+            await tailing.end()
+        await leader.close()
+
+    in_world(work)
+
+
+def test_tail_of_an_idle_log_asks_nobody() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append_many(of(0, 10))
+        tailing = Tailing(await world.reader())
+        await tailing.has(10)
+        await asyncio.sleep(5)
+        asked = len(world.transport.asked)
+        await asyncio.sleep(3000)
+        assert len(world.transport.asked) == asked
+        await tailing.end()
+        await leader.close()
+
+    in_world(work)
+
+
+def test_transactional_log_and_log_of_rows_say_what_they_are() -> None:
+    async def work(world: LeaderWorld) -> None:
+        for name, kind in (("rows", LogKind.TRANSACTIONAL), ("led", LogKind.LEADER)):
+            log = await world.logs().create(name, kind=kind, content=LogContent.ROWS)
+            with pytest.raises(LogKindError, match="of rows"):
+                await log.lead(ClientSettings())
+            with pytest.raises(LogKindError, match="with Spark"):
+                RecordLog(log, kind, LogContent.ROWS).read_batches()
+
+    in_world(work)
+
+
+def test_appends_pending_when_the_client_ends_fail_and_say_that_they_are_unknown() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append(b"record 0")
+        world.transport.held.update(world.names)
+        pending = leader.append_async(b"record 1")
+        await asyncio.sleep(0.01)
+        leader.abandon()
+        with pytest.raises(LocalProtocolError, match="read the log from 1") as caught:
+            await pending
+        assert not caught.value.definite
+        with pytest.raises(LocalProtocolError):
+            await leader.append(b"record 2")
+
+    in_world(work)
+
+
+def test_new_leader_keeps_what_the_old_one_could_not_say_was_acknowledged() -> None:
+    async def work(world: LeaderWorld) -> None:
+        old = await world.lead()
+        await old.append_many(of(0, 5))
+        world.transport.held.update(world.names)
+        pending = old.append_async(b"record 5")
+        await asyncio.sleep(0.01)
+        for name in world.names:
+            world.transport.release(name)
+        old.abandon()
+        with contextlib.suppress(LocalProtocolError):
+            await pending
+        new = await world.lead()
+        position = await new.append(b"next")
+        await new.close()
+        values = await world.values()
+        assert values[: position.offset] == of(0, position.offset)
+        assert position.offset in (5, 6)
+        assert values[position.offset] == b"next"
+
+    in_world(work)
