@@ -14,6 +14,7 @@ from ledgerlog_spark.wire.requests import (
     checked_key,
     encode_add_head,
     encode_add_run_head,
+    with_request_id,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class PreparedRun:
         body: The stored entries as buffers, joined when they are small.
     """
 
-    __slots__ = ("body", "lengths", "request", "size_bytes")
+    __slots__ = ("_head", "body", "lengths", "request", "size_bytes")
 
     def __init__(self, request: AddRun) -> None:
         """Measure a run.
@@ -44,6 +45,7 @@ class PreparedRun:
             LocalProtocolError: It is no run, or has an entry that fits no frame.
         """
         self.request = request
+        self._head: bytes | None = None
         self.lengths = [sum(map(len, entry)) for entry in request.entries]
         self.size_bytes = sum(self.lengths)
         self._check()
@@ -54,16 +56,18 @@ class PreparedRun:
 
     def frame_as_run(self, request_id: int) -> list[Buffer]:
         """The buffers of one ADD_RUN."""
-        request = self.request
-        head = encode_add_run_head(
-            ledger_id=request.ledger_id,
-            request_id=request_id,
-            entry_ids=request.entry_ids,
-            lengths=self.lengths,
-            master_key=request.master_key,
-            flags=_RECOVERY if request.is_recovery else 0,
-        )
-        return [head, *self.body]
+        head = self._head
+        if head is None:
+            request = self.request
+            head = self._head = encode_add_run_head(
+                ledger_id=request.ledger_id,
+                request_id=0,
+                entry_ids=request.entry_ids,
+                lengths=self.lengths,
+                master_key=request.master_key,
+                flags=_RECOVERY if request.is_recovery else 0,
+            )
+        return [with_request_id(head, request_id), *self.body]
 
     def frame_of_entry(self, place: int) -> list[Buffer]:
         """The buffers of the ADD of the entry at `place` in the run."""

@@ -47,6 +47,9 @@ _BATCH_FIELDS = Struct(">qqqiq")
 _RUN_HEAD = Struct(">iIqqq20sii")
 _RUN_FIELDS = Struct(">qqq20sii")
 
+_I64 = Struct(">q")
+_RUN_REQUEST_ID_OFFSET = 4 + 4 + 8 + 8
+
 ADD_HEAD_SIZE_BYTES = _ADD_HEAD.size
 _IDS_OFFSET = 4
 _ADD_SIZE_BYTES_MIN = 4 + MASTER_KEY_SIZE_BYTES + ENTRY_HEADER_SIZE_BYTES
@@ -188,6 +191,14 @@ def encode_add_run_head(
         stride,
     )
     return head + ids + pack(f">{count}i", *lengths)
+
+
+def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
+    """What `encode_add_run_head` gives for the same run under another request id."""
+    end = _RUN_REQUEST_ID_OFFSET + _I64.size
+    return b"".join(
+        (add_run_head[:_RUN_REQUEST_ID_OFFSET], _I64.pack(request_id), add_run_head[end:])
+    )
 
 
 def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool = False) -> int:

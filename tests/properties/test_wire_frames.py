@@ -195,6 +195,8 @@ def test_add_run_reads_back(ledger_id, request_id, run, first_id, stride, data) 
     else:
         entry_ids = range(first_id, first_id + stride * len(run), stride)
     frame = run_frame(ledger_id, entry_ids, run, request_id)
+    other = run_frame(ledger_id, entry_ids, run, request_id=0)
+    assert requests.with_request_id(other, request_id) == frame
     (body,) = fed(FrameSplitter(), frame)
     request = requests.decode_request(body)
     assert isinstance(request, requests.AddRunRequest)

@@ -1,0 +1,104 @@
+"""Which thread writes a lone small group."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bookie_server.errors import SyncFailedError
+from bookie_server.storage import os_filesystem
+from bookie_server.storage.os_filesystem import (
+    LONE_SIZE_BYTES_MAX,
+    LONE_SYNC_SECONDS_MAX,
+    OsFileSystem,
+    SyncTime,
+)
+
+
+@pytest.fixture
+async def files(tmp_path: Path):
+    opened = OsFileSystem(tmp_path)
+    await opened.lock()
+    yield opened
+    await opened.unlock()
+
+
+@pytest.fixture
+def syncing_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    threads: list[int] = []
+
+    def sync(_descriptor: int) -> None:
+        threads.append(threading.get_ident())
+
+    monkeypatch.setattr(os_filesystem, "_fdatasync", sync)
+    return threads
+
+
+def taught(seconds: float) -> SyncTime:
+    sync_time = SyncTime()
+    for _ in range(200):
+        sync_time.learn(seconds)
+    return sync_time
+
+
+def test_the_loop_waits_for_syncs_that_are_known_to_be_short() -> None:
+    assert not SyncTime().is_short
+    assert taught(LONE_SYNC_SECONDS_MAX / 2).is_short
+    assert not taught(LONE_SYNC_SECONDS_MAX * 2).is_short
+    turned_slow = taught(LONE_SYNC_SECONDS_MAX / 2)
+    turned_slow.learn(1.0)
+    assert not turned_slow.is_short
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size", "is_here"),
+    [
+        (1e-5, 512, True),
+        (1e-5, LONE_SIZE_BYTES_MAX, True),
+        (1e-5, LONE_SIZE_BYTES_MAX + 1, False),
+        (1.0, 512, False),
+    ],
+)
+async def test_a_lone_small_group_is_written_on_the_loop_where_syncs_are_short(
+    files: OsFileSystem, syncing_threads: list[int], seconds: float, size: int, is_here: bool
+) -> None:
+    file: Any = await files.open("one", create=True)
+    files.sync_time = taught(seconds)
+    await file.write_synced(0, [b"x" * size])
+    assert await file.read(0, size) == b"x" * size
+    assert [thread == threading.get_ident() for thread in syncing_threads] == [is_here]
+    await file.close()
+
+
+async def test_a_group_is_never_written_beside_one_that_is_under_way(
+    files: OsFileSystem, syncing_threads: list[int]
+) -> None:
+    file: Any = await files.open("one", create=True)
+    files.sync_time = taught(1e-5)
+    may_end = threading.Event()
+    before = files.writer.call(may_end.wait)
+    group = file.write_synced(0, [b"x" * 512])
+    group.send(None)
+    assert syncing_threads == []
+    may_end.set()
+    await before
+    group.close()
+    await file.close()
+
+
+async def test_a_failed_sync_on_the_loop_is_the_error_that_it_is_in_the_thread(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os_filesystem, "_fdatasync", fail)
+    file: Any = await files.open("one", create=True)
+    for seconds in (1e-5, 1.0):
+        files.sync_time = taught(seconds)
+        with pytest.raises(SyncFailedError):
+            await file.write_synced(0, [b"x" * 512])
+    await file.close()
