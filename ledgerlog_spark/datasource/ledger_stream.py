@@ -161,11 +161,10 @@ class LedgerStream:
         current = self._logs.current()
         for name, position in sorted(self._reported.items()):
             log = current.get(name)
-            if log is None or log.log_id != position.log_id:
+            if log is None or log.log_id != position.log_id or log.last_view is None:
                 continue
-            view = log.view(position.offset)
             reports[name] = report_of(
-                view,
+                log.last_view,
                 position.offset,
                 now_ms=clock.now_ms(),
                 new_columns=self._schemas.new_columns(name),

@@ -51,6 +51,11 @@ class WatchedLog:
         self._has_changed = threading.Event()
         self._cancel = log.watch_end(self._has_changed.set)
 
+    @property
+    def last_view(self) -> LogView | None:
+        """What `view` found last, without looking again."""
+        return self._view
+
     def view(self, first_offset: int, *, is_fresh: bool = False) -> LogView:
         """The log's rows from `first_offset` on, with all schemas and commit times that they need.
 
