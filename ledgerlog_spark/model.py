@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from functools import total_ordering
+from html import escape
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ledgerlog_spark.errors import ConfigurationError
@@ -169,6 +170,20 @@ class LedgerMetadata:
     def with_fragments(self, fragments: tuple[Fragment, ...]) -> LedgerMetadata:
         """The same record with other fragments."""
         return replace(self, fragments=fragments)
+
+    def _repr_html_(self) -> str:
+        end = f", {self.last_entry_id + 1:,} entries, {self.length:,} bytes" * self.is_closed
+        quorum = self.quorum
+        rows = "".join(
+            f"<tr><td>{fragment.first_entry_id:,}</td>"
+            f"<td>{escape(', '.join(fragment.ensemble))}</td></tr>"
+            for fragment in self.fragments
+        )
+        return (
+            f"<b>ledger</b>, {self.state.name.lower()}{end}, {quorum.write_quorum} copies on "
+            f"{quorum.ensemble_size} bookies, {quorum.ack_quorum} of them before it is "
+            f"acknowledged<table><tr><th>from entry</th><th>bookies</th></tr>{rows}</table>"
+        )
 
 
 @total_ordering

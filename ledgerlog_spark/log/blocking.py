@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.begun_range import BegunRange
 from ledgerlog_spark.log.blocking_upkeep import BlockingLogUpkeep
 from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import WriteMode
 
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.blocking import BlockingClient
     from ledgerlog_spark.client.client import LedgerClient
-    from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.logs import Logs
@@ -221,6 +223,29 @@ class BlockingLog(BlockingLogUpkeep):
             return [BegunRange(log.read_range(*each, password=password)) for each in ranges]
 
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
+
+    def picture(self, *, gone: Collection[str] = ()) -> Picture:
+        """The log as a picture that notebooks show; see `picture_of`.
+
+        Args:
+            gone: Bookies to mark although they are still registered, as for some seconds after a
+                crash.
+        """
+
+        async def drawn(client: LedgerClient) -> Picture:
+            log = logs_of(client).open_by_id(self.name, self.log_id)
+            return await picture_of(log, client, gone=gone)
+
+        return self._client.run(drawn)
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.picture().svg
+        except LedgerLogError as error:
+            return f"<b>log {escape(self.name)}</b>: {escape(error.message)}"
+
+    def __repr__(self) -> str:
+        return f"<ledgerlog log {self.name!r}, id {self.log_id}>"
 
     def _run(self, work: Callable[[Log], Coroutine[Any, Any, T]]) -> T:
         return self._client.run(
