@@ -236,7 +236,7 @@ ALIASES = {
 }
 """Other names of options, in lower case: offsets are rows."""
 
-SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation"})
+SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """Keys that Spark itself adds or reads; `path` names a log."""
 
 SPARKS_TABLE_PROPERTIES = frozenset(

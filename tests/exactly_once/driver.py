@@ -16,6 +16,7 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 120.0
+ENDINGS_IN_A_ROW_MAX = 10
 
 
 class SilentDriverError(Exception):
@@ -45,6 +46,7 @@ class Driver:
         )
         self.batches = 0
         self.endings: list[str] = []
+        self._endings_in_a_row = 0
         self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -68,9 +70,14 @@ class Driver:
             raise SilentDriverError(f"nothing for {seconds:g} s") from None
         if said is None:
             raise SilentDriverError(f"it ended with exit code {self.process.wait()}")
-        self.batches += "batch" in said
+        if "batch" in said:
+            self.batches += 1
+            self._endings_in_a_row = 0
         if "ended" in said:
             self.endings.append(said["why"])
+            self._endings_in_a_row += 1
+            if self._endings_in_a_row > ENDINGS_IN_A_ROW_MAX:
+                raise SilentDriverError(f"its queries end at once: {said['why']}")
         return said
 
     def wait_for(self, key: str) -> dict[str, Any]:
