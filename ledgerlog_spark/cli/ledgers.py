@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerlog_spark.cli.confirm import Yes, is_confirmed
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.output import (
     DEFAULT_URI,
@@ -247,7 +248,7 @@ def seal(
 @app.command("delete", epilog="Example: ledgerlog ledgers delete 3 --yes")
 def delete(
     ledger_id: LedgerId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
@@ -273,11 +274,7 @@ def delete(
 
 
 def _is_confirmed(ledger_id: int, metadata: LedgerMetadata) -> bool:
-    if not sys.stdin.isatty():
-        raise ConfigurationError(
-            f"ledger {ledger_id} was not deleted: there is nobody to ask, so say --yes",
-            ledger_id=ledger_id,
-        )
-    return typer.confirm(
-        f"delete ledger {ledger_id} ({metadata.state.name}, {len(metadata.fragments)} fragments)?"
+    return is_confirmed(
+        f"delete ledger {ledger_id} ({metadata.state.name}, {len(metadata.fragments)} fragments)",
+        otherwise=f"ledger {ledger_id} was not deleted",
     )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.log_lookup import LogName, names_of, opened, time_text
 from ledgerlog_spark.cli.output import (
     DEFAULT_URI,
     AsJson,
@@ -36,16 +35,9 @@ app = typer.Typer(
     help="Logs of a cluster.", epilog="Example: ledgerlog logs show flights", no_args_is_help=True
 )
 
-NAMES_SHOWN_MAX = 10
-
-LogName = Annotated[str, typer.Argument(help="As `logs list` shows it.")]
 OfVersion = Annotated[
     int | None, typer.Option("--version", help="A version of the log; the newest if not given.")
 ]
-
-
-def _time(wall_ms: int) -> str:
-    return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
@@ -59,7 +51,7 @@ def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
         "items": len(snapshot.items),
         "ledgers": len({item.ledger_id for item in snapshot.items}),
         "size_bytes": sum(item.size_bytes for item in snapshot.items),
-        "commit_time": _time(snapshot.interval.commit_time_ms),
+        "commit_time": time_text(snapshot.interval.commit_time_ms),
     }
 
 
@@ -83,45 +75,11 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
 
 def _all(client: BlockingClient) -> Iterator[dict[str, Any]]:
     logs = BlockingLogs(client)
-    for name in _names(client):
+    for name in names_of(client):
         try:
             yield _summary(name, logs.open(name).snapshot())
         except LogNotFoundError:  # deleted a moment ago
             continue
-
-
-def _names(client: BlockingClient) -> Sequence[str]:
-    """Names of all logs.
-
-    Raises:
-        MetadataError: There is no cluster at all, which is more than a cluster without logs.
-    """
-    names = BlockingLogs(client).names()
-    if not names:
-        next(client.list_ledgers(), None)
-    return names
-
-
-def _opened(client: BlockingClient, name: str) -> BlockingLog:
-    """The log of that name.
-
-    Raises:
-        LogNotFoundError: There is none; names the nearest one there is.
-    """
-    logs = BlockingLogs(client)
-    try:
-        return logs.open(name)
-    except LogNotFoundError:
-        names = _names(client)
-        near = difflib.get_close_matches(name, names, 1, 0.5)
-        hint = (
-            f"did you mean {near[0]!r}?"
-            if near
-            else f"there are {', '.join(names[:NAMES_SHOWN_MAX])}"
-            if names
-            else "the cluster has no logs; Spark makes one when it writes to it"
-        )
-        raise LogNotFoundError(f"no log {name!r}: {hint}", log=name) from None
 
 
 @app.command("show", epilog="Example: ledgerlog logs show flights")
@@ -133,7 +91,7 @@ def show(
 ) -> None:
     """Show a log: its schema, versions and ranges, drawn over the bookies that hold them."""
     with connect(uri) as client:
-        log = _opened(client, name)
+        log = opened(client, name)
         snapshot, history = log.snapshot(version), log.history()
         drawn = drawn_ledgers(client, snapshot)
     summary = _summary(name, snapshot)
@@ -142,7 +100,7 @@ def show(
         ranges = [_range(item) for item in snapshot.items]
         versions = [
             {"version": v.version, "start_offset": v.start_offset, "end_offset": v.end_offset,
-             "operation": v.operation.name, "commit_time": _time(v.commit_time_ms)}
+             "operation": v.operation.name, "commit_time": time_text(v.commit_time_ms)}
             for v in history
         ]  # fmt: skip
         print_json({**summary, "schema": schema, "ranges": ranges, "versions": versions})
@@ -152,7 +110,7 @@ def show(
         "versions",
         ("version", "operation", "start offset", "end offset", "committed"),
         [
-            (v.version, v.operation.name, v.start_offset, v.end_offset, _time(v.commit_time_ms))
+            (v.version, v.operation.name, v.start_offset, v.end_offset, time_text(v.commit_time_ms))
             for v in history
         ],
     )
@@ -209,7 +167,7 @@ def read(
 ) -> None:
     """Print the first rows of a log, oldest first, without Spark."""
     with connect(uri) as client:
-        log = _opened(client, name)
+        log = opened(client, name)
         snapshot = log.snapshot(version)
         found: list[dict[str, Any]] = []
         for batch in _batches(log, snapshot):

@@ -15,7 +15,17 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, demo, doctor, ledgers, local, logs, servers
+from ledgerlog_spark.cli import (
+    bookies,
+    demo,
+    doctor,
+    ledgers,
+    local,
+    log_changes,
+    log_upkeep,
+    logs,
+    servers,
+)
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
 
 FAILED = 1
@@ -38,6 +48,8 @@ app.add_typer(servers.zookeeper, name="zookeeper")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")
+logs.app.add_typer(log_changes.app)
+logs.app.add_typer(log_upkeep.app)
 app.add_typer(logs.app, name="logs")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
 app.command("doctor", epilog="Example: ledgerlog doctor --json")(doctor.doctor)

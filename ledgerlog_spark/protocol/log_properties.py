@@ -107,12 +107,13 @@ class LogProperties:
 
     def to_mapping(self) -> dict[str, str]:
         """What a head stores: by option name, all that differs from the defaults."""
-        defaults = LogProperties()
-        return {
-            _OPTION_OF[field.name]: str(getattr(self, field.name))
-            for field in fields(self)
-            if getattr(self, field.name) != getattr(defaults, field.name)
-        }
+        defaults = LogProperties().to_full_mapping()
+        mine = self.to_full_mapping()
+        return {option: value for option, value in mine.items() if value != defaults[option]}
+
+    def to_full_mapping(self) -> dict[str, str]:
+        """All of them by option name, the defaults too."""
+        return {_OPTION_OF[field.name]: str(getattr(self, field.name)) for field in fields(self)}
 
 
 _OPTION_OF = {

@@ -12,7 +12,7 @@ import contextlib
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError, LogNotFoundError
 from ledgerlog_spark.log.logs import logs_of
@@ -20,13 +20,15 @@ from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.sweeper import Swept
     from ledgerlog_spark.metadata.port import Leases
     from ledgerlog_spark.protocol.log_truncate import Truncated
+
+T = TypeVar("T")
 
 LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
@@ -73,7 +75,7 @@ class Upkeep:
         self,
         client: LedgerClient,
         *,
-        policy: MergePolicy = BACKGROUND,
+        policy: MergePolicy | None = BACKGROUND,
         compression: str = "zstd",
         on_log: Callable[[Kept], None] = lambda _: None,
     ) -> None:
@@ -81,7 +83,7 @@ class Upkeep:
 
         Args:
             client: Composed with logs and leases.
-            policy: What is worth merging.
+            policy: What is worth merging; None merges nothing.
             compression: Of merged entries.
             on_log: Told what was done for each log.
         """
@@ -91,8 +93,14 @@ class Upkeep:
         self._compression = compression
         self._on_log = on_log
 
-    async def run(self, names: Iterable[str] | None = None) -> list[Kept] | None:
+    async def run(
+        self, names: Iterable[str] | None = None, *, wait_seconds: float = 0
+    ) -> list[Kept] | None:
         """One pass over these logs, or over all, deleted ones included.
+
+        Args:
+            names: Of logs.
+            wait_seconds: How long to wait for another process.
 
         Returns:
             None when another process is at it: nothing was done.
@@ -100,7 +108,7 @@ class Upkeep:
         Raises:
             MetadataError: The lease or the logs could not be read.
         """
-        async with leased(self._client) as is_held:
+        async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
                 return None
             wanted = [await self._of_name(name) for name in names] if names is not None else None
@@ -127,29 +135,24 @@ class Upkeep:
 
     async def _keep(self, log: Log) -> Kept:
         errors: list[LedgerLogError] = []
-        truncated: Truncated | None = None
+        truncated = await _tried(log.retain(), errors)
         merged: Merged | None = None
-        swept: Swept | None = None
-        with _collected(errors):
-            truncated = await log.retain()
-        if truncated is not None:
-            with _collected(errors):
-                merger = LogMerger(log, self._client, self._policy, compression=self._compression)
-                merged = await merger.merge()
-        with _collected(errors):
-            swept = await self._logs.sweeper().sweep(log.log_id)
+        if truncated is not None and self._policy is not None:
+            merger = LogMerger(log, self._client, self._policy, compression=self._compression)
+            merged = await _tried(merger.merge(), errors)
+        swept = await _tried(self._logs.sweeper().sweep(log.log_id), errors)
         return Kept(log.name, truncated, merged, swept, tuple(errors))
 
 
-@contextlib.contextmanager
-def _collected(errors: list[LedgerLogError]) -> Iterator[None]:
+async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
     """A step that fails does not keep the others waiting; a deleted log is no failure."""
     try:
-        yield
+        return await step
     except LogNotFoundError:
-        pass
+        return None
     except LedgerLogError as error:
         errors.append(error)
+        return None
 
 
 @contextlib.asynccontextmanager

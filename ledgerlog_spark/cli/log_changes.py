@@ -1,0 +1,240 @@
+"""`ledgerlog logs set|history|restore|truncate|delete`: versions and properties of a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from ledgerlog_spark.cli.confirm import Yes, is_confirmed
+from ledgerlog_spark.cli.log_lookup import LogName, opened, time_ms, time_text
+from ledgerlog_spark.cli.output import (
+    DEFAULT_URI,
+    AsJson,
+    ServiceUri,
+    console,
+    print_fields,
+    print_json,
+    print_table,
+)
+from ledgerlog_spark.connect import connect
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_properties import LogProperties
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.protocol.log_records import VersionInterval
+
+app = typer.Typer()
+OfTime = Annotated[
+    str | None,
+    typer.Option("--at", help="A time, like '2026-01-31 12:00': the version that was newest then."),
+]
+
+
+@app.command(
+    "set", epilog="Example: ledgerlog logs set flights retentionMs=86400000 --unset rollMs"
+)
+def set_properties(
+    name: LogName,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROPERTY=VALUE]...", help="Properties to set; none to show them."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(help="Bring back the default of a property.")
+    ] = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Change properties of a log, or show them all. Makes no version.
+
+    Ensemble, quorums and digest hold for ledgers made from then on; retention acts at the next
+    sweep.
+    """
+    wanted: dict[str, str | None] = dict.fromkeys(unset or ())
+    wanted |= dict(_pair(change) for change in changes or ())
+    with connect(uri) as client:
+        log = opened(client, name)
+        stored = log.set_properties(wanted) if wanted else dict(log.state().head.properties)
+    properties = LogProperties.from_mapping(stored).to_full_mapping()
+    if as_json:
+        print_json({"name": name, "properties": properties, "set": sorted(stored)})
+        return
+    print_table(
+        f"properties of log {name}",
+        ("property", "value", ""),
+        [(key, value, "set" if key in stored else "default") for key, value in properties.items()],
+    )
+
+
+def _pair(change: str) -> tuple[str, str]:
+    key, equals, value = change.partition("=")
+    if not equals:
+        raise ConfigurationError(
+            f"{change!r} is no property: write PROPERTY=VALUE, or --unset PROPERTY", key=change
+        )
+    return key.strip(), value.strip()
+
+
+def describe(version: VersionInterval) -> dict[str, Any]:
+    """A version for `--json`."""
+    return {
+        "version": version.version,
+        "operation": version.operation.name.lower(),
+        "start_offset": version.start_offset,
+        "end_offset": version.end_offset,
+        "rows": version.rows,
+        "commit_time_ms": version.commit_time_ms,
+        "commit_time": time_text(version.commit_time_ms),
+    }
+
+
+@app.command("history", epilog="Example: ledgerlog logs history flights --at '2026-01-31 12:00'")
+def history(
+    name: LogName,
+    at: OfTime = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """List the versions of a log that can be read, oldest first, or the one of a time."""
+    with connect(uri) as client:
+        log = opened(client, name)
+        versions = list(log.history()) if at is None else [log.version_at(time_ms(at, "--at"))]
+    if as_json:
+        print_json([describe(version) for version in versions])
+        return
+    print_table(
+        f"versions of log {name}",
+        ("version", "operation", "start offset", "end offset", "rows", "committed"),
+        [tuple(describe(v)[key] for key in _SHOWN) for v in versions],
+    )
+
+
+_SHOWN = ("version", "operation", "start_offset", "end_offset", "rows", "commit_time")
+
+
+@app.command("restore", epilog="Example: ledgerlog logs restore flights 12")
+def restore(
+    name: LogName,
+    version: Annotated[int | None, typer.Argument(help="As `logs history` shows it.")] = None,
+    at: OfTime = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace also what others commit meanwhile.")
+    ] = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Make the rows of an older version the newest again.
+
+    What is the newest now stays readable as its version for `versionRetentionMs`.
+    """
+    from ledgerlog_spark.upkeep.restoring import restore as restored
+
+    if (version is None) == (at is None):
+        raise ConfigurationError("say which version: its number, or --at and a time")
+    with connect(uri) as client:
+        log = opened(client, name)
+        number = log.version_at(time_ms(at, "--at")).version if at is not None else version
+        assert number is not None
+        done = client.run(
+            lambda ledgers: restored(
+                logs_of(ledgers).open_by_id(name, log.log_id),
+                ledgers,
+                number,
+                overwrite_if_changed=force,
+            )
+        )
+    if as_json:
+        print_json({
+            "name": name, "restored_version": number, "version": done.version,
+            "is_changed": done.status is CommitStatus.COMMITTED,
+        })  # fmt: skip
+        return
+    if done.status is CommitStatus.NOTHING_TO_COMMIT:
+        console.print(f"log {name} has the rows of version {number} already")
+        return
+    console.print(f"log {name} has the rows of version {number} again, as version {done.version}")
+
+
+@app.command("truncate", epilog="Example: ledgerlog logs truncate flights --offset 1000000")
+def truncate(
+    name: LogName,
+    offset: Annotated[
+        int | None, typer.Option(help="Offset of the first row that stays.", min=0)
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option(help="A time, like 2026-01-31: drop what was in the log by then."),
+    ] = None,
+    yes: Yes = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Drop the oldest rows of a log for good, and every version that has one of them."""
+    if (offset is None) == (before is None):
+        raise ConfigurationError("say where the log is to begin: --offset or --before")
+    with connect(uri) as client:
+        log = opened(client, name)
+        first = offset if offset is not None else _end_at(log, before or "")
+        head = log.state().head
+        rows = min(first, head.end_offset) - head.start_offset
+        if not yes and not is_confirmed(
+            f"drop {max(0, rows):,} rows of log {name}, and all versions that have one of them",
+            otherwise=f"log {name} was not truncated",
+        ):
+            console.print(f"log {name} was not truncated")
+            raise typer.Exit(1)
+        with Progress(console=console, transient=True, disable=as_json) as progress:
+            task = progress.add_task("letting go of ledgers", total=None)
+            done = log.truncate(
+                first, on_progress=lambda count, _: progress.update(task, completed=count)
+            )
+    found = {
+        "name": name,
+        "version": done.version,
+        "start_offset": done.start_offset,
+        "oldest_version": done.oldest_version,
+        "ledgers_let_go": len(done.unlisted),
+    }
+    if as_json:
+        print_json(found)
+        return
+    print_fields(f"log {name} is truncated", found)
+
+
+def _end_at(log: BlockingLog, before: str) -> int:
+    return log.version_at(time_ms(before, "--before")).end_offset
+
+
+@app.command("delete", epilog="Example: ledgerlog logs delete flights --yes")
+def delete(
+    name: LogName,
+    yes: Yes = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a log. Its name is free at once; its ledgers go after `deletedRetentionMs`."""
+    with connect(uri) as client:
+        log = opened(client, name)
+        head = log.state().head
+        rows = head.end_offset - head.start_offset
+        if not yes and not is_confirmed(
+            f"delete log {name} with {rows:,} rows and all its versions",
+            otherwise=f"log {name} was not deleted",
+        ):
+            console.print(f"log {name} was not deleted")
+            raise typer.Exit(1)
+        log.delete()
+    if as_json:
+        print_json({"name": name, "log_id": log.log_id, "is_deleted": True})
+        return
+    grace_ms = LogProperties.from_mapping(head.properties).deleted_retention_ms
+    console.print(
+        f"log {name} is deleted; running readers have {grace_ms / 3_600_000:g} h to finish, then "
+        "the sweeper deletes its ledgers",
+        soft_wrap=True,
+    )

@@ -1,0 +1,75 @@
+"""What the commands on logs have in common: finding a log by name, times as people write them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
+from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking import BlockingClient
+
+NAMES_SHOWN_MAX = 10
+
+LogName = Annotated[str, typer.Argument(help="As `logs list` shows it.")]
+
+
+def time_text(wall_ms: int) -> str:
+    """A wall time in ms since the epoch, in seconds of UTC."""
+    return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def time_ms(text: str, option: str) -> int:
+    """The wall time in ms since the epoch that somebody wrote; of this machine's zone without one.
+
+    Raises:
+        ConfigurationError: It is no time.
+    """
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1e3)
+    except (ValueError, OverflowError, OSError):
+        raise ConfigurationError(
+            f"{option} {text!r} is no time: write it like 2026-01-31, '2026-01-31 12:00' or "
+            "2026-01-31T12:00:00Z",
+            key=option,
+        ) from None
+
+
+def names_of(client: BlockingClient) -> Sequence[str]:
+    """Names of all logs.
+
+    Raises:
+        MetadataError: There is no cluster at all, which is more than a cluster without logs.
+    """
+    names = BlockingLogs(client).names()
+    if not names:
+        next(client.list_ledgers(), None)
+    return names
+
+
+def opened(client: BlockingClient, name: str) -> BlockingLog:
+    """The log of that name.
+
+    Raises:
+        LogNotFoundError: There is none; names the nearest one there is.
+    """
+    logs = BlockingLogs(client)
+    try:
+        return logs.open(name)
+    except LogNotFoundError:
+        names = names_of(client)
+        near = difflib.get_close_matches(name, names, 1, 0.5)
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"there are {', '.join(names[:NAMES_SHOWN_MAX])}"
+            if names
+            else "the cluster has no logs; Spark makes one when it writes to it"
+        )
+        raise LogNotFoundError(f"no log {name!r}: {hint}", log=name) from None

@@ -1,0 +1,264 @@
+"""`ledgerlog logs sweep|merge|check`: what keeps logs small, and whether they are whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ledgerlog_spark.cli.log_lookup import LogName, names_of, opened
+from ledgerlog_spark.cli.output import (
+    DEFAULT_URI,
+    AsJson,
+    ServiceUri,
+    console,
+    print_fields,
+    print_json,
+    print_table,
+)
+from ledgerlog_spark.connect import connect
+from ledgerlog_spark.log.logs import logs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.check import LogCheck
+    from ledgerlog_spark.upkeep.merging import Merged
+    from ledgerlog_spark.upkeep.upkeep import Kept
+
+app = typer.Typer()
+RETRIABLE = 4
+WAIT_SECONDS = 60.0
+
+T = TypeVar("T")
+LogNames = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Of logs; all of them if not given.")
+]
+Wait = Annotated[
+    float, typer.Option(help="Seconds to wait for another process that does upkeep.", min=0)
+]
+
+
+def _bar(as_json: bool) -> Progress:
+    """A bar that is gone when the work is done; none for scripts."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=as_json,
+    )
+
+
+def _existing(client: BlockingClient, names: Sequence[str] | None) -> list[str] | None:
+    """The names, if there are such logs; None for all."""
+    return [opened(client, name).name for name in names] if names else None
+
+
+def _held(
+    client: BlockingClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
+) -> list[T]:
+    """What the work did; ends the command when another process does upkeep all the time."""
+    from ledgerlog_spark.upkeep.upkeep import holder
+
+    done = client.run(work)
+    if done is not None:
+        return done
+    other = client.run(holder) or {}
+    said = f"process {other.get('pid', '?')} on {other.get('host', '?')}"
+    Console(stderr=True).print(f"{said} does upkeep now; nothing was done, try again later")
+    raise typer.Exit(RETRIABLE)
+
+
+@app.command("sweep", epilog="Example: ledgerlog logs sweep --json")
+def sweep(
+    names: LogNames = None,
+    wait: Wait = WAIT_SECONDS,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Let go of what no version needs: expired versions, retention, abandoned and deleted data.
+
+    Safe at any time, next to writers, readers and other sweepers.
+    """
+    from ledgerlog_spark.upkeep.upkeep import Upkeep
+
+    with connect(uri) as client:
+        wanted = _existing(client, names)
+        with _bar(as_json) as progress:
+            task = progress.add_task("sweeping", total=len(wanted) if wanted else None)
+
+            async def swept(ledgers: LedgerClient) -> list[Kept] | None:
+                upkeep = Upkeep(ledgers, policy=None, on_log=lambda _: progress.advance(task))
+                return await upkeep.run(wanted, wait_seconds=wait)
+
+            kept = _held(client, swept)
+    found = [_swept(done) for done in kept]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(
+            f"logs of {uri}",
+            ("log", "starts at", "ledgers let go", "ledgers deleted", "pages deleted", "problem"),
+            [tuple(row[key] for key in _SWEPT) for row in found],
+        )
+    if any(done.errors for done in kept):
+        raise typer.Exit(1)
+
+
+_SWEPT = (
+    "log", "start_offset", "ledgers_let_go", "ledgers_deleted", "pages_deleted", "problem",
+)  # fmt: skip
+
+
+def _swept(done: Kept) -> dict[str, Any]:
+    swept, truncated = done.swept, done.truncated
+    return {
+        "log": done.log,
+        "is_removed": bool(swept and swept.is_removed),
+        "start_offset": truncated.start_offset if truncated else None,
+        "ledgers_let_go": (swept.unlisted + swept.deregistered if swept else 0)
+        + (len(truncated.unlisted) if truncated else 0),
+        "ledgers_deleted": swept.ledgers_deleted if swept else 0,
+        "pages_deleted": swept.pages_deleted if swept else 0,
+        "problem": "; ".join(map(str, done.errors)) or None,
+    }
+
+
+@app.command("merge", epilog="Example: ledgerlog logs merge flights")
+def merge(
+    names: LogNames = None,
+    target_mib: Annotated[
+        int, typer.Option(help="A merged range has at most so many MiB.", min=1)
+    ] = 256,
+    ranges_min: Annotated[
+        int, typer.Option(help="Leave fewer neighbouring ranges than this alone.", min=2)
+    ] = 2,
+    compression: Annotated[str, typer.Option(help="zstd, lz4 or none.")] = "zstd",
+    seal: Annotated[
+        bool,
+        typer.Option("--seal", help="Close open ledgers first; streams go on in new ones."),
+    ] = False,
+    wait: Wait = WAIT_SECONDS,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Merge small ranges into large ledgers. Offsets and versions stay as they are.
+
+    Safe next to writers and readers; the old ledgers go after `deletedRetentionMs`.
+    """
+    from ledgerlog_spark.upkeep.merge_plan import MergePolicy
+    from ledgerlog_spark.upkeep.merging import LogMerger
+    from ledgerlog_spark.upkeep.upkeep import leased
+
+    policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
+    with connect(uri) as client:
+        wanted = _existing(client, names) or list(names_of(client))
+        with _bar(as_json) as progress:
+
+            async def merged(ledgers: LedgerClient) -> list[Merged] | None:
+                async with leased(ledgers, wait_seconds=wait) as is_held:
+                    if not is_held:
+                        return None
+                    return [await one(ledgers, name) for name in wanted]
+
+            async def one(ledgers: LedgerClient, name: str) -> Merged:
+                task = progress.add_task(f"merging {name}", total=None)
+                merger = LogMerger(
+                    await logs_of(ledgers).open(name),
+                    ledgers,
+                    policy,
+                    compression=compression,
+                    seals=seal,
+                    on_progress=lambda at: progress.update(
+                        task, completed=at.ranges, total=at.ranges_total
+                    ),
+                )
+                return await merger.merge()
+
+            done = _held(client, merged)
+    if as_json:
+        print_json([{key: getattr(each, key) for key in _MERGED} for each in done])
+        return
+    print_table(
+        f"logs of {uri}",
+        [key.replace("_", " ") for key in _MERGED],
+        [tuple(getattr(each, key) for key in _MERGED) for each in done],
+    )
+
+
+_MERGED = ("log", "ranges_before", "ranges_after", "ledgers", "rows", "size_bytes", "lost")
+
+
+@app.command("check", epilog="Example: ledgerlog logs check flights --every-entry")
+def check(
+    name: LogName,
+    every_entry: Annotated[
+        bool,
+        typer.Option("--every-entry", help="Ask for all entries, not the ends of each range."),
+    ] = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Check that all a log lists is there in enough copies, and whose its ledgers are.
+
+    Changes nothing. Ends with 1 when rows are lost or too few bookies have them.
+    """
+    with connect(uri) as client:
+        log = opened(client, name)
+        with _bar(as_json) as progress:
+            task = progress.add_task(f"checking {name}", total=None)
+            found = log.check(
+                every_entry=every_entry,
+                on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+    if as_json:
+        print_json(_checked(found))
+    else:
+        print_table(
+            f"ledgers of log {name}",
+            ("ledger", "state", "ranges", "last listed", "entries asked", "copies", "finding"),
+            [
+                (str(c.ledger_id), c.state, c.ranges, c.last_entry_id, c.entries,
+                 f"{c.copies} of {c.copies_wanted}", c.finding or "sound")
+                for c in found.ledgers
+            ],
+        )  # fmt: skip
+        others = {"being written": found.staged, "to be deleted": found.marked}
+        others["nobody's"] = found.orphans
+        print_fields("other ledgers", {k: len(ids) for k, ids in others.items()})
+        if found.orphans:
+            shown = ", ".join(map(str, found.orphans[:20]))
+            console.print(f"nobody knows of ledgers {shown}: look at them, then delete them")
+    if found.is_damaged:
+        raise typer.Exit(1)
+
+
+def _checked(found: LogCheck) -> dict[str, Any]:
+    return {
+        "log": found.log,
+        "is_damaged": found.is_damaged,
+        "ledgers": [
+            {
+                "ledger_id": c.ledger_id,
+                "state": c.state,
+                "ranges": c.ranges,
+                "last_entry_id": c.last_entry_id,
+                "entries": c.entries,
+                "copies": c.copies,
+                "copies_wanted": c.copies_wanted,
+                "is_damaged": c.is_damaged,
+                "finding": c.finding or None,
+            }
+            for c in found.ledgers
+        ],
+        "staged": found.staged,
+        "marked": found.marked,
+        "orphans": found.orphans,
+    }

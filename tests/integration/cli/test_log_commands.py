@@ -1,0 +1,188 @@
+"""`logs set|history|restore|sweep|check|truncate|delete|merge` on a real cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from ledgerlog_spark.arrow.stream_codec import encode_schema
+from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.upkeep.rows import RowWriter
+from ledgerlog_spark.upkeep.upkeep import leased
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.log.blocking import BlockingLog
+    from tests.fixtures.command_line import Ended
+
+    Run = Callable[..., Ended]
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def append(client: BlockingClient, log: BlockingLog, *counts: int, **how: Any) -> None:
+    """One range for each count, of rows that say their offset."""
+    from ledgerlog_spark.log.logs import logs_of
+
+    async def work(ledgers: Any) -> None:
+        each = logs_of(ledgers).open_by_id(log.name, log.log_id)
+        first = (await each.snapshot()).interval.end_offset
+        message = encode_schema(SCHEMA)
+        job = await each.begin(schema=message, **how)
+        ranges = []
+        for count in counts:
+            writer = await RowWriter.open(each, job, message, compression="none")
+            await writer.add(pa.record_batch({"n": range(first, first + count)}, schema=SCHEMA))
+            staged = await writer.finish()
+            assert staged is not None
+            ranges.append(staged)
+            first += count
+        await each.commit(job, ranges)
+
+    client.run(work)
+
+
+@pytest.fixture
+def flights(client: BlockingClient, request: pytest.FixtureRequest) -> BlockingLog:
+    """A log of its own for each test: three commits of 5 and 5 rows."""
+    name = request.node.name.removeprefix("test_")[:60]
+    log = BlockingLogs(client).create(name)
+    for _ in range(3):
+        append(client, log, 5, 5)
+    return log
+
+
+def numbers(run: Run, log: BlockingLog) -> list[int]:
+    import json
+
+    lines = run("logs", "read", log.name, "--rows", 1_000, "--json").out.splitlines()
+    return [json.loads(line)["n"] for line in lines]
+
+
+def test_properties_are_set_shown_and_unset(run: Run, flights: BlockingLog) -> None:
+    done = run("logs", "set", flights.name, "retentionms=5000", "rollMs=60000", "--json").json
+    assert (done["properties"]["retentionMs"], done["set"]) == ("5000", ["retentionMs", "rollMs"])
+    done = run("logs", "set", flights.name, "--unset", "rollMs", "--json").json
+    assert done["set"] == ["retentionMs"]
+    shown = run("logs", "set", flights.name)
+    assert "retentionMs" in shown.out
+    assert "default" in shown.out
+    for wrong, says in (
+        ("retention=1", "did you mean retentionMs"),
+        ("kind=leader", "fixed"),
+        ("rollMs", "PROPERTY=VALUE"),
+        ("rollMs=soon", "whole number"),
+    ):
+        refused = run("logs", "set", flights.name, wrong)
+        assert refused.code == 2
+        assert says in refused.err
+
+
+def test_history_is_listed_and_a_time_finds_its_version(run: Run, flights: BlockingLog) -> None:
+    versions = run("logs", "history", flights.name, "--json").json
+    assert [(v["version"], v["rows"]) for v in versions] == [(0, 0), (1, 10), (2, 20), (3, 30)]
+    assert "create" in run("logs", "history", flights.name).out
+    (found,) = run("logs", "history", flights.name, "--at", "2999-01-01", "--json").json
+    assert found["version"] == 3
+    early = run("logs", "history", flights.name, "--at", "2001-01-01")
+    assert early.code == 1
+    assert "version 0 was committed" in early.err
+    assert run("logs", "history", flights.name, "--at", "yesterday").code == 2
+
+
+def test_version_is_restored(run: Run, client: BlockingClient, flights: BlockingLog) -> None:
+    append(client, flights, 1, mode=WriteMode.OVERWRITE)
+    done = run("logs", "restore", flights.name, 2, "--json").json
+    assert (done["version"], done["is_changed"]) == (5, True)
+    assert numbers(run, flights) == list(range(20))
+    assert "already" in run("logs", "restore", flights.name, 5).out
+    assert run("logs", "restore", flights.name, 99).code == 1
+    assert run("logs", "restore", flights.name).code == 2
+
+
+def test_ranges_are_merged_and_a_version_within_them_is_restored(
+    run: Run, client: BlockingClient, flights: BlockingLog
+) -> None:
+    (done,) = run("logs", "merge", flights.name, "--json").json
+    assert (done["ranges_before"], done["ranges_after"], done["rows"]) == (6, 1, 30)
+    assert numbers(run, flights) == list(range(30))
+    assert len(run("logs", "history", flights.name, "--json").json) == 4
+    assert run("logs", "restore", flights.name, 1).code == 0
+    assert numbers(run, flights) == list(range(10))
+    assert flights.name in run("logs", "merge", flights.name).out
+    assert run("logs", "merge", "nosuchlog").code == 1
+
+
+def test_truncation_asks_first_and_says_where_the_log_begins(
+    run: Run, flights: BlockingLog
+) -> None:
+    refused = run("logs", "truncate", flights.name, "--offset", 12)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    done = run("logs", "truncate", flights.name, "--offset", 12, "--yes", "--json").json
+    assert (done["start_offset"], done["version"], done["ledgers_let_go"]) == (12, 4, 2)
+    assert numbers(run, flights) == list(range(12, 30))
+    assert run("logs", "truncate", flights.name, "--offset", 31, "--yes").code == 2
+    assert run("logs", "truncate", flights.name, "--yes").code == 2
+    done = run("logs", "truncate", flights.name, "--before", "2999-01-01", "--yes", "--json").json
+    assert done["start_offset"] == 30
+    assert numbers(run, flights) == []
+
+
+def test_sweep_lets_go_of_what_retention_and_grace_allow(
+    run: Run, client: BlockingClient, flights: BlockingLog
+) -> None:
+    run("logs", "set", flights.name, "retentionMs=1", "deletedRetentionMs=1")
+    (done,) = run("logs", "sweep", flights.name, "--json").json
+    assert (done["start_offset"], done["ledgers_let_go"]) == (30, 6)
+    (again,) = run("logs", "sweep", flights.name, "--json").json
+    assert done["ledgers_deleted"] + again["ledgers_deleted"] == 6
+    assert flights.name in run("logs", "sweep").out
+    assert (flights.check().ledgers, flights.check().orphans) == ((), ())
+
+
+def test_upkeep_waits_for_the_process_that_does_it_and_names_it(
+    run: Run, client: BlockingClient, flights: BlockingLog
+) -> None:
+    async def hold(ledgers: Any) -> Any:
+        context = leased(ledgers)
+        await context.__aenter__()
+        return context
+
+    held = client.run(hold)
+    try:
+        busy = run("logs", "merge", flights.name, "--wait", 0)
+        assert busy.code == 4
+        assert "does upkeep now" in busy.err
+        assert run("logs", "sweep", flights.name, "--wait", 0).code == 4
+    finally:
+        client.run(lambda _: held.__aexit__(None, None, None))
+    assert run("logs", "sweep", flights.name, "--wait", 0).code == 0
+
+
+def test_check_finds_a_log_whole_and_a_deleted_ledger_in_it(
+    run: Run, client: BlockingClient, flights: BlockingLog
+) -> None:
+    sound = run("logs", "check", flights.name, "--every-entry", "--json").json
+    assert not sound["is_damaged"]
+    assert {c["copies"] for c in sound["ledgers"]} == {3}
+    assert "sound" in run("logs", "check", flights.name).out
+    client.delete_ledger(sound["ledgers"][2]["ledger_id"])
+    broken = run("logs", "check", flights.name)
+    assert broken.code == 1
+    assert "missing" in broken.out
+
+
+def test_log_is_deleted_once(run: Run, flights: BlockingLog) -> None:
+    assert run("logs", "delete", flights.name).code == 2
+    assert run("logs", "delete", flights.name, "--yes", "--json").json["is_deleted"]
+    gone = run("logs", "delete", flights.name, "--yes")
+    assert gone.code == 1
+    assert "no log" in gone.err
