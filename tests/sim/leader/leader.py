@@ -1,0 +1,246 @@
+"""Hosts one `LeaderLog` in virtual time; what it is told may come late, and it may be paused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    LeaderDeposedError,
+    LedgerFencedError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LedgerRecoveryError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+)
+from ledgerlog_spark.model import LedgerState
+from ledgerlog_spark.protocol import leader_messages as lm
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.leader_log import LeaderLog, LeaderSettings
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.messages import CloseRequested, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.retry import RetryPolicy
+from tests.sim.leader.ledgers import Entry, SimLedger
+from tests.sim.log.store import Session
+
+if TYPE_CHECKING:
+    from tests.sim.leader.world import LeaderWorld
+
+SETTINGS = LeaderSettings(
+    window=Window(entries_max=6, size_bytes_max=1_000),
+    retry=RetryPolicy(first_delay_ms=5, delay_max_ms=100, attempts_max=8),
+)
+
+
+@dataclass
+class Append:
+    """One append, and what its caller knows of it."""
+
+    started_ms: int
+    records: int
+    offset: int
+    acknowledged_ms: int | None = None
+    place: tuple[int, int] | None = None
+    is_failed: bool = False
+
+
+class SimLeader:
+    """One process that leads, or tried to.
+
+    Attributes:
+        number: Of the process.
+        appends: By number, as the machine counts them.
+        opened: What the machine said when it led the log, None before.
+        stopped: What it said when it stopped, None before.
+    """
+
+    def __init__(self, world: LeaderWorld, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.machine = LeaderLog("log", token=world.new_token(), settings=SETTINGS)
+        self.session = Session()
+        self.appends: list[Append] = []
+        self.opened: lm.LeaderOpened | None = None
+        self.stopped: lm.LeaderStopped | None = None
+        self.is_closed = False
+        self.is_dead = False
+        self.mine: list[SimLedger] = []
+        self._held: list[Any] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.is_dead or self.is_closed or self.stopped is not None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it leads, as far as it knows, and is not paused."""
+        leads = self.machine.phase is LeaderPhase.LEADING
+        return leads and self._held is None and not self.is_dead
+
+    def start(self) -> None:
+        self.tell(Start())
+
+    def append(self, records: int) -> None:
+        """One entry, if the window has room."""
+        if self.is_free and self.machine.can_append:
+            offset = self.machine.next_offset
+            self.appends.append(Append(self.world.now, records, offset))
+            self.tell(lm.AppendRequested(records, 100, self.world.now + self.number * 7))
+
+    def close(self) -> None:
+        if self.is_free:
+            self.tell(CloseRequested())
+
+    def roll(self) -> None:
+        if self.is_free:
+            self.tell(lm.RollRequested())
+
+    def die(self) -> None:
+        """What was sent is under way; nothing is heard any more."""
+        self.is_dead = True
+
+    def pause(self, duration_ms: int) -> None:
+        if self._held is None:
+            self._held = []
+            self.world.later(duration_ms, self._resume)
+
+    def _resume(self) -> None:
+        held, self._held = self._held or [], None
+        for event in held:
+            self.tell(event)
+
+    def tell(self, event: Any) -> None:
+        if self.is_dead:
+            return
+        if self._held is not None:
+            self._held.append(event)
+            return
+        for effect in self.machine.handle(event):
+            self._perform(effect)
+
+    # --- effects ---
+
+    def _perform(self, effect: Any) -> None:
+        match effect:
+            case lm.AppendEntry():
+                self._order(effect)
+            case lm.CreateLedger():
+                self._later_or_much_later(lambda: self._create(effect))
+            case lm.SealLedger():
+                self.world.seal(effect.ledger_id, lambda outcome: self._sealed(effect, outcome))
+            case lm.CloseLedger():
+                self._later_or_much_later(lambda: self._close(effect))
+            case StartTimer():
+                self.world.later(effect.delay_ms, lambda: self.tell(TimerFired(effect.request)))
+            case lm.LeaderOpened():
+                self.opened = effect
+                self.world.check_opened(self, effect)
+            case lm.AppendsAcknowledged():
+                self._acknowledge(effect)
+            case lm.LeaderClosed():
+                self.is_closed = True
+                self.world.require(
+                    all(a.acknowledged_ms is not None for a in self.appends),
+                    f"leader {self.number} closed and left appends behind",
+                )
+            case lm.LeaderStopped():
+                self._stop(effect)
+            case lm.LedgerRolled() | lm.ListChanged():
+                pass
+            case _:
+                self.world.store.submit(self.session, effect, self.tell)
+
+    def _later(self, call: Any) -> None:
+        self.world.later(self.world.random.randint(1, 15), call)
+
+    def _order(self, order: lm.AppendEntry) -> None:
+        ledger = self.world.ledgers.by_id[order.ledger_id]
+        if not ledger.is_broken:
+            self.world.require(
+                order.entry_id == len(ledger.stored), f"{order} is not the next entry of {ledger}"
+            )
+        append = self.appends[order.append]
+        self.world.require(append.offset == order.first_offset, f"{order} moved from {append}")
+        name = (self.number, order.append)
+        entry = Entry(name, order.first_offset, order.records, order.append_time_ms)
+        self.world.ledgers.add(ledger, entry)
+
+    def _create(self, ask: lm.CreateLedger) -> None:
+        ledgers = self.world.ledgers
+        if ledgers.fails(0.06):
+            error = NotEnoughBookiesError("no bookies", wanted=3, available=2)
+            self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.FAILED, error=error))
+            return
+        ledger = ledgers.create(self.number)
+        self.mine.append(ledger)
+        self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.OK, ledger.ledger_id))
+
+    def _sealed(self, ask: lm.SealLedger, ledger: SimLedger | None) -> None:
+        if ledger is None:
+            error = LedgerRecoveryError("too few bookies answered", ledger_id=ask.ledger_id)
+            self.tell(lm.LedgerSealed(ask.request, lm.LedgerOutcome.FAILED, error=error))
+        elif ledger.is_deleted:
+            gone = LedgerNotFoundError("no such ledger", ledger_id=ask.ledger_id)
+            self.tell(lm.LedgerSealed(ask.request, lm.LedgerOutcome.FAILED, error=gone))
+        else:
+            self.tell(lm.LedgerSealed(ask.request, lm.LedgerOutcome.OK, ledger.end()))
+
+    def _close(self, ask: lm.CloseLedger) -> None:
+        ledger = self.world.ledgers.by_id[ask.ledger_id]
+        closed = self.world.ledgers.close(ledger)
+        outcome = lm.LedgerOutcome.OK
+        error: LedgerLogError | None = None
+        if closed is None:
+            outcome, error = lm.LedgerOutcome.FAILED, MetadataUnavailableError("no answer")
+        elif not closed:
+            outcome, error = lm.LedgerOutcome.LOST, LedgerFencedError("somebody else recovers it")
+        last = ledger.last_entry_id
+        reply = lm.CloseAnswered(ask.request, outcome, last, 100 * (last + 1), error)
+        self._later(lambda: self.tell(reply))
+
+    def _later_or_much_later(self, call: Any) -> None:
+        is_slow = self.world.ledgers.fails(0.1)
+        longest = 400 if is_slow else 15
+        self.world.later(self.world.random.randint(1, longest), call)
+
+    # --- indications ---
+
+    def _acknowledge(self, done: lm.AppendsAcknowledged) -> None:
+        for number in range(done.first_append, done.last_append + 1):
+            append = self.appends[number]
+            entry_id = done.last_entry_id - done.last_append + number
+            append.acknowledged_ms = self.world.now
+            append.place = (done.ledger_id, entry_id)
+            self.world.check_acknowledged(self, number, append)
+
+    def _stop(self, stopped: lm.LeaderStopped) -> None:
+        self.stopped = stopped
+        for number, append in enumerate(self.appends):
+            if append.acknowledged_ms is None:
+                append.is_failed = number >= stopped.first_unsent_append
+            else:
+                self.world.require(
+                    append.offset + append.records <= stopped.end_offset,
+                    f"{stopped} does not count {append} as safe",
+                )
+        mine = {ledger.ledger_id for ledger in self.mine}
+        listed = {ledger.ledger_id for ledger in self.world.store.state.head.value.open_ledgers}
+        has_rival = any(ledger.is_sealed_by_other or ledger.is_deleted for ledger in self.mine)
+        self.world.require(
+            has_rival
+            or not listed
+            or not listed <= mine
+            or not isinstance(stopped.error, LeaderDeposedError),
+            f"leader {self.number} was deposed by nobody: {stopped.error}",
+        )
+        first_unknown = stopped.first_unknown_append
+        unknown = [n for n, a in enumerate(self.appends) if a.acknowledged_ms is None]
+        if first_unknown is not None:
+            self.world.require(unknown[0] == first_unknown, f"{stopped}: {unknown} are unknown")
+
+    def notice_broken(self, ledger: SimLedger, *, is_lost: bool) -> None:
+        """The writer of one of its ledgers failed."""
+        assert is_lost or ledger.state is not LedgerState.CLOSED
+        error = LedgerFencedError("fenced") if is_lost else NotEnoughBookiesError("a bookie failed")
+        self.tell(lm.LedgerBroken(ledger.ledger_id, is_lost, error))

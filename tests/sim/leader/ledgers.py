@@ -1,0 +1,202 @@
+"""Ledgers as leaders see them: adds on their way, quorums, fences, seals, closes; exact and small.
+
+What a ledger promises (docs/PROTOCOL.md) and no more: an entry on its ack quorum before the fence
+survives every seal, one that is still on its way may or may not, in order; the fence ends all adds;
+the first close wins; the writer closes where its own last add confirmed is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import NO_ENTRY, LedgerState
+from ledgerlog_spark.protocol.leader_messages import LedgerEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a leader log; `name` says which append of which leader it is."""
+
+    name: tuple[int, int]
+    first_offset: int
+    records: int
+    append_time_ms: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.first_offset + self.records
+
+
+@dataclass
+class SimLedger:
+    """A ledger and its one writer.
+
+    Attributes:
+        writer: Of the leader that made it.
+        stored: Entries sent, in order; those behind `quorum` are on their way.
+        quorum: How many are on their ack quorum.
+        confirmed: How many the writer knows to be.
+        is_fenced: No add reaches its quorum any more.
+        is_sealed_by_other: Somebody began to recover it.
+        is_broken: The writer failed; nothing is confirmed to it any more.
+    """
+
+    ledger_id: int
+    writer: int
+    state: LedgerState = LedgerState.OPEN
+    stored: list[Entry] = field(default_factory=list)
+    quorum: int = 0
+    confirmed: int = 0
+    last_entry_id: int = NO_ENTRY
+    is_fenced: bool = False
+    is_sealed_by_other: bool = False
+    is_broken: bool = False
+    is_deleted: bool = False
+    recovered: int | None = None
+    quiet_until: int = 0
+
+    @property
+    def readable(self) -> int:
+        """How many entries a reader may see: up to the last add confirmed, or to the end."""
+        return self.last_entry_id + 1 if self.state is LedgerState.CLOSED else self.confirmed
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Of a closed ledger, all."""
+        assert self.state is LedgerState.CLOSED
+        return self.stored[: self.last_entry_id + 1]
+
+    def end(self) -> LedgerEnd:
+        """What a reader of the first and the last entry of the closed ledger finds."""
+        entries = self.entries
+        if not entries:
+            return LedgerEnd()
+        return LedgerEnd(
+            last_entry_id=self.last_entry_id,
+            size_bytes=100 * len(entries),
+            first_offset=entries[0].first_offset,
+            end_offset=entries[-1].end_offset,
+            append_time_ms=entries[-1].append_time_ms,
+        )
+
+
+class SimLedgers:
+    """All ledgers of one world.
+
+    Args:
+        later: Calls a function after so many ms.
+        now_ms: Virtual time.
+        on_confirmed: Told (ledger, last entry) when the writer learns of a confirmation.
+        on_broken: Told (ledger, whether it is lost) when the writer fails, once.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        later: Callable[[int, Callable[[], None]], None],
+        now_ms: Callable[[], int],
+        on_confirmed: Callable[[SimLedger, int], None],
+        on_broken: Callable[[SimLedger, bool], None],
+    ) -> None:
+        self.by_id: dict[int, SimLedger] = {}
+        self.random = random
+        self.later = later
+        self.now_ms = now_ms
+        self.on_confirmed = on_confirmed
+        self.on_broken = on_broken
+        self.faulty = True
+        self.faults = 0
+        self.break_chance = 0.02
+
+    def create(self, writer: int) -> SimLedger:
+        # Ids do not rise: positions are compared by place in the list, never by id.
+        ledger_id = (len(self.by_id) * 7_919 + 4_999) % 10_007
+        ledger = self.by_id[ledger_id] = SimLedger(ledger_id, writer)
+        return ledger
+
+    def fails(self, chance: float) -> bool:
+        failed = self.faulty and self.random.random() < chance
+        self.faults += failed
+        return failed
+
+    # --- the writer ---
+
+    def add(self, ledger: SimLedger, entry: Entry) -> None:
+        if ledger.is_broken:
+            return
+        ledger.stored.append(entry)
+        if self.fails(self.break_chance):
+            self.later(self.random.randint(1, 20), lambda: self._break(ledger, is_lost=False))
+        if self.fails(0.03):
+            # An ensemble change: what is on its way is stored here and there, nothing confirmed.
+            ledger.quiet_until = self.now_ms() + self.random.randint(20, 250)
+        at = max(self.now_ms() + self.random.randint(1, 15), ledger.quiet_until)
+        ledger.quiet_until = at
+        self.later(at - self.now_ms(), lambda: self._reach_quorum(ledger))
+
+    def _reach_quorum(self, ledger: SimLedger) -> None:
+        if ledger.is_fenced or ledger.state is LedgerState.CLOSED:
+            self.later(1, lambda: self._break(ledger, is_lost=ledger.is_sealed_by_other))
+            return
+        ledger.quorum += 1
+        last = ledger.quorum
+        self.later(self.random.randint(0, 8), lambda: self._confirm(ledger, last))
+
+    def _confirm(self, ledger: SimLedger, count: int) -> None:
+        if ledger.is_broken or count <= ledger.confirmed:
+            return
+        ledger.confirmed = count
+        self.on_confirmed(ledger, count - 1)
+
+    def _break(self, ledger: SimLedger, *, is_lost: bool) -> None:
+        if ledger.is_broken or (ledger.state is LedgerState.CLOSED and not is_lost):
+            return
+        ledger.is_broken = True
+        self.on_broken(ledger, is_lost)
+
+    def close(self, ledger: SimLedger) -> bool | None:
+        """By its writer, at its last add confirmed: whether that is so now, None for unknown."""
+        unknown = self.fails(0.08)
+        if unknown and self.random.random() < 0.5:
+            return None
+        if ledger.state is LedgerState.OPEN and not ledger.is_deleted:
+            ledger.state = LedgerState.CLOSED
+            ledger.last_entry_id = ledger.confirmed - 1
+            ledger.is_broken = True
+        closed = ledger.state is LedgerState.CLOSED and ledger.last_entry_id == ledger.confirmed - 1
+        return None if unknown else closed and not ledger.is_deleted
+
+    # --- everybody else ---
+
+    def mark(self, ledger: SimLedger) -> None:
+        """The first step of a recovery: the record says IN_RECOVERY."""
+        if ledger.state is LedgerState.OPEN:
+            ledger.state = LedgerState.IN_RECOVERY
+            ledger.is_sealed_by_other = True
+
+    def fence(self, ledger: SimLedger) -> None:
+        """The second: no add gets through any more, and what is found is what there will be."""
+        if ledger.state is LedgerState.IN_RECOVERY and not ledger.is_fenced:
+            ledger.is_fenced = True
+            on_their_way = len(ledger.stored) - ledger.quorum
+            ledger.recovered = ledger.quorum + self.random.randint(0, on_their_way)
+
+    def finish(self, ledger: SimLedger) -> None:
+        """The last: closed, once."""
+        if ledger.state is LedgerState.IN_RECOVERY:
+            assert ledger.recovered is not None
+            ledger.state = LedgerState.CLOSED
+            ledger.last_entry_id = ledger.recovered - 1
+
+    def drop(self, ledger_id: int) -> None:
+        """Seal and delete."""
+        ledger = self.by_id[ledger_id]
+        self.mark(ledger)
+        self.fence(ledger)
+        self.finish(ledger)
+        ledger.is_deleted = True

@@ -1,0 +1,224 @@
+"""Named defects of the leader: each replaces some methods of the shipped code while it is applied.
+
+The shipped code has no switches. Each mutation is a known mistake (docs/LOGS.md, Leader logs), and
+random schedules, or the counterexample of the same name, must fail while it is on.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import MetadataUnavailableError
+from ledgerlog_spark.protocol import leader_list, leader_rolling, log_rows
+from ledgerlog_spark.protocol.leader_appends import LeaderAppends
+from ledgerlog_spark.protocol.leader_list import ListEdit
+from ledgerlog_spark.protocol.leader_log import LeaderLog
+from ledgerlog_spark.protocol.leader_messages import (
+    AppendsAcknowledged,
+    LedgerEnd,
+    LedgerOutcome,
+)
+from ledgerlog_spark.protocol.leader_opening import LeaderOpening, Opened
+from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers
+from ledgerlog_spark.protocol.log_head_change import HeadChanger
+from ledgerlog_spark.protocol.log_messages import DropLedger
+from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What is replaced, and what breaks.
+
+    Attributes:
+        rule: Of docs/LOGS.md.
+        caught_by: Pattern of the violation that shows it.
+        patches: (owner, attribute, replacement) triples.
+    """
+
+    rule: str
+    caught_by: str
+    patches: tuple[tuple[Any, str, Any], ...]
+
+
+@contextmanager
+def applied(name: str) -> Iterator[None]:
+    """Apply one mutation for as long as the context lasts."""
+    with ExitStack() as undo:
+        for owner, attribute, replacement in MUTATIONS[name].patches:
+            if attribute in owner.__dict__:
+                undo.callback(setattr, owner, attribute, owner.__dict__[attribute])
+            else:
+                undo.callback(delattr, owner, attribute)
+            setattr(owner, attribute, replacement)
+        yield
+
+
+def _serve_at_once(self: LeaderOpening, head: Any, closed: Any) -> list[Any]:
+    """Take appends when the compare-and-swap is sent, and forget about its outcome (T32)."""
+    assert self._own is not None
+    edit = ListEdit(head, closed, self._own, self._now_ms)
+    return self._finish(Opened(edit.build(self._token, {})[0], self._own))
+
+
+def _last_unsealed(self: LeaderOpening, head: Any) -> list[int]:
+    last = [ledger.ledger_id for ledger in head.open_ledgers[-1:]]
+    for ledger in head.open_ledgers[:-1]:
+        self._ends.setdefault(ledger.ledger_id, LedgerEnd())
+    return [ledger_id for ledger_id in last if ledger_id not in self._ends]
+
+
+def _switch_undrained(self: LeaderLedgers, appends: Any) -> bool:
+    del appends
+    return self.is_next_listed and (not self.current.is_broken or self.current.end is not None)
+
+
+def _close_when_drained(self: LeaderLedgers, *, is_closing: bool) -> Any:
+    """What goes with it: a ledger that was left is closed once nothing is pending in it."""
+    ledger: Any = _to_close(self, is_closing=is_closing)
+    if ledger is None or ledger.is_broken or ledger.last_confirmed == ledger.entries - 1:
+        return ledger
+    return None
+
+
+def _acknowledge_each(self: LeaderAppends, ledger: Any, last_entry_id: int) -> list[Any]:
+    """Acknowledge what this ledger confirmed, whatever is pending in the one before."""
+    ledger.last_confirmed = max(ledger.last_confirmed, last_entry_id)
+    done = [a for a in self._ordered if a.ledger is ledger and a.entry_id <= last_entry_id]
+    for append in done:
+        self._ordered.remove(append)
+        self._size_bytes -= append.size_bytes
+        ledger.confirmed_end_offset = append.first_offset + append.records
+        ledger.confirmed_ms = append.append_time_ms
+        self.end_offset = max(self.end_offset, ledger.confirmed_end_offset)
+    return [
+        AppendsAcknowledged(a.number, a.number, ledger.ledger_id, a.entry_id, self.end_offset)
+        for a in done
+    ]
+
+
+def _switch_unclosed(self: LeaderLedgers, appends: Any) -> bool:
+    return self.is_next_listed and (self.current.is_broken or not appends.has_ordered)
+
+
+def _unknown_is_failure(self: HeadChanger, reply: Any) -> list[Any]:
+    if reply.outcome is MetadataOutcome.UNKNOWN:
+        raise MetadataUnavailableError("no answer, so it failed", log=self.log)
+    return _head_written(self, reply)
+
+
+def _relist_own(self: LeaderOpening, head: Any, walked: Any) -> list[Any]:
+    """After a lost reply list the same ledger again, also when the head moved on."""
+    self._is_unsure = False
+    return _opening_done(self, head, walked)
+
+
+def _close_conflict_is_success(self: LeaderLog, event: Any) -> list[Any]:
+    if event.outcome is LedgerOutcome.LOST:
+        assert self._to_close is not None
+        last = self._to_close.last_confirmed
+        event = type(event)(event.request, LedgerOutcome.OK, last, 100 * (last + 1))
+    return _close_answered(self, event)
+
+
+def _closed_without_heir(self: LeaderLedgers, *, is_closing: bool) -> list[Any]:
+    del is_closing
+    return _closed(self, is_closing=True)
+
+
+def _forget_attempt(self: LeaderLog, error: Any) -> list[Any]:
+    """Make another change after one that failed, though that may still get through."""
+    self._change = None
+    return _list_failed(self, error)
+
+
+def _delete_first(self: TruncateMachine, change: Any, unlisted: tuple[int, ...] = ()) -> list[Any]:
+    """Delete the first of the ledgers, then take them off the list."""
+    if not unlisted:
+        return _replace_head(self, change, unlisted)
+    _deferred[id(self)] = change, unlisted
+    return self._ask(lambda number: DropLedger(number, unlisted[0]))
+
+
+def _step_after_deletion(self: TruncateMachine, reply: Any) -> list[Any]:
+    if id(self) in _deferred:
+        return _replace_head(self, *_deferred.pop(id(self)))
+    return _truncate_step(self, reply)
+
+
+_deferred: dict[int, tuple[Any, tuple[int, ...]]] = {}
+_truncate_step = TruncateMachine._step
+_head_written = HeadChanger._on_head_written
+_opening_done = LeaderOpening._done
+_close_answered = LeaderLog._on_close_answered
+_closed = LeaderLedgers.closed
+_to_close = LeaderLedgers.to_close
+_list_failed = LeaderLog._on_list_failed
+_replace_head = HeadChanger._replace_head
+_ALWAYS = property(lambda _: True)
+_MANY = 9
+
+MUTATIONS: Mapping[str, Mutation] = {
+    "serve_before_cas": Mutation(
+        "J1", r"unlisted|\(C6\)", ((LeaderOpening, "_list_own", _serve_at_once),)
+    ),
+    "seal_last_only": Mutation(
+        "J1", r"\(C[25]\)|gap|lost", ((LeaderOpening, "_unsealed", _last_unsealed),)
+    ),
+    "unknown_cas_is_failure": Mutation(
+        "J4", "deleted", ((HeadChanger, "_on_head_written", _unknown_is_failure),)
+    ),
+    "relist_after_lost_reply": Mutation(
+        "J4", "listed again|while it is listed", ((LeaderOpening, "_done", _relist_own),)
+    ),
+    "forget_attempt": Mutation(
+        "J4", "deposed by nobody|deleted while", ((LeaderLog, "_on_list_failed", _forget_attempt),)
+    ),
+    "roll_before_close": Mutation(
+        "J5",
+        r"\(C4\)",
+        (
+            (LeaderLedgers, "is_listed_alone", _ALWAYS),
+            (leader_rolling, "OPEN_LEDGERS_MAX", _MANY),
+            (leader_list, "OPEN_LEDGERS_MAX", _MANY),
+            (log_rows, "OPEN_LEDGERS_MAX", _MANY),
+        ),
+    ),
+    "ack_across_roll": Mutation(
+        "J7",
+        r"cut off|gap|\(C\d\)|lost",
+        (
+            (LeaderLedgers, "may_switch", _switch_undrained),
+            (LeaderLedgers, "to_close", _close_when_drained),
+            (LeaderAppends, "confirm", _acknowledge_each),
+        ),
+    ),
+    "offset_gap_after_seal": Mutation(
+        "J7",
+        r"gap|lost|\(C3\)",
+        (
+            (LeaderLedgers, "may_switch", _switch_undrained),
+            (LeaderLedgers, "to_close", _close_when_drained),
+        ),
+    ),
+    "reappend_without_close": Mutation(
+        "J8", r"twice|gap|lost|\(C\d\)", ((LeaderLedgers, "may_switch", _switch_unclosed),)
+    ),
+    "reappend_after_lost_close": Mutation(
+        "J8", r"twice|\(C\d\)", ((LeaderLog, "_on_close_answered", _close_conflict_is_success),)
+    ),
+    "list_left_empty": Mutation("J3", ".", ((LeaderLedgers, "closed", _closed_without_heir),)),
+    "truncate_deletes_first": Mutation(
+        "J11",
+        "deleted while it is listed",
+        (
+            (TruncateMachine, "_replace_head", _delete_first),
+            (TruncateMachine, "_step", _step_after_deletion),
+        ),
+    ),
+}

@@ -1,0 +1,51 @@
+"""Runs schedules of leader logs and counts what happened in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.sim.leader.world import LeaderWorld, schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+@dataclass
+class Counts:
+    """What schedules went through without a violation."""
+
+    schedules: int = 0
+    events: int = 0
+    faults: int = 0
+    acknowledged: int = 0
+    ledgers: int = 0
+    deposed: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"leader: {self.schedules:,} schedules, {self.events:,} events, "
+            f"{self.faults:,} faults, {self.acknowledged:,} appends in {self.ledgers:,} ledgers, "
+            f"{self.deposed:,} leaders deposed, 0 violations"
+        )
+
+
+def run_schedules(
+    seeds: Iterable[int], on_end: Callable[[LeaderWorld], None] | None = None
+) -> Counts:
+    """Run one schedule for each seed; the first `Violation` ends it and names its seed."""
+    counts = Counts()
+    for seed in seeds:
+        world = schedule(seed)
+        counts.schedules += 1
+        counts.events += world.store.events + sum(
+            len(ledger.stored) for ledger in world.ledgers.by_id.values()
+        )
+        counts.faults += world.store.faults + world.ledgers.faults
+        counts.ledgers += len(world.listed_ever)
+        for leader in world.leaders:
+            counts.acknowledged += sum(a.acknowledged_ms is not None for a in leader.appends)
+            counts.deposed += leader.stopped is not None and leader.opened is not None
+        if on_end is not None:
+            on_end(world)
+    return counts

@@ -1,0 +1,297 @@
+"""Scripted counterexamples: each holds with the shipped code, and fails with its mutation.
+
+T31, T32 and T33 are the counterexamples of chaining ledgers to a log; the others are ours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError
+from ledgerlog_spark.protocol import leader_messages as lm
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from ledgerlog_spark.protocol.messages import CloseRequested
+from tests.sim.leader.mutations import MUTATIONS, applied
+from tests.unit.leader.bench import Bench, Process
+from tests.unit.log.log_values import token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def rolling(bench: Bench) -> Process:
+    """A leader with one append pending in its ledger, and the next ledger listed."""
+    leader = bench.leader()
+    leader.append()
+    leader.tell(lm.RollRequested())
+    leader.answer(lm.CreateLedger)
+    change_list(leader)
+    assert len(bench.open_ids) == 2
+    return leader
+
+
+def change_list(process: Process) -> None:
+    """Answer what a change of the list asks for, and nothing else."""
+    for kind in (m.Sync, m.ReadHead, m.WriteHead):
+        process.answer(kind)
+
+
+def t31_both_open_ledgers_are_sealed() -> None:
+    """A lists ledger n+1 while an add in n is pending; B seals only n+1; A's add is confirmed."""
+    bench = Bench()
+    a = rolling(bench)
+    first, second = bench.open_ids
+    b = bench.process()
+    b.start()
+    b.answer_until(lm.SealLedger)
+    while b.has(lm.SealLedger):
+        sealed = b.take(lm.SealLedger)
+        # The pending entry is on no bookie that the recovery finds.
+        end = bench.seal(sealed.ledger_id, keep=0)
+        b.tell(lm.LedgerSealed(sealed.request, lm.LedgerOutcome.OK, end))
+    b.settle()
+    assert not a.confirm(first), "an add of the old leader got through after the seal"
+    assert not a.confirm(second)
+    a.break_ledger(first, is_lost=True)
+    assert a.acknowledged() == []
+    assert a.last_said(lm.LeaderStopped).first_unknown_append == 0
+
+
+def t32_nothing_is_served_before_the_list_names_the_ledger() -> None:
+    """A made its ledger and asked for the list; B got through first; A served meanwhile."""
+    bench = Bench()
+    a = bench.process()
+    a.start()
+    a.answer_until(lm.CreateLedger)
+    a.answer(lm.CreateLedger)
+    assert not a.machine.can_append, "a leader serves before its ledger is listed"
+    b = bench.leader()
+    a.answer(m.WriteHead)
+    assert not a.said
+    a.settle()
+    assert a.machine.phase is LeaderPhase.LEADING
+    b.append()
+    (lost,) = {order.ledger_id for order in b.orders}
+    assert not b.confirm(lost)
+
+
+def t33_lost_reply_of_the_opening_is_settled_by_the_list() -> None:
+    """The list names A's ledger, A never heard so: it neither fails nor makes another one."""
+    bench = Bench()
+    a = bench.process()
+    a.start()
+    a.answer_until(m.WriteHead)
+    a.lose_reply(applied=True)
+    a.settle()
+    assert a.machine.phase is LeaderPhase.LEADING, a.said
+    assert bench.open_ids == list(bench.ledgers)
+    assert not bench.dropped
+
+
+def t33_lost_reply_of_a_roll_is_settled_by_the_list() -> None:
+    """The same for the next ledger: when it is listed it is used, and no third one is made."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    a.tell(lm.RollRequested())
+    a.answer_until(m.WriteHead)
+    a.lose_reply(applied=True)
+    a.settle()
+    first, second = bench.open_ids
+    assert a.confirm(first)
+    a.settle()
+    a.append()
+    assert a.orders[-1].ledger_id == second
+    assert bench.open_ids == [second]
+    assert list(bench.ledgers) == [first, second]
+
+
+def relisting_a_ledger_that_another_leader_took_off() -> None:
+    """A's opening got through unheard, B sealed A's ledger and took it off; A lists it again."""
+    bench = Bench()
+    a = bench.process()
+    a.start()
+    a.answer_until(m.WriteHead)
+    (taken,) = bench.ledgers
+    a.lose_reply(applied=True)
+    bench.leader()
+    assert taken not in bench.open_ids
+    a.settle()
+    assert taken not in bench.open_ids, "a ledger was listed again that is closed"
+    assert bench.dropped == [taken]
+    assert a.machine.can_append
+
+
+def attempt_that_failed_is_made_again_as_it_was() -> None:
+    """The reply to listing n+1 is lost, then n breaks and is closed: one change, then the other."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    (first,) = bench.open_ids
+    a.tell(lm.RollRequested())
+    a.answer_until(m.WriteHead)
+    a.lose_reply(applied=True)
+    a.fail(m.Sync)
+    a.break_ledger(first)
+    a.answer(lm.CloseLedger)
+    a.fire()
+    a.settle()
+    assert a.machine.phase is LeaderPhase.LEADING, a.said
+    assert [order.ledger_id for order in a.orders] == [first, *bench.open_ids]
+
+
+def roll_waits_for_the_close_before_the_last() -> None:
+    """Three open ledgers, of which a new leader seals two."""
+    bench = Bench()
+    a = rolling(bench)
+    first, second = bench.open_ids
+    assert a.confirm(first)
+    a.append()
+    assert a.orders[-1].ledger_id == second
+    a.tell(lm.RollRequested())
+    assert a.has(lm.CloseLedger)
+    assert not a.has(lm.CreateLedger), "a roll began before the close of the ledger before"
+    a.fail(lm.CloseLedger)
+    assert not a.has(lm.CreateLedger)
+    a.fire()
+    a.settle()
+    assert len(bench.open_ids) == 2
+    assert first not in bench.open_ids
+
+
+def nothing_is_acknowledged_across_a_roll() -> None:
+    """The entry in n+1 is confirmed before the one in n, which is then cut off: a hole."""
+    bench = Bench()
+    a = rolling(bench)
+    first, second = bench.open_ids
+    a.append()
+    a.confirm(second)
+    assert a.acknowledged() == [], "acknowledged while an earlier append is pending"
+    assert a.confirm(first)
+    assert a.acknowledged() == [0]
+    a.confirm(second)
+    assert a.acknowledged() == [0, 1]
+
+
+def no_entry_goes_to_the_next_ledger_before_the_current_one_ran_dry() -> None:
+    """Entry 1 is stored in n+1 though not acknowledged, n is cut before entry 0: 1 without 0."""
+    bench = Bench()
+    a = rolling(bench)
+    first, _ = bench.open_ids
+    a.append()
+    bench.seal(first, keep=0)
+    b = bench.leader()
+    b.tell(CloseRequested())
+    b.settle()
+    assert bench.content() == []
+    assert b.last_said(lm.LeaderClosed).end_offset == 0
+
+
+def unacknowledged_appends_wait_for_the_close() -> None:
+    """n broke with an entry that some bookie has; re-appended in n+1 it would be there twice."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    (first,) = bench.open_ids
+    a.break_ledger(first)
+    a.answer(lm.CreateLedger)
+    change_list(a)
+    assert len(a.orders) == 1, "appended again while the ledger before may still keep the entry"
+    b = bench.leader()
+    b.tell(CloseRequested())
+    b.settle()
+    assert [entry.name for entry in bench.content()] == [(1, 0)]
+
+
+def nothing_is_appended_again_when_somebody_else_closed_the_ledger() -> None:
+    """n broke, and its close finds that a recovery kept the entry: the leader stops."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    (first,) = bench.open_ids
+    a.break_ledger(first)
+    bench.seal(first, keep=1)
+    a.settle()
+    stopped = a.last_said(lm.LeaderStopped)
+    assert isinstance(stopped.error, LeaderDeposedError)
+    assert len(a.orders) == 1
+    assert (stopped.end_offset, stopped.first_unknown_append) == (0, 0)
+
+
+def list_is_never_left_empty() -> None:
+    """A's list is empty for a moment; B leads, appends and ends; A goes on at B's offsets."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    (first,) = bench.open_ids
+    assert a.confirm(first)
+    a.break_ledger(first)
+    a.answer(lm.CloseLedger)
+    if a.has(m.Sync):
+        change_list(a)
+    b = bench.leader()
+    b.append(5)
+    b.confirm(b.orders[-1].ledger_id)
+    b.tell(CloseRequested())
+    b.settle()
+    a.settle()
+    assert a.machine.phase is LeaderPhase.STOPPED, "the old leader goes on"
+    assert isinstance(a.last_said(lm.LeaderStopped).error, LeaderDeposedError)
+    assert [entry.name for entry in bench.content()] == [(1, 0), (2, 0)]
+
+
+def truncation_changes_the_list_before_anything_is_deleted() -> None:
+    """A crash between a deletion and the change of the list would leave a listed ledger gone."""
+    bench = Bench()
+    a = bench.leader()
+    a.append(4)
+    (first,) = bench.open_ids
+    a.confirm(first)
+    a.tell(CloseRequested())
+    a.settle()
+    truncated = bench.log.run(TruncateMachine("flights", offset=4, token=token(99)))
+    assert truncated.unlisted == (first,)
+    assert bench.log.items() == ()
+    assert bench.head.end_offset == 4
+    b = bench.leader()
+    assert b.machine.next_offset == 4
+
+
+SCRIPTS: dict[Callable[[], None], str] = {
+    t31_both_open_ledgers_are_sealed: "seal_last_only",
+    t32_nothing_is_served_before_the_list_names_the_ledger: "serve_before_cas",
+    t33_lost_reply_of_the_opening_is_settled_by_the_list: "unknown_cas_is_failure",
+    t33_lost_reply_of_a_roll_is_settled_by_the_list: "",
+    relisting_a_ledger_that_another_leader_took_off: "relist_after_lost_reply",
+    attempt_that_failed_is_made_again_as_it_was: "forget_attempt",
+    roll_waits_for_the_close_before_the_last: "roll_before_close",
+    nothing_is_acknowledged_across_a_roll: "ack_across_roll",
+    no_entry_goes_to_the_next_ledger_before_the_current_one_ran_dry: "offset_gap_after_seal",
+    unacknowledged_appends_wait_for_the_close: "reappend_without_close",
+    nothing_is_appended_again_when_somebody_else_closed_the_ledger: "reappend_after_lost_close",
+    list_is_never_left_empty: "list_left_empty",
+    truncation_changes_the_list_before_anything_is_deleted: "truncate_deletes_first",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_counterexample_holds_with_the_shipped_code(script: Callable[[], None]) -> None:
+    script()
+
+
+@pytest.mark.parametrize(
+    ("script", "mutation"),
+    [(script, mutation) for script, mutation in SCRIPTS.items() if mutation],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_counterexample_fails_with_its_mutation(script: Callable[[], None], mutation: str) -> None:
+    with applied(mutation), pytest.raises((AssertionError, LedgerLogError)):
+        script()
+
+
+def test_every_mutation_has_a_counterexample() -> None:
+    assert {name for name in SCRIPTS.values() if name} == set(MUTATIONS)

@@ -1,0 +1,269 @@
+"""Leaders on one log, played by hand: every request waits until the test answers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    LedgerFencedError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+)
+from ledgerlog_spark.model import NO_ENTRY, LedgerState
+from ledgerlog_spark.protocol import leader_messages as lm
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.leader_log import LeaderLog, LeaderSettings
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.messages import MetadataOutcome, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.retry import RetryPolicy
+from tests.sim.leader.ledgers import Entry, SimLedger
+from tests.sim.leader.world import leader_head
+from tests.unit.log.log_values import OneLog, token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledgerlog_spark.protocol.log_records import LogHead
+
+SETTINGS = LeaderSettings(retry=RetryPolicy(first_delay_ms=10, delay_max_ms=40, attempts_max=3))
+APPEND = 100
+"""Bytes of an entry."""
+
+
+class Bench:
+    """One log, its ledgers, and the processes that lead it.
+
+    Attributes:
+        log: Head and pages.
+        ledgers: By id, in the order in which they were made.
+        dropped: Ledgers that were deleted, in order.
+    """
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self.log = OneLog(leader_head(properties or {}))
+        self.ledgers: dict[int, SimLedger] = {}
+        self.dropped: list[int] = []
+        self._processes = 0
+
+    @property
+    def head(self) -> LogHead:
+        return self.log.head.value
+
+    @property
+    def open_ids(self) -> list[int]:
+        return [ledger.ledger_id for ledger in self.head.open_ledgers]
+
+    def process(self) -> Process:
+        self._processes += 1
+        return Process(self, self._processes)
+
+    def leader(self) -> Process:
+        """A process that leads the log, all its requests answered well."""
+        process = self.process()
+        process.start()
+        process.settle()
+        assert process.machine.phase is LeaderPhase.LEADING, process.said
+        return process
+
+    def seal(self, ledger_id: int, keep: int | None = None) -> lm.LedgerEnd:
+        """Recover and close, keeping so many entries; by default all that were stored."""
+        ledger = self.ledgers[ledger_id]
+        if ledger.state is not LedgerState.CLOSED:
+            kept = len(ledger.stored) if keep is None else keep
+            assert ledger.quorum <= kept <= len(ledger.stored)
+            ledger.state = LedgerState.CLOSED
+            ledger.is_fenced = ledger.is_sealed_by_other = True
+            ledger.last_entry_id = kept - 1
+        return ledger.end()
+
+    def content(self) -> list[Entry]:
+        """All entries of the listed closed ledgers; a gap or a repetition fails."""
+        found: list[Entry] = []
+        offset = self.head.oldest_offset
+        for item in self.log.items():
+            for entry in self.ledgers[item.ledger_id].entries:
+                assert entry.first_offset == offset, f"a gap before {entry}"
+                found.append(entry)
+                offset = entry.end_offset
+        assert offset == self.head.end_offset
+        names = [entry.name for entry in found]
+        assert len(set(names)) == len(names), f"twice: {names}"
+        return found
+
+
+class Process:
+    """A leader, what it waits for, and what it said.
+
+    Attributes:
+        machine: The leader.
+        waiting: Requests without an answer, oldest first.
+        orders: Every `AppendEntry`.
+        said: Every indication.
+    """
+
+    def __init__(self, bench: Bench, number: int) -> None:
+        self.bench = bench
+        self.number = number
+        self.machine = LeaderLog("flights", token=token(number << 64), settings=SETTINGS)
+        self.waiting: list[Any] = []
+        self.orders: list[lm.AppendEntry] = []
+        self.said: list[Any] = []
+        self.time_ms = 5_000
+
+    # --- events ---
+
+    def start(self) -> None:
+        self.tell(Start())
+
+    def append(self, records: int = 1) -> None:
+        self.time_ms += 10
+        self.tell(lm.AppendRequested(records, APPEND, self.time_ms))
+
+    def confirm(self, ledger_id: int, count: int | None = None) -> bool:
+        """Entries reach their quorum and the writer learns of it; False when a fence is in the way.
+
+        Args:
+            ledger_id: Of this leader.
+            count: Of all entries so far; by default all.
+        """
+        ledger = self.bench.ledgers[ledger_id]
+        if ledger.is_fenced:
+            return False
+        ledger.quorum = ledger.confirmed = len(ledger.stored) if count is None else count
+        self.tell(lm.EntriesConfirmed(ledger_id, ledger.confirmed - 1))
+        return True
+
+    def break_ledger(self, ledger_id: int, *, is_lost: bool = False) -> None:
+        self.bench.ledgers[ledger_id].is_broken = True
+        error = LedgerFencedError("fenced") if is_lost else NotEnoughBookiesError("no bookie left")
+        self.tell(lm.LedgerBroken(ledger_id, is_lost, error))
+
+    def tell(self, event: Any) -> None:
+        for effect in self.machine.handle(event):
+            if isinstance(effect, lm.AppendEntry):
+                self._store(effect)
+            elif hasattr(effect, "request"):
+                self.waiting.append(effect)
+            else:
+                self.said.append(effect)
+
+    def _store(self, order: lm.AppendEntry) -> None:
+        self.orders.append(order)
+        ledger = self.bench.ledgers[order.ledger_id]
+        if not ledger.is_broken:
+            assert order.entry_id == len(ledger.stored)
+            name = (self.number, order.append)
+            ledger.stored.append(
+                Entry(name, order.first_offset, order.records, order.append_time_ms)
+            )
+
+    # --- answers ---
+
+    def has(self, kind: type) -> bool:
+        return any(isinstance(ask, kind) for ask in self.waiting)
+
+    def take(self, kind: type) -> Any:
+        """The oldest request of that kind, which is not answered by this."""
+        ask = next(ask for ask in self.waiting if isinstance(ask, kind))
+        self.waiting.remove(ask)
+        return ask
+
+    def answer(self, kind: type) -> None:
+        """Carry out the oldest request of that kind, and answer it."""
+        self.tell(self.carry_out(self.take(kind)))
+
+    def answer_until(self, kind: type) -> None:
+        """Answer requests, oldest first, until one of that kind waits."""
+        while not self.has(kind):
+            self.answer(type(self._requests()[0]))
+
+    def settle(self) -> None:
+        """Answer everything but timers."""
+        while work := self._requests():
+            self.answer(type(work[0]))
+
+    def _requests(self) -> list[Any]:
+        return [ask for ask in self.waiting if not isinstance(ask, StartTimer)]
+
+    def fire(self, request: int | None = None) -> None:
+        """The oldest timer that is not the one of a ledger's age, or the one given."""
+        timers = [ask for ask in self.waiting if isinstance(ask, StartTimer)]
+        if request is None:
+            timers = [ask for ask in timers if ask.delay_ms <= SETTINGS.retry.delay_max_ms]
+        timer = next(ask for ask in timers if request in (None, ask.request))
+        self.waiting.remove(timer)
+        self.tell(TimerFired(timer.request))
+
+    def lose_reply(self, *, applied: bool) -> None:
+        """The write of the head that waits gets no answer; it happened, or it did not."""
+        ask = self.take(m.WriteHead)
+        if applied:
+            self.carry_out(ask)
+        self.tell(m.Written(ask.request, MetadataOutcome.UNKNOWN))
+
+    def fail(self, kind: type) -> None:
+        """The request of that kind fails, for certain, and may be tried again."""
+        ask = self.take(kind)
+        error = MetadataUnavailableError("nobody there")
+        failed = lm.LedgerOutcome.FAILED
+        reply: Any
+        match ask:
+            case lm.CreateLedger():
+                reply = lm.LedgerCreated(ask.request, failed, error=error)
+            case lm.SealLedger():
+                reply = lm.LedgerSealed(ask.request, failed, error=error)
+            case lm.CloseLedger():
+                reply = lm.CloseAnswered(ask.request, failed, error=error)
+            case m.Sync():
+                reply = m.Synced(ask.request, MetadataOutcome.UNAVAILABLE)
+            case _:
+                reply = m.Written(ask.request, MetadataOutcome.UNAVAILABLE)
+        self.tell(reply)
+
+    def carry_out(self, ask: Any) -> Any:
+        bench = self.bench
+        match ask:
+            case lm.CreateLedger():
+                ledger_id = 900 - 7 * len(bench.ledgers)
+                bench.ledgers[ledger_id] = SimLedger(ledger_id, self.number)
+                return lm.LedgerCreated(ask.request, lm.LedgerOutcome.OK, ledger_id)
+            case lm.SealLedger():
+                end = bench.seal(ask.ledger_id)
+                return lm.LedgerSealed(ask.request, lm.LedgerOutcome.OK, end)
+            case lm.CloseLedger():
+                return self._close(ask)
+            case m.DropLedger():
+                bench.seal(ask.ledger_id)
+                bench.dropped.append(ask.ledger_id)
+                return m.Written(ask.request, MetadataOutcome.OK)
+            case m.WriteHead() if ask.head_version != bench.log.head.version:
+                return m.Written(ask.request, MetadataOutcome.CONFLICT)
+        return bench.log.reply(ask)
+
+    def _close(self, ask: lm.CloseLedger) -> lm.CloseAnswered:
+        ledger = self.bench.ledgers[ask.ledger_id]
+        if ledger.state is LedgerState.OPEN:
+            ledger.state = LedgerState.CLOSED
+            ledger.last_entry_id = ledger.confirmed - 1
+            ledger.is_fenced = True
+        last = ledger.confirmed - 1
+        if ledger.last_entry_id != last:
+            error = LedgerFencedError("closed by somebody else")
+            return lm.CloseAnswered(ask.request, lm.LedgerOutcome.LOST, error=error)
+        size_bytes = 0 if last == NO_ENTRY else APPEND * (last + 1)
+        return lm.CloseAnswered(ask.request, lm.LedgerOutcome.OK, last, size_bytes)
+
+    # --- what was said ---
+
+    def acknowledged(self) -> list[int]:
+        """Numbers of acknowledged appends, in order."""
+        done: list[int] = []
+        for said in self.said:
+            if isinstance(said, lm.AppendsAcknowledged):
+                done += range(said.first_append, said.last_append + 1)
+        return done
+
+    def last_said(self, kind: type) -> Any:
+        found = [said for said in self.said if isinstance(said, kind)]
+        assert found, f"no {kind.__name__} in {self.said}"
+        return found[-1]
