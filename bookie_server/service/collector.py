@@ -132,8 +132,12 @@ class Collector:
             await self._storage.reclaim()
         return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
 
+    async def _look_up(self, unlisted: Sequence[int]) -> Sequence[int]:
+        """Those that are deleted: a listing alone proves nothing."""
+        return await self._listing.deleted(unlisted)
+
     async def _drop_deleted(self, unlisted: Sequence[int]) -> int:
-        deleted = await self._listing.deleted(unlisted)
+        deleted = await self._look_up(unlisted)
         if self._is_stopped or not deleted:
             return 0
         answered: Future[None] = self._tasks.future()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from bookie_server.core.requests import AddRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
+from bookie_server.service.collector import Collector
 from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code, LedgerState
 from tests.sim.disk import SimDisk, SimFileSystem
@@ -27,6 +28,10 @@ SETTINGS = StorageSettings(
 )
 
 
+COLLECTOR_INTERVAL_MS = 3_600_000
+"""Longer than any schedule: passes come when a schedule asks for them."""
+
+
 class MetadataFromStore:
     """The lazy metadata check, straight from the simulated store."""
 
@@ -42,6 +47,23 @@ class MetadataFromStore:
         is_mine = self._name in metadata.last_fragment.ensemble
         is_open = metadata.state is LedgerState.OPEN
         return Standing.OPEN_WITH_ME if is_open and is_mine else Standing.NOT_WRITABLE
+
+
+class ListingFromStore:
+    """What garbage collection asks, from the simulated store; it answers after a while."""
+
+    def __init__(self, world: World, host: Host) -> None:
+        self._world = world
+        self._host = host
+
+    async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
+        await self._host.sleep_us(500)
+        listed = self._world.store.listed(f"{self._host.name} {self._world.scheduler.now_us}")
+        return [ledger_id for ledger_id in ledger_ids if ledger_id not in listed]
+
+    async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
+        await self._host.sleep_us(500)
+        return [ledger_id for ledger_id in ledger_ids if ledger_id not in self._world.store.records]
 
 
 class SimBookie:
@@ -62,6 +84,7 @@ class SimBookie:
         self.files: SimFileSystem | None = None
         self.is_up = True
         self.boots = 0
+        self.collector: Collector | None = None
         self._waiting: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -88,6 +111,14 @@ class SimBookie:
             return
         self.storage = storage
         storage.on_state_change = self._on_state_change
+        self.collector = Collector(
+            storage=storage,
+            listing=ListingFromStore(self.world, host),
+            tasks=host,
+            interval_ms=COLLECTOR_INTERVAL_MS,
+            on_pass=lambda collected: self.world.note(self.name, collected),
+        )
+        self.collector.start()
         waiting, self._waiting = self._waiting, []
         for request in waiting:
             request()
@@ -105,7 +136,7 @@ class SimBookie:
         if self.host is not None:
             self.host.kill()
             self.host = None
-        self.storage = None
+        self.storage = self.collector = None
         if power:
             self.disk.lose_power()
         else:
@@ -142,6 +173,16 @@ class SimBookie:
                 answer(code, stored)
 
         return self.serve(lambda storage: storage.read(request, on_done))
+
+    def collect(self, on_done: Callable[[], None] = lambda: None) -> None:
+        """Begin a pass of garbage collection, if the bookie serves."""
+
+        async def collect(collector: Collector) -> None:
+            await collector.collect()
+            on_done()
+
+        if self.host is not None and self.collector is not None:
+            self.host.spawn("garbage", collect(self.collector))
 
     def peek(self, ledger_id: int, entry_id: int) -> bytes | None:
         """What this bookie would serve now, past the network; starts it when it is down."""

@@ -271,7 +271,8 @@ class SimClient:
             loaded = world.store.load(
                 ledger_id, is_synced=effect.sync_first, name=f"{self.name} {number}"
             )
-            event = m.MetadataLoaded(number, m.MetadataOutcome.OK, loaded)
+            outcome = m.MetadataOutcome.OK if loaded is not None else m.MetadataOutcome.GONE
+            event = m.MetadataLoaded(number, outcome, loaded)
             world.network.send(Message("load_reply", "zk", self.name, lambda: self._answer(event)))
 
         world.network.send(Message("load", self.name, "zk", arrive))

@@ -14,7 +14,11 @@ from typing import Any
 import bookie_server.storage.adds as adds_module
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import admit_add
+from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.record import LogRecord
+from bookie_server.service.collector import Collector
 from bookie_server.storage.adds import AddPath
+from bookie_server.storage.drops import Drops
 from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code, Version, Versioned
 from ledgerlog_spark.protocol import fencing, recovery_reads
@@ -228,6 +232,19 @@ def _fence_skips_queue(self: Durability, state: Any) -> int:
     return 0
 
 
+_dropped = Drops.on_durable
+
+
+def _gc_forgets_fence(self: Drops, record: LogRecord) -> None:
+    """Nothing is left of a dropped ledger, so its next add makes a new one."""
+    _dropped(self, record)
+    self._states[record.ledger_id] = LedgerState(record.ledger_id)
+
+
+async def _every_unlisted_is_deleted(_self: Collector, unlisted: Any) -> Any:
+    return unlisted
+
+
 MUTATIONS: dict[str, Mutation] = {
     "recovery_reads_do_not_fence": Mutation("C2", ((RecoveryReads, "_ask", _ask_without_fence),)),
     "no_floor_at_last_fragment": Mutation("C6", ((LedgerRecovery, "_last_safe_entry", _no_floor),)),
@@ -281,6 +298,10 @@ MUTATIONS: dict[str, Mutation] = {
     "fence_not_durable": Mutation("F1", ((LedgerStorage, "_fence", _fence_in_memory),)),
     "fence_skips_queue": Mutation("F2", ((Durability, "fence_waits_for", _fence_skips_queue),)),
     "admitted_before_fence": Mutation("F2", ((AddPath, "_admit", _admitted_before_fence),)),
+    "gc_forgets_fence": Mutation("F5", ((Drops, "on_durable", _gc_forgets_fence),)),
+    "gc_trusts_stale_listing": Mutation(
+        "F6", ((Collector, "_look_up", _every_unlisted_is_deleted),)
+    ),
     "fenced_rejects_recovery": Mutation(
         "F3", ((adds_module, "admit_add", _fenced_rejects_recovery),)
     ),

@@ -48,6 +48,7 @@ class Options:
     power_losses: int = 0
     disk_errors: int = 0
     freezes: int = 0
+    collections: int = 0
     cas_lost_rate: float = 0.0
     cas_late_rate: float = 0.0
     store_away_rate: float = 0.0
@@ -92,6 +93,7 @@ def drawn(draws: Draws) -> Options:
         power_losses=count("power", 2),
         disk_errors=count("disk", 2),
         freezes=count("freeze", 2),
+        collections=count("collect", 3),
         cas_lost_rate=rate("cas_lost", 0.4),
         cas_late_rate=rate("cas_late", 0.2),
         store_away_rate=rate("store_away", 0.3),

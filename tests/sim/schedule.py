@@ -48,6 +48,8 @@ def run_schedule(
     try:
         Workload(world).run()
         world.audit()
+        if world.options.collections:
+            world.let_go()
     except Violation as broken:
         violation = broken
         world.note("checker", broken)
@@ -171,6 +173,8 @@ class Workload:
     def _read_lac(self) -> None:
         self.readers += 1
         record = self.world.store.load(LEDGER, is_synced=False, name=f"lac{self.readers}")
+        if record is None:
+            return
         client = self.world.lac_reader(f"lac{self.readers}", record.value)
         client.on_indication = self._on_lac
 
@@ -178,7 +182,9 @@ class Workload:
         if isinstance(indication, m.LacRead) and indication.last_add_confirmed >= 0:
             self.readers += 1
             record = self.world.store.load(LEDGER, is_synced=False, name=f"reader{self.readers}")
-            self.world.reader(f"reader{self.readers}", record.value, indication.last_add_confirmed)
+            if record is not None:
+                name = f"reader{self.readers}"
+                self.world.reader(name, record.value, indication.last_add_confirmed)
 
     def _plan_faults(self) -> None:
         world, draws, options = self.world, self.draws, self.options
@@ -195,6 +201,10 @@ class Workload:
             victim = draws.pick(names, "disk", number)
             at = draws.integer(1, 60, "disk at", number)
             self._at(at, lambda v=victim, n=number: self._disk_error(v, n))
+        for number in range(options.collections):
+            victim = draws.pick(names, "collect", number)
+            at = draws.integer(1, 100, "collect at", number)
+            self._at(at, lambda v=victim: world.collect(v))
         for number in range(options.freezes):
             at = draws.integer(1, 60, "freeze at", number)
             duration_ms = draws.integer(10, 200, "freeze for", number)

@@ -20,7 +20,7 @@ from tests.sim.faults import JITTER
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.network import matching
 from tests.sim.options import Options
-from tests.sim.world import World
+from tests.sim.world import LEDGER, World
 
 CALM = Options(bookies=6, window_entries=64, rpc_timeout_ms=50)
 Script = Callable[[], World]
@@ -424,6 +424,42 @@ def t39_a_fence_waits_for_adds_that_were_accepted_before() -> World:
     return world
 
 
+def f5_a_dropped_ledger_stays_fenced() -> World:
+    """T37 without a crash: entry 1 is on its way while the ledger is sealed, deleted, dropped."""
+    world = world_with(rpc_timeout_ms=2_000)
+    world.add()
+    world.run_for(10)
+    hold(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
+    world.add()
+    world.run_for(10)
+    recover(world)
+    closed = world.run_until(lambda: "r" in world.checker.ends, 200)
+    require(closed, "SCRIPT", "not closed")
+    world.delete_ledger()
+    for name in ("b0", "b1", "b2"):
+        world.collect(name)
+    world.run_for(50)
+    require(world.bookies["b0"].storage.counters.drops == 1, "SCRIPT", "nothing was dropped")
+    world.network.holds.clear()
+    world.network.release(matching("add"))
+    world.run_for(100)
+    return world
+
+
+def t22_a_listing_alone_deletes_nothing() -> World:
+    """The replica that the bookies list from has not heard of the ledger yet."""
+    world = world_with()
+    world.store.not_listed.add(LEDGER)
+    world.add(3)
+    world.run_for(20)
+    require(world.checker.last_confirmed == 2, "SCRIPT", "not confirmed")
+    for name in ("b0", "b1", "b2"):
+        world.collect(name)
+    world.run_for(50)
+    world.store.not_listed.clear()
+    return world
+
+
 COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (t1_recovery_reads_fence, "recovery_reads_do_not_fence", "L2"),
     (t2_recovery_starts_at_the_last_fragment, "no_floor_at_last_fragment", "L1"),
@@ -448,6 +484,8 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (t30_fencing_covers_the_ensemble, "fence_one_is_enough", "L16"),
     (f4_an_add_is_durable_before_it_is_acknowledged, "no_fsync", "L1"),
     (t39_a_fence_waits_for_adds_that_were_accepted_before, "fence_skips_queue", "L14"),
+    (f5_a_dropped_ledger_stays_fenced, "gc_forgets_fence", "L14"),
+    (t22_a_listing_alone_deletes_nothing, "gc_trusts_stale_listing", "L1"),
     (a7_an_old_answer_does_not_count_for_another_send, "old_answers_count", "L4"),
     (b12_everything_is_forgotten_before_anything_is_confirmed, "forget_one_by_one", "L4"),
 ]

@@ -27,6 +27,8 @@ from tests.sim.options import Options
 from tests.sim.runtime import Scheduler
 
 LEDGER = 7
+LATE_MS = 1_000
+"""The last message of a schedule has arrived so long after its audit."""
 
 
 class World:
@@ -148,6 +150,16 @@ class World:
             self.note(name, "starts")
             self.bookies[name].start()
 
+    def delete_ledger(self) -> None:
+        self.note("zk", "the ledger is deleted")
+        self.store.delete(LEDGER)
+
+    def collect(self, name: str) -> None:
+        """Let a bookie look for deleted ledgers."""
+        self.note(name, "collects garbage")
+        self.checker.mark("garbage collected")
+        self.bookies[name].collect()
+
     def run_for(self, duration_ms: float) -> None:
         end_us = self.scheduler.now_us + int(duration_ms * 1_000)
         self.scheduler.call_at(end_us, lambda: None)
@@ -202,9 +214,14 @@ class World:
         )
 
     def audit(self) -> None:
-        """Heal, let the writer settle, seal, and read everything back (L3, L5, L23)."""
+        """Heal, let the writer settle, seal, and read everything back (L3, L5, L23).
+
+        Of a deleted ledger only the writer is left to be asked.
+        """
         self.heal()
         self.settle_writer()
+        if LEDGER not in self.store.records:
+            return
         metadata = self.seal()
         checker = self.checker
         require(
@@ -233,6 +250,24 @@ class World:
             )
         self._read_everything(metadata)
         require(len(set(checker.ends.values())) <= 1, "L23", f"different ends: {checker.ends}")
+
+    def let_go(self) -> None:
+        """After the audit the ledger is deleted: every bookie drops it and stays fenced (V10)."""
+        self.run_for(LATE_MS)
+        self.delete_ledger()
+        # The others were never asked anything, so they never started.
+        for name, bookie in self.bookies.items():
+            if not bookie.boots:
+                continue
+            self.run_until(lambda bookie=bookie: bookie.storage is not None, 1_000)
+            ended: list[str] = []
+            bookie.collect(lambda ended=ended: ended.append("ended"))
+            self.run_until(lambda ended=ended: bool(ended), 1_000)
+            require(bool(ended) and bookie.storage is not None, "V10", f"{name} collects for ever")
+            if self.checker.fenced.get(name, False):
+                require(bookie.storage.is_fenced(LEDGER), "V10", f"{name} forgot its fence")
+            held = LEDGER in bookie.storage.droppable()
+            require(not held, "V10", f"{name} still has the deleted ledger")
 
     def _read_everything(self, metadata: LedgerMetadata) -> None:
         if metadata.last_entry_id < 0:

@@ -17,10 +17,10 @@ from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
-from tests.crash.machine import add_request
+from tests.crash.machine import Machine, add_request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
 BOOKIE = "b1"
@@ -206,3 +206,36 @@ async def test_collector_that_is_stopped_answers_and_drops_nothing(world: World)
     world.collector.stop()
     assert (await asking).ledgers_dropped == 0
     assert await world.held() == [1]
+
+
+class EverythingIsDeleted:
+    async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
+        return ledger_ids
+
+    async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
+        return ledger_ids
+
+
+def test_collector_passes_every_interval_without_being_asked() -> None:
+    machine = Machine()
+    storage = machine.start()
+    passes: list[Collected] = []
+    collector = Collector(
+        storage=storage,
+        listing=EverythingIsDeleted(),
+        tasks=machine.host,
+        interval_ms=60_000,
+        on_pass=passes.append,
+    )
+    collector.start()
+    assert machine.add(7, (0,)) is Code.OK
+    machine.scheduler.run_for(59_000)
+    assert passes == []
+    machine.scheduler.run_for(2_000)
+    assert passes == [Collected(is_whole=True, ledgers_held=1, ledgers_dropped=1)]
+    assert machine.held(7) == []
+    machine.scheduler.run_for(120_000)
+    assert len(passes) == 3
+    collector.stop()
+    machine.scheduler.run_for(120_000)
+    assert len(passes) == 3
