@@ -328,6 +328,7 @@ class MachineHost:
                 first_entry_id=effect.first_entry_id,
                 count_max=effect.count_max,
                 size_bytes_max=effect.size_bytes_max,
+                is_recovery=effect.is_recovery,
             ),
             self._services.settings.read_timeout_ms,
             partial(self._on_batch, effect.request, effect.first_entry_id),

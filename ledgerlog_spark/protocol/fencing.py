@@ -36,6 +36,7 @@ class Fencing:
     Attributes:
         known: Bits of the indexes that are fenced.
         last_add_confirmed: The largest LAC among the answers, NO_ENTRY when none had one.
+        last_entry_ids: The last entry of each index that has one.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Fencing:
     ) -> None:
         self.known = 0
         self.last_add_confirmed = NO_ENTRY
+        self.last_entry_ids: dict[int, int] = {}
         self.state = FencingState.UNDECIDED
         self._quorum = quorum
         self._ensemble = ensemble
@@ -70,6 +72,7 @@ class Fencing:
         elif reply.code in FENCED_CODES:
             self.known |= 1 << index
             if reply.entry is not None:
+                self.last_entry_ids[index] = reply.entry.entry_id
                 self.last_add_confirmed = max(
                     self.last_add_confirmed, reply.entry.last_add_confirmed
                 )

@@ -162,7 +162,11 @@ class SendRead:
 
 @dataclass(frozen=True, slots=True)
 class SendReadBatch:
-    """Read consecutive entries from one bookie. Answered by `BatchReplied`."""
+    """Read consecutive entries from one bookie, without fencing. Answered by `BatchReplied`.
+
+    Attributes:
+        is_recovery: On the control connection, with high priority.
+    """
 
     request: int
     bookie_id: str
@@ -170,6 +174,7 @@ class SendReadBatch:
     first_entry_id: int
     count_max: int
     size_bytes_max: int
+    is_recovery: bool = False
 
 
 @dataclass(frozen=True, slots=True)

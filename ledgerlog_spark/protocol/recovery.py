@@ -23,6 +23,7 @@ from ledgerlog_spark.protocol.ensemble_change import FailedBookies, with_fragmen
 from ledgerlog_spark.protocol.fencing import Fencing, FencingState
 from ledgerlog_spark.protocol.messages import (
     AddReplied,
+    BatchReplied,
     BookiesListed,
     Failure,
     LedgerClosed,
@@ -248,6 +249,7 @@ class LedgerRecovery:
             first_entry_id=found + 1,
             read_ahead=self._settings.read_ahead,
             numbers=self._numbers,
+            last_entry_ids=fencing.last_entry_ids,
         )
         self._write_back = WriteBack(
             ledger_id=self.ledger_id,
@@ -271,9 +273,13 @@ class LedgerRecovery:
         assert self._base is not None
         return self._base.value
 
-    def _on_entry_replied(self, event: ReadReplied) -> list[Effect]:
+    def _on_entry_replied(self, event: ReadReplied | BatchReplied) -> list[Effect]:
         assert self._reads is not None
-        effects: list[Effect] = [*self._reads.take_reply(event)]
+        effects: list[Effect] = []
+        if isinstance(event, BatchReplied):
+            effects += self._reads.take_batch_reply(event)
+        else:
+            effects += self._reads.take_reply(event)
         if self._reads.is_unauthorized:
             return self._stop(Failure.UNAUTHORIZED)
         return [*effects, *self._advance()]
@@ -454,6 +460,7 @@ class LedgerRecovery:
 
 _REPLIES = (
     AddReplied,
+    BatchReplied,
     BookiesListed,
     MetadataLoaded,
     MetadataWritten,
@@ -474,6 +481,7 @@ RECOVERY_TABLE: Table = {
     RecoveryPhase.READING: row(
         {
             ReadReplied: "_on_entry_replied",
+            BatchReplied: "_on_entry_replied",
             AddReplied: "_on_add_replied",
             BookiesListed: "_on_bookies_listed",
             TimerFired: "_on_hedge_timer",

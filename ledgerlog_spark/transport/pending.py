@@ -233,6 +233,7 @@ class PendingBatch(Pending):
             request_id=request_id,
             count_max=request.count_max,
             size_bytes_max=min(request.size_bytes_max, FRAME_SIZE_BYTES_MAX),
+            flags=Flag.HIGH_PRIORITY if request.is_recovery else 0,
         )
         self.request_id = request_id
         self._on_reply = on_reply

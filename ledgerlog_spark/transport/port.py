@@ -69,12 +69,14 @@ class ReadBatch:
     Attributes:
         count_max: At least 1.
         size_bytes_max: Of the answer; the first entry is returned whatever its size.
+        is_recovery: A read on behalf of recovery: on the control connection, with high priority.
     """
 
     ledger_id: int
     first_entry_id: int
     count_max: int
     size_bytes_max: int
+    is_recovery: bool = False
 
 
 @dataclass(frozen=True, slots=True)

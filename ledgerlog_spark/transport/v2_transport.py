@@ -97,7 +97,7 @@ class V2Transport:
             LocalProtocolError: An id that no request can have; nothing was sent.
         """
         pending = PendingBatch(request, next(self._request_ids), on_reply)
-        self._link(bookie_id, is_control=False).submit(pending, timeout_ms)
+        self._link(bookie_id, is_control=request.is_recovery).submit(pending, timeout_ms)
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd

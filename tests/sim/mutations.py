@@ -64,6 +64,13 @@ def _ask_without_fence(self: RecoveryReads, tally: Any, up_to: int) -> list[Any]
     return [replace(read, fence=False) for read in _ask(self, tally, up_to)]
 
 
+def _no_batch_is_absence(self: RecoveryReads) -> list[Any]:
+    tally = EntryTally(self._next_to_ask, (), 0)
+    self._tallies[tally.entry_id] = tally
+    self._absent[tally.entry_id] = True
+    return []
+
+
 def _no_floor(self: LedgerRecovery, last_add_confirmed: int) -> int:
     return last_add_confirmed
 
@@ -247,6 +254,9 @@ async def _every_unlisted_is_deleted(_self: Collector, unlisted: Any) -> Any:
 
 MUTATIONS: dict[str, Mutation] = {
     "recovery_reads_do_not_fence": Mutation("C2", ((RecoveryReads, "_ask", _ask_without_fence),)),
+    "short_batch_is_absence": Mutation(
+        "C8", ((RecoveryReads, "_ask_frontier", _no_batch_is_absence),)
+    ),
     "no_floor_at_last_fragment": Mutation("C6", ((LedgerRecovery, "_last_safe_entry", _no_floor),)),
     "recovery_reads_from_changed_ensemble": Mutation(
         "C11", ((LedgerRecovery, "_on_bookies_listed", _read_from_changed),)

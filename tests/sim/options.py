@@ -39,6 +39,7 @@ class Options:
     readers: int = 1
     rpc_timeout_ms: int = 40
     hedge_ms: int = 15
+    recovery_batch_entries: int = 1
     drop_rate: float = 0.0
     duplicate_rate: float = 0.0
     tail_rate: float = 0.0
@@ -84,6 +85,7 @@ def drawn(draws: Draws) -> Options:
         recover_when_stored=draws.pick((None, None, 0, 1, 3), "when stored"),
         readers=draws.pick((0, 0, 1), "readers"),
         rpc_timeout_ms=draws.pick((10, 40, 120), "timeout"),
+        recovery_batch_entries=draws.pick((1, 2, 5, 64), "recovery batch"),
         drop_rate=rate("drop", 0.12),
         duplicate_rate=rate("duplicate", 0.1),
         tail_rate=rate("tail", 0.2),

@@ -160,6 +160,21 @@ def t8_one_negative_is_not_absence() -> World:
     return world
 
 
+def c8_an_entry_that_no_batch_brought_is_asked_for_by_itself() -> World:
+    """b1 and b2 have entry 0, and the answers of both to recovery's batches are lost."""
+    world = world_with(recovery_batch_entries=64)
+    world.add()
+    lose(world, ("add", "w", "b0"))
+    world.add()
+    world.run_for(10)
+    require(world.checker.last_confirmed == 1, "SCRIPT", "not confirmed")
+    world.clients["w"].crash()
+    lose(world, ("read_batch_reply", "b1", "r"), ("read_batch_reply", "b2", "r"))
+    recover(world)
+    world.run_for(200)
+    return world
+
+
 def t18_recovery_repeats_the_lac_it_found() -> World:
     """r1 finds nothing beyond entry 0; r2 finds 1 and 2 on b2 alone and writes them back."""
     world = world_with(rpc_timeout_ms=500)
@@ -467,6 +482,7 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (t6_recovery_commits_fragments_with_the_close, "recovery_commits_fragments_early", "L20"),
     (t7_silence_is_not_absence, "timeouts_are_negatives", "L1"),
     (t8_one_negative_is_not_absence, "one_negative_is_enough", "L1"),
+    (c8_an_entry_that_no_batch_brought_is_asked_for_by_itself, "short_batch_is_absence", "L1"),
     (t9_confirmation_is_contiguous, "lac_not_contiguous", "L7"),
     (t10_a_fragment_starts_after_the_last_confirmed_entry, "change_from_last_pushed", "L10"),
     (t11_acknowledgements_go_with_the_replaced_bookie, "keep_acks_of_replaced", "L4"),

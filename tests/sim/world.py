@@ -101,7 +101,10 @@ class World:
     def recoverer(self, name: str, *, floor: int = NO_ENTRY, attempts_max: int = 4) -> SimClient:
         settings = RecoverySettings(
             read_ahead=ReadAhead(
-                entries_first=2, entries_max=16, hedge_delay_ms=self.options.hedge_ms
+                entries_first=2,
+                entries_max=16,
+                hedge_delay_ms=self.options.hedge_ms,
+                batch_entries_max=self.options.recovery_batch_entries,
             ),
             window=Window(entries_max=self.options.window_entries, size_bytes_max=1 << 20),
             metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=10),

@@ -88,7 +88,8 @@ class Player:
     def _make_recovery(self, name: str, arguments: list[str]) -> None:
         options = dict(a.split("=") for a in arguments)
         floor = int(options.get("floor", NO_ENTRY))
-        settings = RecoverySettings(read_ahead=ReadAhead(entries_first=1, entries_max=2))
+        read_ahead = ReadAhead(entries_first=1, entries_max=2, batch_entries_max=1)
+        settings = RecoverySettings(read_ahead=read_ahead)
         self.machines[name] = LedgerRecovery(
             ledger_id=7, password=b"", floor_entry_id=floor, settings=settings
         )

@@ -24,10 +24,25 @@ from ledgerlog_spark.protocol.recovery import (
     RecoveryPhase,
     RecoverySettings,
 )
+from ledgerlog_spark.protocol.recovery_reads import ReadAhead
 from ledgerlog_spark.protocol.retry import RetryPolicy
 
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),), password=b"secret")
 Answer = Callable[[m.SendRead], tuple[Code, m.StoredEntry | None]]
+
+
+@pytest.fixture(params=[1, 7, 1_024], ids=["singly", "small batches", "batches"])
+def batch_entries_max(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _batches(batch_entries_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test here holds however entries are found."""
+    monkeypatch.setitem(READ_AHEAD, "batch_entries_max", batch_entries_max)
+
+
+READ_AHEAD: dict[str, int] = {}
 
 
 def entry(entry_id: int, lac: int = NO_ENTRY) -> m.StoredEntry:
@@ -43,6 +58,7 @@ class Cluster:
         self.add_code: Callable[[m.SendAdd], Code] = lambda _: Code.OK
         self.round_trips = 0
         self.adds: list[m.SendAdd] = []
+        self.batches: list[m.SendReadBatch] = []
 
     def run(self, recovery: LedgerRecovery) -> m.Effect:
         """The last indication; timers fire only when nothing else is open."""
@@ -59,7 +75,7 @@ class Cluster:
             self.round_trips += 1
             effects = [e for one in asked for e in recovery.handle(self.reply(one))]
 
-    def reply(self, effect: m.Effect) -> m.Event:
+    def reply(self, effect: m.Effect) -> m.Event:  # noqa: PLR0911 - one line for each request
         match effect:
             case m.LoadMetadata(request):
                 return m.MetadataLoaded(request, m.MetadataOutcome.OK, self.stored)
@@ -69,6 +85,8 @@ class Cluster:
                 return m.MetadataWritten(request, m.MetadataOutcome.OK, self.stored)
             case m.SendRead(request):
                 return m.ReadReplied(request, *self.answer(effect))
+            case m.SendReadBatch():
+                return self.batch(effect)
             case m.SendAdd(request):
                 self.adds.append(effect)
                 return m.AddReplied(request, self.add_code(effect))
@@ -78,6 +96,19 @@ class Cluster:
                 return m.TimerFired(request)
             case _:
                 raise AssertionError(effect)
+
+    def batch(self, batch: m.SendReadBatch) -> m.BatchReplied:
+        """What the bookie says of one entry after the other, up to the first that it has not."""
+        self.batches.append(batch)
+        found: list[m.StoredEntry] = []
+        for entry_id in range(batch.first_entry_id, batch.first_entry_id + batch.count_max):
+            code, one = self.answer(
+                m.SendRead(0, batch.bookie_id, batch.index, entry_id, True, batch.is_recovery)
+            )
+            if one is None:
+                return m.BatchReplied(batch.request, Code.OK if found else code, tuple(found))
+            found.append(one)
+        return m.BatchReplied(batch.request, Code.OK, tuple(found))
 
 
 def holding(last_entry_id: int, lac: int = NO_ENTRY) -> Answer:
@@ -97,20 +128,80 @@ def holding(last_entry_id: int, lac: int = NO_ENTRY) -> Answer:
 
 def recovery(**arguments: object) -> LedgerRecovery:
     arguments.setdefault("password", b"secret")
-    settings = RecoverySettings(retry=RetryPolicy(attempts_max=2))
+    settings = RecoverySettings(
+        retry=RetryPolicy(attempts_max=2), read_ahead=ReadAhead(**READ_AHEAD)
+    )
     return LedgerRecovery(ledger_id=1, settings=settings, **arguments)
 
 
-def test_five_hundred_adds_in_flight_take_few_round_trips() -> None:
+def test_five_hundred_adds_in_flight_take_few_round_trips(batch_entries_max: int) -> None:
     cluster = Cluster(OPEN, holding(499))
     end = cluster.run(recovery())
     assert isinstance(end, m.LedgerClosed)
     assert (end.versioned.value.last_entry_id, end.versioned.value.length) == (499, 5000)
-    assert cluster.round_trips <= 14
-    assert len(cluster.adds) <= 60, "written back in runs"
+    assert cluster.round_trips <= {1: 14, 7: 80, 1_024: 6}[batch_entries_max]
+    assert len(cluster.adds) <= {1: 60, 7: 300, 1_024: 3}[batch_entries_max], "in runs"
+    assert len(cluster.batches) == {1: 0, 7: 72, 1_024: 1}[batch_entries_max]
+    assert all(batch.is_recovery for batch in cluster.batches)
 
 
-def test_every_read_of_recovery_fences() -> None:
+def test_a_batch_shows_no_entry_absent(batch_entries_max: int) -> None:
+    """Batches end early at every member, and b0 alone has the entries behind that."""
+    if batch_entries_max == 1:
+        return
+    cluster = Cluster(OPEN, holding(0))
+    short = cluster.batch
+
+    def batch(asked: m.SendReadBatch) -> m.BatchReplied:
+        return short(replace(asked, count_max=0))
+
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        return holding(9 if read.bookie_id == "b0" else 0)(read)
+
+    cluster.batch = batch  # type: ignore[method-assign]
+    cluster.answer = answer
+    end = cluster.run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    assert end.versioned.value.last_entry_id == 9
+
+
+def test_a_bookie_that_knows_no_batches_is_asked_for_entries(batch_entries_max: int) -> None:
+    cluster = Cluster(OPEN, holding(99))
+    refused: list[m.SendReadBatch] = []
+
+    def batch(asked: m.SendReadBatch) -> m.BatchReplied:
+        refused.append(asked)
+        return m.BatchReplied(asked.request, Code.BAD_REQUEST, ())
+
+    cluster.batch = batch  # type: ignore[method-assign]
+    end = cluster.run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    assert end.versioned.value.last_entry_id == 99
+    assert len(refused) == (0 if batch_entries_max == 1 else 1)
+
+
+def test_a_batch_that_is_late_is_not_waited_for_and_counts_when_it_comes() -> None:
+    one = LedgerRecovery(ledger_id=1, password=b"secret")
+    cluster = Cluster(OPEN, holding(20))
+    effects = one.handle(m.Start())
+    while not any(isinstance(e, m.StartTimer) for e in effects):
+        effects = [e for x in effects for e in one.handle(cluster.reply(x))]
+    (batch,) = [e for e in effects if isinstance(e, m.SendReadBatch)]
+    (timer,) = [e for e in effects if isinstance(e, m.StartTimer)]
+    (timer,) = one.handle(m.TimerFired(timer.request))
+    *singles, _ = one.handle(m.TimerFired(timer.request))
+    assert {(e.bookie_id, e.entry_id) for e in singles} == {("b0", 0), ("b1", 0), ("b2", 0)}
+    late = one.handle(cluster.reply(batch))
+    assert [e.run.entries for e in late if isinstance(e, m.SendAdd)] == [21] * 3
+    assert all(one.handle(m.ReadReplied(e.request, Code.NO_ENTRY, None)) == [] for e in singles)
+    effects = late
+    while one.phase is not RecoveryPhase.DONE:
+        effects = [e for x in effects for e in one.handle(cluster.reply(x))]
+        assert effects, "recovery stopped asking"
+    assert cluster.stored.value.last_entry_id == 20
+
+
+def test_every_read_of_an_entry_by_itself_fences() -> None:
     reads: list[m.SendRead] = []
 
     def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
@@ -270,8 +361,11 @@ def test_a_hung_bookie_delays_recovery_by_a_hedge_and_not_by_its_deadline() -> N
     assert {("b1", 0), ("b2", 0)} <= asked
 
 
-def test_a_copy_that_turns_up_after_a_negative_quorum_does_not_stop_reading_ahead() -> None:
+def test_a_copy_that_turns_up_after_a_negative_quorum_does_not_stop_reading_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Entry 1 looks absent while entry 0 is undecided, then its only copy answers."""
+    monkeypatch.setitem(READ_AHEAD, "batch_entries_max", 1)
     one = recovery()
     cluster = Cluster(OPEN, holding(40))
     effects = one.handle(m.Start())
