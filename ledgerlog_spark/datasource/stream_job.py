@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.arrow.schema_evolution import storable
 from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
@@ -27,7 +27,21 @@ _log_ids: dict[tuple[str, str], str] = {}
 """Of logs that this process planned batches for, by service URI and name."""
 
 
-def plan_stream(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> JobPlan:
+class StreamPlan(NamedTuple):
+    """What the tasks of a micro-batch need; pickles.
+
+    Attributes:
+        plan: Of the batch.
+        is_made_again: This process planned batches for another log of that name before.
+    """
+
+    plan: JobPlan
+    is_made_again: bool
+
+
+def plan_stream(
+    uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
+) -> StreamPlan:
     """What the tasks of the next micro-batch need; at most two requests, but for the first.
 
     Spark does not say here which query it plans for, so the producer is the tasks' to find out.
@@ -39,15 +53,17 @@ def plan_stream(uri: str, options: WriteOptions, schema_json: str, *, overwrite:
         ConfigurationError: Options that do not fit the log as it is.
         NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
     """
+    before = _log_ids.get((uri, options.log))
     state = _state(uri, options, schema_json, overwrite=overwrite)
     check_head(options, state.head)
-    return plan_job(
+    plan = plan_job(
         state,
         schema=schema_after(state.schema, schema_json, options),
         mode=WriteMode.OVERWRITE if overwrite else WriteMode.APPEND,
         overwrite_if_changed=options.overwrite_if_changed,
         password=password_in(options.password_file),
     )
+    return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
 
 
 def commit_stream(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:

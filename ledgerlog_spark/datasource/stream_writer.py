@@ -76,18 +76,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             StaleCheckpointError: The log holds later batches of this query. Definite.
             ProducerFencedError: A later run of the query took over. Definite.
+            LogNotFoundError: The log was deleted and made again while the query ran.
             LocalProtocolError: A row is larger than an entry can be; names its size.
             LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
         """
         from ledgerlog_spark.datasource.cluster import client_of
         from ledgerlog_spark.datasource.write_task import stage_ranges
         from ledgerlog_spark.log.blocking_stream import BlockingStream
+        from ledgerlog_spark.log.stream_ledgers import log_made_again
         from ledgerlog_spark.protocol.log_epoch import JobKind
 
         if self._plan is None:
             raise LocalProtocolError("this writer was made to commit, not to write")
         batch = running_batch()
-        job = self._plan.job(
+        if self._plan.is_made_again and batch.batch_id > 0:
+            raise log_made_again(self._plan.plan.log)
+        job = self._plan.plan.job(
             app=self._app or batch.query_id,
             run=f"{batch.query_id}/{batch.run_id}" if self._app else batch.run_id,
             batch_id=batch.batch_id,

@@ -59,6 +59,15 @@ class _Run(NamedTuple):
     joined: Joined
 
 
+def log_made_again(log: str) -> LogNotFoundError:
+    """The error of a query whose log is not the one that it wrote before."""
+    return LogNotFoundError(
+        f"log {log!r} was deleted and made again while the query ran: start the query again if it "
+        "is to go on in the new log",
+        log=log,
+    )
+
+
 class StreamLedgers:
     """Joined runs and open ledgers of one process; on the thread of the client's loop.
 
@@ -98,11 +107,7 @@ class StreamLedgers:
             if known.joined.took_over:
                 self._begin(log.seal_before(job.app, known.joined.epoch))
         if known.log_id != job.log_id:
-            raise LogNotFoundError(
-                f"log {job.log!r} was deleted and made again while the query ran: start the query "
-                "again if it is to go on in the new log",
-                log=job.log,
-            )
+            raise log_made_again(job.log)
         return known.joined
 
     async def open_range(self, log: Log, job: Job) -> RangeWriter:

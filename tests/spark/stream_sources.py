@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Numbers:
         path = self._files / f"{self._batches:06}.txt"
         hidden = self._files / f".{path.name}"
         hidden.write_text("".join(f"{number}\n" for number in numbers))
+        os.utime(hidden, (self._batches, self._batches))  # the order of the batches
         hidden.rename(path)
         self._count += count
         self._batches += 1
@@ -36,16 +38,30 @@ class Numbers:
         lines = self._spark.readStream.option("maxFilesPerTrigger", "1").text(str(self._files))
         return lines.selectExpr("cast(value AS long) AS value")
 
-    def start(self, log: str, frame: DataFrame | None = None, **options: str) -> StreamingQuery:
-        writer = (self.frame() if frame is None else frame).writeStream.format("ledger")
-        mode = options.pop("outputMode", "append")
-        checkpoint = options.pop("checkpoint", str(self.checkpoint))
-        writer = writer.outputMode(mode).options(**options)
-        started: Any = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        return started.start(log)
+    def start(
+        self,
+        log: str,
+        frame: DataFrame | None = None,
+        *,
+        forever: bool = False,
+        checkpoint: str = "",
+        **options: str,
+    ) -> StreamingQuery:
+        """A query that goes on as long as there is something, or forever."""
+        writer: Any = (self.frame() if frame is None else frame).writeStream.format("ledger")
+        writer = writer.outputMode(options.pop("outputMode", "append")).options(**options)
+        if not forever:
+            writer = writer.trigger(availableNow=True)
+        started: StreamingQuery = writer.option(
+            "checkpointLocation", checkpoint or str(self.checkpoint)
+        ).start(log)
+        return started
 
-    def copy_to(self, log: str, frame: DataFrame | None = None, **options: str) -> StreamingQuery:
+    def copy_to(self, log: str, frame: DataFrame | None = None, **how: Any) -> None:
         """Everything that is there, to the end."""
-        query = self.start(log, frame, **options)
-        query.awaitTermination()
-        return query
+        self.start(log, frame, **how).awaitTermination()
+
+    def forget_commit(self, batch_id: int) -> None:
+        """As if the driver had died between the sink's commit and Spark's."""
+        for path in (f"{batch_id}", f".{batch_id}.crc"):
+            (self.checkpoint / "commits" / path).unlink()

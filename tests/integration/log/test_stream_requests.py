@@ -62,7 +62,7 @@ class Query:
     def batch(self, tasks: int) -> tuple[int, list[StagedRange]]:
         """Requests of the next batch, and its ranges."""
         before = self.sent()
-        plan = plan_stream(self.uri, self.options, SCHEMA_JSON, overwrite=self.overwrite)
+        plan = plan_stream(self.uri, self.options, SCHEMA_JSON, overwrite=self.overwrite).plan
         batch_id = next(self.batch_ids)
         job = plan.job(app="query", run="run", batch_id=batch_id, kind=JobKind.STREAM)
         ranges: list[StagedRange] = []
