@@ -7,7 +7,6 @@ and may be left open for good: an abandoned open ledger is the normal end of a w
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.log.failpoints import reach
@@ -37,7 +36,8 @@ class StagedLedger:
         self._roll_size_bytes = properties.roll_size_bytes
         # A commit needs the registration, which the sweeper may end after `stagingTtlMs`.
         self._roll_age_ms = min(properties.roll_age_ms, properties.staging_ttl_ms // 2)
-        self._created = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._created = self._loop.time()
         self._ranges_size_bytes = 0
         self._last_batch_id = -1
         self._last_batch_size_bytes = 0
@@ -45,7 +45,7 @@ class StagedLedger:
     @property
     def is_full(self) -> bool:
         """Whether the next range belongs into a new ledger: by size or by age."""
-        age_ms = (time.monotonic() - self._created) * 1e3
+        age_ms = (self._loop.time() - self._created) * 1e3
         return self.size_bytes >= self._roll_size_bytes or age_ms >= self._roll_age_ms
 
     @property

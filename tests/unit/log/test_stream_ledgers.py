@@ -1,0 +1,288 @@
+"""Ledgers that stay open from batch to batch: when they are used again, and when not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.errors import LedgerFencedError, LogNotFoundError, ProducerFencedError
+from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.known_logs import KnownLogs
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.stream_ledgers import OPEN_MAX, StreamLedgers
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+from tests.unit.log.log_world import SCHEMA, LogWorld, payloads
+
+HOUR_SECONDS = 3_600
+
+
+class Stream:
+    """A query run, with one process for its tasks and one for its commits."""
+
+    def __init__(self, world: LogWorld, log: Log, run: str = "run", app: str = "query") -> None:
+        self.world = world
+        self.log = log
+        self.run = run
+        self.app = app
+        self.ledgers = StreamLedgers(world.client())
+        self.known = KnownLogs()
+        self.next_batch = 0
+        self.mode = WriteMode.APPEND
+
+    async def job(self, schema: bytes = SCHEMA) -> Job:
+        job = await self.log.begin(
+            schema=schema,
+            mode=self.mode,
+            app=self.app,
+            batch_id=self.next_batch,
+            run=self.run,
+            kind=JobKind.STREAM,
+        )
+        self.next_batch += 1
+        return job
+
+    async def range(self, job: Job, payload: bytes = b"") -> StagedRange:
+        await self.ledgers.join(self.log, job)
+        writer = await self.ledgers.open_range(self.log, job)
+        await writer.append(payload or b"batch %d" % job.batch_id, rows=10)
+        staged = await writer.finish(b"index")
+        assert staged is not None
+        return staged
+
+    async def batch(self, payload: bytes = b"") -> StagedRange:
+        job = await self.job()
+        staged = await self.range(job, payload)
+        await self.log.commit(job, [staged], known=self.known)
+        return staged
+
+
+async def opened(world: LogWorld, **properties: str) -> Stream:
+    return Stream(world, await world.logs().create("flights", properties=properties))
+
+
+async def is_closed(world: LogWorld, staged: StagedRange) -> bool:
+    return (await world.client().ledger_metadata(staged.ledger_id)).is_closed
+
+
+def test_batches_lie_one_behind_the_other_in_one_ledger(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world)
+        ranges = [await stream.batch() for _ in range(4)]
+        assert len({r.ledger_id for r in ranges}) == 1
+        assert [(r.first_entry_id, r.last_entry_id, r.index_entry_id) for r in ranges] == [
+            (1, 2, 2), (3, 4, 4), (5, 6, 6), (7, 8, 8)
+        ]  # fmt: skip
+        assert await payloads(stream.log) == [b"batch %d" % n for n in range(4)]
+        assert not await is_closed(world, ranges[0])
+
+    in_world(work)
+
+
+def test_idle_ledgers_are_closed_after_thirty_seconds(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world)
+        first = await stream.batch()
+        await asyncio.sleep(29)
+        second = await stream.batch()
+        await asyncio.sleep(31)
+        assert stream.ledgers.idle == 0
+        assert await is_closed(world, first)
+        third = await stream.batch()
+        assert first.ledger_id == second.ledger_id != third.ledger_id
+
+    in_world(work)
+
+
+def test_at_most_sixteen_ledgers_stay_open(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        first = await opened(world)
+        staged = []
+        for number in range(OPEN_MAX + 3):
+            stream = Stream(world, first.log, app=f"query {number}")
+            stream.ledgers = first.ledgers
+            staged.append(await stream.batch())
+        await asyncio.sleep(1)
+        assert first.ledgers.idle == OPEN_MAX
+        assert [await is_closed(world, s) for s in staged] == [True] * 3 + [False] * OPEN_MAX
+
+    in_world(work)
+
+
+@pytest.mark.parametrize(
+    ("properties", "seconds"),
+    [({"rollMs": "20000"}, 20), ({"stagingTtlMs": "40000"}, 20), ({"rollBytes": "30"}, 0)],
+)
+def test_ledgers_roll_by_age_by_size_and_long_before_their_registration_ends(
+    properties: dict[str, str], seconds: int, in_world: Any
+) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world, **properties)
+        before = await stream.batch(b"ten bytes.")
+        await asyncio.sleep(seconds)
+        after = await stream.batch(b"ten bytes.")
+        again = await stream.batch(b"ten bytes.")
+        assert before.ledger_id != again.ledger_id
+        await stream.ledgers.close()
+        assert await is_closed(world, before)
+        assert await is_closed(world, after)
+
+    in_world(work)
+
+
+def test_another_schema_or_another_run_gets_a_ledger_of_its_own(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world)
+        job = await stream.job()
+        first = await stream.range(job)
+        evolved = await stream.range(await stream.job(schema=b"another"))
+        stream.run = "later"
+        later = await stream.range(await stream.job())
+        assert len({first.ledger_id, evolved.ledger_id, later.ledger_id}) == 3
+
+    in_world(work)
+
+
+def test_attempt_that_fails_takes_its_ledger_along(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world)
+        first = await stream.batch()
+        job = await stream.job()
+        writer = await stream.ledgers.open_range(stream.log, job)
+        assert writer.ledger_id == first.ledger_id
+        await writer.append(b"half", rows=1)
+        writer.abandon()
+        retried = await stream.range(job)
+        assert retried.ledger_id != first.ledger_id
+        await stream.log.commit(job, [retried], known=stream.known)
+        assert await payloads(stream.log) == [b"batch 0", b"batch 1"]
+
+    in_world(work)
+
+
+def test_ledger_fenced_within_a_batch_gives_up_its_confirmed_prefix(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world)
+        job = await stream.job()
+        await stream.ledgers.join(stream.log, job)
+        writer = await stream.ledgers.open_range(stream.log, job)
+        for number in range(3):
+            await writer.append(b"safe %d" % number, rows=10)
+            await asyncio.sleep(0.1)
+        await stream.log.seal(writer.ledger_id)
+        for number in range(2):
+            await writer.append(b"lost %d" % number, rows=10)
+        with pytest.raises(LedgerFencedError):
+            await writer.finish(b"index")
+        staged, again = await writer.cut()
+        assert staged is not None
+        assert (staged.first_entry_id, staged.last_entry_id, staged.rows) == (1, 3, 30)
+        assert (staged.index_entry_id, staged.size_bytes) == (NO_ENTRY, 18)
+        assert again == (b"lost 0", b"lost 1")
+        elsewhere = await stream.ledgers.open_range(stream.log, job)
+        assert elsewhere.ledger_id != writer.ledger_id
+        for payload in again:
+            await elsewhere.append(payload, rows=10)
+        rest = await elsewhere.finish(b"index")
+        assert rest is not None
+        await stream.log.commit(job, [staged, rest])
+        assert await payloads(stream.log) == [b"safe 0", b"safe 1", b"safe 2", *again]
+
+    in_world(work)
+
+
+def test_run_that_takes_over_seals_what_the_older_one_left_open(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        old = await opened(world)
+        listed = await old.batch()
+        job = await old.job()
+        await old.ledgers.join(old.log, job)
+        zombie = await old.ledgers.open_range(old.log, job)
+        await zombie.append(b"never acknowledged", rows=1)
+        new = Stream(world, old.log, run="later")
+        new.next_batch = 1
+        taken = await new.range(
+            Job(**{**_fields(job), "run": "later"})  # begun by its task, as Spark's is
+        )
+        await asyncio.sleep(1)
+        assert await is_closed(world, listed)
+        assert not await is_closed(world, taken)
+        await zombie.append(b"nor this", rows=1)
+        with pytest.raises(LedgerFencedError):
+            await zombie.finish()
+        staged, again = await zombie.cut()
+        assert again[-1] == b"nor this"
+        with pytest.raises(ProducerFencedError):
+            await old.ledgers.open_range(old.log, job)
+        with pytest.raises(ProducerFencedError):
+            await old.log.commit(job, [staged] if staged else [listed], known=old.known)
+        assert await payloads(old.log) == [b"batch 0"]
+
+    in_world(work)
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in Job.__slots__}
+
+
+def test_sweeper_seals_what_a_replaced_run_left_when_nobody_else_could(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs: Logs = world.logs()
+        old = Stream(world, await logs.create("flights"))
+        listed = await old.batch()
+        await old.log.begin(schema=SCHEMA, app="query", batch_id=1, run="r", kind=JobKind.STREAM)
+        assert not await is_closed(world, listed)
+        await logs.sweeper().sweep(old.log.log_id)
+        assert await is_closed(world, listed)
+        assert await payloads(old.log) == [b"batch 0"]
+
+    in_world(work)
+
+
+def test_run_that_meets_another_log_of_the_same_name_is_stopped(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        stream = Stream(world, await logs.create("flights"))
+        await stream.batch()
+        await logs.delete("flights")
+        stream.log = await logs.create("flights")
+        job = await stream.job()
+        with pytest.raises(LogNotFoundError, match="made again"):
+            await stream.ledgers.join(stream.log, job)
+
+    in_world(work)
+
+
+async def stored(world: LogWorld) -> tuple[int, int]:
+    """Ledgers that there are, and the bytes that a bookie keeps of them."""
+    client = world.client()
+    ids = [ledger_id async for ledger_id in client.list_ledgers()]
+    kept = world.storages["bookie-0"].ledgers
+    sizes = [sum(map(len, kept[i].entries.values())) for i in ids if i in kept]
+    return len(ids), sum(sizes)
+
+
+def test_thousand_batches_in_complete_mode_leave_the_disk_as_full_as_fifty(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        retention = {"versionRetentionMs": "1", "deletedRetentionMs": "1"}
+        stream = Stream(world, await logs.create("flights", properties=retention))
+        stream.mode = WriteMode.OVERWRITE
+        seen = []
+        for number in range(1_000):
+            await stream.batch(b"%d" % number * 100)
+            if number % 25 == 24:
+                await logs.sweeper().sweep(stream.log.log_id)
+                world.skip(10)
+                await logs.sweeper().sweep(stream.log.log_id)
+                seen.append(await stored(world))
+        assert await payloads(stream.log) == [b"999" * 100]
+        later = seen[2:]
+        assert max(ledgers for ledgers, _ in later) <= 4, seen
+        assert max(size for _, size in later) <= 10 * len(b"999" * 100), seen
+
+    in_world(work)
