@@ -156,7 +156,7 @@ class AddPath:
         self._log.when_durable(covered, durable.set_result)
         await durable
         try:
-            held, equal = await self._compare(request)
+            is_repeated, is_overlap = await self._compare(request)
         except StorageError as error:
             self.in_flight_bytes -= len(request.body)
             if isinstance(error, CorruptRecordError):
@@ -166,24 +166,31 @@ class AddPath:
                 on_done(Code.IO_ERROR)
             return
         self.in_flight_bytes -= len(request.body)
-        if equal == len(request.entry_ids) and state.drop_ticket <= covered:
+        if is_repeated and state.drop_ticket <= covered:
             self._answer_repeated(request, lac, on_done)
             return
-        if held > equal and not request.is_recovery:
+        if is_overlap and not request.is_recovery:
             self._counters.add_overlap += 1
         self._admit(request, lac, on_done, is_compared=True)
 
-    async def _compare(self, request: AddRequest) -> tuple[int, int]:
-        """How many of the run's entries are held, and how many of those with the same bytes."""
-        held = equal = at = 0
+    async def _compare(self, request: AddRequest) -> tuple[bool, bool]:
+        """Whether all entries are held as they come, and whether one is held with other bytes.
+
+        Looks no further than the entry that decides: of what recovery writes back mostly the
+        first, whose header differs.
+        """
+        is_repeated, at = True, 0
         body = memoryview(request.body)
         for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
             stored = await self._reader.finish(self._reader.read_entry(request.ledger_id, entry_id))
-            if stored is not None:
-                held += 1
-                equal += body[at : at + length] == stored
+            if stored is None:
+                is_repeated = False
+            elif body[at : at + length] != stored:
+                return False, True
+            if request.is_recovery and not is_repeated:
+                break
             at += length
-        return held, equal
+        return is_repeated, False
 
     def _answer_repeated(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
         """The stored copy is durable; a fence still wins."""
