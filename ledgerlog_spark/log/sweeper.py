@@ -16,6 +16,7 @@ from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.older_ledgers import seal_open
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
+from ledgerlog_spark.protocol.log_read import listed_ledgers
 from ledgerlog_spark.protocol.log_records import LogHead
 from ledgerlog_spark.protocol.log_rows import ITEMS
 from ledgerlog_spark.protocol.log_sweep import (
@@ -201,7 +202,8 @@ class Sweeper:
         now_ms = await self._store.now_ms(log_id)
         if now_ms - deleted_ms < properties.deleted_retention_ms:
             return Swept(log_id)
-        ledger_ids = dict.fromkeys(item.ledger_id for item in await self._items(log_id, head))
+        items = await self._items(log_id, head)
+        ledger_ids = dict.fromkeys(sorted(listed_ledgers(head, items)))
         await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
         driver = Driver(self._store, log_id, ledgers=self._ledgers)

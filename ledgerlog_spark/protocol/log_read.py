@@ -37,7 +37,7 @@ from ledgerlog_spark.protocol.log_walk import Walk
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ledgerlog_spark.model import Version
 
@@ -263,6 +263,11 @@ def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
         end_offset=head.end_offset,
         schema_id=head.schema_id,
     )
+
+
+def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
+    """The ledgers of those items, and the open ones of a leader log."""
+    return {item.ledger_id for item in items} | {o.ledger_id for o in head.open_ledgers}
 
 
 def _not_available(head: LogHead, version: int | None) -> VersionNotAvailableError:

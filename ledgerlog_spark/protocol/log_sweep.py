@@ -27,14 +27,14 @@ from ledgerlog_spark.protocol.log_messages import (
     WriteProducer,
     Written,
 )
-from ledgerlog_spark.protocol.log_read import HeadReader, listing_of
+from ledgerlog_spark.protocol.log_read import HeadReader, listed_ledgers, listing_of
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log_walk import Walk
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned
-    from ledgerlog_spark.protocol.log_records import Item, LogHead, ProducerRecord
+    from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
 
 STEP_LEDGERS_MAX = 1_000
 """Ledgers of one transaction, so that it stays far below the store's 1 MiB."""
@@ -195,9 +195,7 @@ class StagedSweep(HeadReader):
         return [listing_of(head)]
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
-        del head
-        items: tuple[Item, ...] = walked[0].records()
-        listed = {item.ledger_id for item in items}
+        listed = listed_ledgers(head, walked[0].records())
         some = self._due[:STEP_LEDGERS_MAX]
         step = self._done_step = Deregistered(
             unlisted=tuple(ledger for ledger in some if ledger not in listed),
@@ -284,9 +282,7 @@ class LedgerSweep(HeadReader):
         return [listing_of(head)]
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
-        del head
-        items: tuple[Item, ...] = walked[0].records()
-        listed = {item.ledger_id for item in items}
+        listed = listed_ledgers(head, walked[0].records())
         self._to_drop = [ledger for ledger in self._ledger_ids if ledger not in listed]
         self._to_forget = [ledger for ledger in self._ledger_ids if ledger in listed]
         self.sweep_phase = SweepPhase.AFTER
