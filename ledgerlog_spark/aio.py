@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.connect import open_client
+from ledgerlog_spark.log.clients import LogClient
 
 __all__ = ["connect"]
 
 
-async def connect(
-    uri: str | None = None, *, settings: ClientSettings | None = None
-) -> LedgerClient:
+async def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> LogClient:
     """A client on the running event loop; like `ledgerlog_spark.connect`, with `await`.
 
     Raises:

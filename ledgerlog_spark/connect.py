@@ -7,10 +7,9 @@ import os
 from collections.abc import AsyncIterator
 from random import Random
 
-from ledgerlog_spark.client.blocking import BlockingClient
-from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.engine import Services
 from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
 from ledgerlog_spark.metadata.port import Registration
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.metadata.stores import open_metadata
@@ -25,9 +24,7 @@ def service_uri(uri: str | None = None) -> str:
     return uri or os.environ.get(URI_VARIABLE) or URI_DEFAULT
 
 
-async def open_client(
-    uri: str | None = None, settings: ClientSettings | None = None
-) -> LedgerClient:
+async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
     """A client of the cluster at `uri`, on the running event loop.
 
     Raises:
@@ -58,10 +55,10 @@ async def open_client(
         logs=stores.logs,
         leases=stores.leases,
     )
-    return LedgerClient(services, on_close=close)
+    return LogClient(services, on_close=close)
 
 
-def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> BlockingClient:
+def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> BlockingLogClient:
     """A blocking client of the cluster at `uri`; close it, or use it in a `with` statement.
 
     Args:
@@ -77,7 +74,7 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
     """
     # Resolved once: a forked child connects to what its parent meant.
     resolved = str(parse_service_uri(service_uri(uri)))
-    return BlockingClient(lambda: open_client(resolved, settings))
+    return BlockingLogClient(lambda: open_client(resolved, settings))
 
 
 @contextlib.asynccontextmanager

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from ledgerlog_spark.client.add_future import (
     AddFuture,
@@ -83,7 +83,77 @@ class Inbox:
         complete_all(self.condition, results)
 
 
-class BlockingWriteHandle:
+class Appender(Protocol):
+    """Takes what was put into an inbox, on the loop."""
+
+    def submit(self, payload: Payload, waiter: Any) -> None:
+        """Take one checked payload."""
+
+    def submit_batch(self, payloads: list[Payload], waiter: Any) -> None:
+        """Take checked payloads."""
+
+    def send_now(self) -> None:
+        """Send what was taken, as far as that is possible."""
+
+
+class BlockingAppends:
+    """The way of appends from any thread to an appender on the loop; futures come back."""
+
+    def __init__(self, appender: Appender, thread: LoopThread, inbox: Inbox) -> None:
+        self._appender = appender
+        self._thread = thread
+        self._inbox = inbox
+
+    def _append(self, payload: Payload) -> AddFuture[Any]:
+        """Hand over one checked payload; blocks only while the backlog is full."""
+        future: AddFuture[Any] = AddFuture(self._inbox.condition)
+        self._put(payload, future, 1, len(payload))
+        return future
+
+    def _append_all(self, payloads: list[Payload]) -> AddFuture[Any]:
+        """Hand over checked payloads, at least one; blocks only while the backlog is full."""
+        future: AddFuture[Any] = AddFuture(self._inbox.condition)
+        self._put(payloads, future, len(payloads), sum(map(len, payloads)))
+        return future
+
+    def _put(
+        self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
+    ) -> None:
+        if self._thread.pid != os.getpid():
+            raise self._forked()
+        if self._inbox.put(item, future, entries, size_bytes):
+            self._thread.loop.call_soon_threadsafe(self._take_inbox)
+
+    def _take_inbox(self) -> None:
+        """On the loop: hand everything over, in order, and send."""
+        inbox, appender = self._inbox, self._appender
+        # Cleared first: what comes after this line wakes the loop again.
+        inbox.is_awake = False
+        items = inbox.items
+        while items:
+            item, future = items.popleft()
+            if isinstance(item, list):
+                appender.submit_batch(item, future)
+            else:
+                appender.submit(item, future)
+        appender.send_now()
+
+    def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `work()` returns on the loop, behind all appends so far."""
+        if self._thread.pid != os.getpid():
+            raise self._forked()
+        return self._thread.call(self._after_appends(work))
+
+    async def _after_appends(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._take_inbox()
+        return await work()
+
+    def _forked(self) -> LocalProtocolError:
+        """The error of a call in another process than the one that writes."""
+        raise AssertionError(self)
+
+
+class BlockingWriteHandle(BlockingAppends):
     """`WriteHandle` without `await`; safe to use from several threads of one process.
 
     Attributes:
@@ -91,10 +161,9 @@ class BlockingWriteHandle:
     """
 
     def __init__(self, handle: WriteHandle, thread: LoopThread, inbox: Inbox) -> None:
+        super().__init__(handle, thread, inbox)
         self.id = handle.id
         self._handle = handle
-        self._thread = thread
-        self._inbox = inbox
 
     @property
     def last_add_confirmed(self) -> int:
@@ -122,10 +191,7 @@ class BlockingWriteHandle:
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
         """A `concurrent.futures.Future` of the entry id; blocks only while the backlog is full."""
-        kept = checked_payload(payload)
-        future: AddFuture[int] = AddFuture(self._inbox.condition)
-        self._put(kept, future, 1, len(kept))
-        return future
+        return self._append(checked_payload(payload))
 
     def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
         """The ids of all payloads; see `WriteHandle.append_batch`."""
@@ -138,17 +204,15 @@ class BlockingWriteHandle:
         kept = [checked_payload(payload) for payload in payloads]
         if not kept:
             return completed(self._inbox.condition, range(0))
-        future: AddFuture[range] = AddFuture(self._inbox.condition)
-        self._put(kept, future, len(kept), sum(map(len, kept)))
-        return future
+        return self._append_all(kept)
 
     def flush(self) -> None:
         """Wait until each append so far was acknowledged or failed."""
-        self._call(self._flush())
+        self._call(self._handle.flush)
 
     def close(self) -> LedgerMetadata:
         """The closed record; see `WriteHandle.close`."""
-        return self._call(self._close())
+        return self._call(self._handle.close)
 
     def __enter__(self) -> Self:
         return self
@@ -160,42 +224,6 @@ class BlockingWriteHandle:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _put(
-        self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
-    ) -> None:
-        if self._thread.pid != os.getpid():
-            raise self._forked()
-        if self._inbox.put(item, future, entries, size_bytes):
-            self._thread.loop.call_soon_threadsafe(self._take_inbox)
-
-    def _take_inbox(self) -> None:
-        """On the loop: hand everything over, in order, and send."""
-        inbox, handle = self._inbox, self._handle
-        # Cleared first: what comes after this line wakes the loop again.
-        inbox.is_awake = False
-        items = inbox.items
-        while items:
-            item, future = items.popleft()
-            if isinstance(item, list):
-                handle.submit_batch(item, future)
-            else:
-                handle.submit(item, future)
-        handle.send_now()
-
-    async def _flush(self) -> None:
-        self._take_inbox()
-        await self._handle.flush()
-
-    async def _close(self) -> LedgerMetadata:
-        self._take_inbox()
-        return await self._handle.close()
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._thread.pid != os.getpid():
-            work.close()
-            raise self._forked()
-        return self._thread.call(work)
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(

@@ -62,6 +62,7 @@ class LedgerClient:
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
         self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
         self._recent = RecentRecords()
+        self._closing: set[Callable[[], None]] = set()
         self._is_closed = False
 
     async def create_ledger(
@@ -104,7 +105,7 @@ class LedgerClient:
             MetadataUnavailableError: Nothing was created.
             MetadataUnknownError: An empty ledger that nobody knows of may remain.
         """
-        self._check_open()
+        self.check_open()
         chosen, created = await create_record(
             self.services,
             quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
@@ -134,7 +135,7 @@ class LedgerClient:
         Raises:
             MetadataUnavailableError: None were taken.
         """
-        self._check_open()
+        self.check_open()
         return await self.services.ledgers.new_ids(count)
 
     async def open_ledger(
@@ -161,7 +162,7 @@ class LedgerClient:
             EntryUnknownError: Too few bookies answered to know the last add confirmed.
             MetadataUnavailableError: The record could not be read.
         """
-        self._check_open()
+        self.check_open()
         metadata = self._recent.get(ledger_id) if may_be_outdated else None
         if metadata is None:
             metadata = (await self._load_checked(ledger_id, password)).value
@@ -213,12 +214,12 @@ class LedgerClient:
             MetadataUnavailableError: Not deleted.
             MetadataUnknownError: Perhaps deleted; delete it again.
         """
-        self._check_open()
+        self.check_open()
         await self.services.ledgers.delete(ledger_id)
 
     async def list_ledgers(self) -> AsyncIterator[int]:
         """All ledger ids, rising; a snapshot of no single moment. An error ends it loudly."""
-        self._check_open()
+        self.check_open()
         async for ledger_id in self.services.ledgers.ids():
             yield ledger_id
 
@@ -235,7 +236,7 @@ class LedgerClient:
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
     ) -> Mapping[str, Code]:
         """What each bookie of an entry's write set says of it; see `entry_copies.entry_copies`."""
-        self._check_open()
+        self.check_open()
         return await entry_copies(self.services, ledger_id, metadata, entry_id)
 
     async def check_bookies(self, quorum: Quorum) -> None:
@@ -246,7 +247,7 @@ class LedgerClient:
             NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
             MetadataUnavailableError: The registration cannot be read.
         """
-        self._check_open()
+        self.check_open()
         candidates = await candidates_of(self.services)
         if not candidates:
             await self.services.registration.instance_id()
@@ -257,12 +258,28 @@ class LedgerClient:
         if self._is_closed:
             return
         self._is_closed = True
+        for told in tuple(self._closing):
+            told()
         for writer in list(self._writers):
             writer.abandon()
         for reader in list(self._readers):
             await reader.aclose()
         if self._on_close is not None:
             await self._on_close()
+
+    def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_closed` when this client is closed; returns what takes that back."""
+        self._closing.add(on_closed)
+        return lambda: self._closing.discard(on_closed)
+
+    def check_open(self) -> None:
+        """Return if this client was not closed.
+
+        Raises:
+            LocalProtocolError: It was.
+        """
+        if self._is_closed:
+            raise LocalProtocolError("the client is closed: connect again")
 
     async def __aenter__(self) -> Self:
         return self
@@ -285,7 +302,7 @@ class LedgerClient:
 
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
         """The record; "not found" only after a sync, because any replica may lag."""
-        self._check_open()
+        self.check_open()
         store = self.services.ledgers
         timeout_ms = self.services.settings.metadata_timeout_ms
         try:
@@ -338,10 +355,6 @@ class LedgerClient:
             return await done
         finally:
             host.stop()
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LocalProtocolError("the client is closed: connect again")
 
 
 def _check_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:

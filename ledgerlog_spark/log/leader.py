@@ -8,18 +8,15 @@ its offset and says which ledger it goes to, again if the first one breaks.
 from __future__ import annotations
 
 import asyncio
-import copy
 import uuid
-from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
 from ledgerlog_spark.errors import InternalError, LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader_host import LeaderHost
-from ledgerlog_spark.log.record_codec import encode_body
-from ledgerlog_spark.log.records import Piece, Positions, checked_record, offset_of
-from ledgerlog_spark.model import Position
+from ledgerlog_spark.log.records import Positions, checked_record, offset_of
 from ledgerlog_spark.protocol.leader_log import LeaderLog
 from ledgerlog_spark.protocol.leader_messages import (
     AppendEntry,
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.log.record_codec import EncodedBody
+    from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.messages import Payload
 
@@ -61,18 +58,6 @@ class Led(Protocol):
 
     async def truncate(self, offset: int) -> Any:
         """Drop everything below an offset."""
-
-
-class _Sent:
-    """One entry on its way, and what came of it."""
-
-    __slots__ = ("body", "entry", "first_offset", "gathered")
-
-    def __init__(self, gathered: Gathered, body: EncodedBody) -> None:
-        self.gathered = gathered
-        self.body = body
-        self.first_offset = -1
-        self.entry: bytes | None = None
 
 
 class Leader:
@@ -115,9 +100,7 @@ class Leader:
         self._waiting = AppendBatches(
             entries_max=ENTRY_RECORDS_MAX, size_bytes_max=ENTRY_SIZE_BYTES_MAX
         )
-        self._sent: deque[_Sent] = deque()
-        self._first_sent = 0
-        self._cut: list[Piece] = []
+        self._sent = EntriesInFlight(self.log_id)
         self._head: LogHead | None = None
         self._ledger_id = -1
         self._is_ledger_empty = True
@@ -146,7 +129,7 @@ class Leader:
     @property
     def records_pending(self) -> int:
         """Appended records that are not acknowledged yet."""
-        return self._waiting.entries + sum(sent.body.count for sent in self._sent)
+        return self._waiting.entries + self._sent.records
 
     async def open(self) -> None:
         """Become the leader: seal what an earlier one left open, list a ledger, then serve.
@@ -300,8 +283,8 @@ class Leader:
                     log=self.name,
                     end_offset=self.end_offset,
                 ),
-                self._first_sent,
-                self._first_sent + len(self._sent),
+                self._sent.first,
+                self._sent.end,
             )
         self._host.stop()
 
@@ -368,8 +351,7 @@ class Leader:
         self.send_now()
 
     def _send(self, gathered: Gathered) -> None:
-        body = encode_body(gathered.payloads)
-        self._sent.append(_Sent(gathered, body))
+        body = self._sent.add(gathered)
         self._tell_sent(len(gathered.payloads), gathered.size_bytes)
         self._host.post(AppendRequested(body.count, body.entry_size_bytes, clock.now_ms()))
 
@@ -386,21 +368,14 @@ class Leader:
 
     def entry_of(self, order: AppendEntry) -> bytes:
         """See `leader_host.Owner`."""
-        sent = self._sent[order.append - self._first_sent]
         self._is_ledger_empty = False
-        if sent.entry is None:
-            sent.first_offset = order.first_offset
-            sent.entry = sent.body.entry(
-                first_offset=order.first_offset, append_time_ms=order.append_time_ms
-            )
-        assert sent.first_offset == order.first_offset
-        return sent.entry
+        return self._sent.entry_of(order)
 
     def on_indication(self, indication: Any) -> None:
         """See `leader_host.Owner`."""
         kind = type(indication)
         if kind is AppendsAcknowledged:
-            self._on_acknowledged(indication)
+            self._complete(self._sent.acknowledged(indication))
         elif kind is LeaderOpened:
             self._head = indication.head
             self._ledger_id = indication.ledger_id
@@ -420,41 +395,12 @@ class Leader:
 
     def on_crash(self, crash: InternalError) -> None:
         """See `leader_host.Owner`."""
-        self._end(crash, self._first_sent, self._first_sent + len(self._sent))
+        self._end(crash, self._sent.first, self._sent.end)
 
     def on_settled(self) -> None:
         """See `leader_host.Owner`."""
         if self._waiting.entries:
             self.send_now()
-
-    def _on_acknowledged(self, acknowledged: AppendsAcknowledged) -> None:
-        first, last, ledger_id, last_entry_id, _ = acknowledged
-        assert first == self._first_sent, (first, self._first_sent)
-        results: list[tuple[Any, Any]] = []
-        for entry_id in range(last_entry_id - (last - first), last_entry_id + 1):
-            sent = self._sent.popleft()
-            piece = Piece(sent.first_offset, ledger_id, entry_id)
-            results += self._results(sent, piece)
-        self._first_sent = last + 1
-        self._complete(results)
-
-    def _results(self, sent: _Sent, piece: Piece) -> list[tuple[Any, Any]]:
-        """The positions of the appends that end in this entry."""
-        log_id, waiters = self.log_id, sent.gathered.waiters
-        first, ledger_id, entry_id = piece
-        pieces = (*self._cut, piece)
-        results: list[tuple[Any, Any]] = [
-            (
-                waiter,
-                Positions(log_id, range(first + at + 1 - count, first + at + 1), pieces)
-                if count
-                else Position(log_id, first + at, ledger_id, entry_id),
-            )
-            for waiter, at, count in waiters
-        ]
-        is_cut = not waiters or waiters[-1][1] < sent.body.count - 1
-        self._cut = ([*self._cut, piece] if not waiters else [piece]) if is_cut else []
-        return results
 
     def _on_stopped(self, stopped: LeaderStopped) -> None:
         unknown = stopped.first_unknown_append
@@ -466,16 +412,10 @@ class Leader:
         """Fail everything that is pending: what was sent with `error`, the rest for certain."""
         self._error = error
         self._cancel_linger()
-        sent, self._sent = self._sent, deque()
-        was_cut = bool(self._cut)
-        for number, one in enumerate(sent, self._first_sent):
-            is_unknown = was_cut or first_unknown <= number < first_unsent
-            one.gathered.fail(_pending(error, is_definite=not is_unknown))
-            waiters = one.gathered.waiters
-            was_cut = is_unknown and (not waiters or waiters[-1][1] < one.body.count - 1)
-        while (gathered := self._waiting.take()) is not None:
-            gathered.fail(_pending(error, is_definite=not was_cut))
-            was_cut = was_cut and not gathered.waiters
+        unsent = self._sent.fail(
+            error, self._waiting, first_unknown=first_unknown, first_unsent=first_unsent
+        )
+        for gathered in unsent:
             self._tell_sent(len(gathered.payloads), gathered.size_bytes)
         if not self._opened.done():
             self._opened.set_exception(error)
@@ -485,7 +425,7 @@ class Leader:
 
     def _refusal(self) -> LedgerLogError:
         if self._error is not None:
-            return _pending(self._error, is_definite=True)
+            return error_of_append(self._error, is_definite=True)
         return LocalProtocolError(
             f"this leader of log {self.name!r} was closed: open the log again to go on",
             log=self.name,
@@ -510,11 +450,3 @@ class Leader:
 
     def __repr__(self) -> str:
         return f"Leader({self.name!r}, end_offset={self.end_offset})"
-
-
-def _pending(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
-    """The error of an append, which is certainly not in the log or may be."""
-    found = copy.copy(error)
-    found.definite = is_definite
-    found.retriable = False  # this leader takes no more appends
-    return found

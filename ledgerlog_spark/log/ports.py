@@ -127,6 +127,12 @@ class Ledgers(Protocol):
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete the record."""
 
+    def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_closed` when the client is closed, until the callable returned is called."""
+
+    def check_open(self) -> None:
+        """Raise `LocalProtocolError` if the client was closed."""
+
     def list_ledgers(self) -> AsyncIterator[int]:
         """All ledger ids, rising."""
 

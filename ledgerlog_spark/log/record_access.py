@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LogKindError
-from ledgerlog_spark.log.leader import Leader
 from ledgerlog_spark.log.log_upkeep import LogUpkeep
 from ledgerlog_spark.log.log_view import read_view
 from ledgerlog_spark.log.open_ends import while_ledgers_go
-from ledgerlog_spark.log.record_reader import RecordReader
 from ledgerlog_spark.protocol.log_read import LogState, StateMachine
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_view import LogView, ViewMachine
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.settings import ClientSettings
+    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.record_reader import RecordReader
 
 
 ABOVE_ANY_VERSION = 1 << 62
@@ -30,6 +30,8 @@ class LogRecords(LogUpkeep):
 
     def records(self) -> RecordReader:
         """What reads the records of a leader log."""
+        # Imported here, like the leader below: who reads or writes rows needs neither.
+        from ledgerlog_spark.log.record_reader import RecordReader
 
         def listed(first_offset: int) -> Awaitable[LogView]:
             machine = ViewMachine(
@@ -73,6 +75,8 @@ class LogRecords(LogUpkeep):
         """
         state: LogState = await self._driver.run(StateMachine(self.name))
         check_holds_records(self.name, state.head.kind, state.head.content)
+        from ledgerlog_spark.log.leader import Leader
+
         leader = Leader(
             self, driver=self._driver, ledgers=self._ledgers, settings=settings, face=face
         )

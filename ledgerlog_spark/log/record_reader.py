@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
     DataLossError,
     EntryNotFoundError,
     LedgerNotFoundError,
+    MetadataUnavailableError,
     PositionNotAvailableError,
 )
 from ledgerlog_spark.log.committed_range import read_range
@@ -29,8 +30,44 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_records import Item
     from ledgerlog_spark.protocol.log_view import LogView
 
+PAUSE_MS_FIRST = 50
+PAUSE_MS_MAX = 2_000
+"""Between attempts to read the list while the metadata store does not answer."""
+
 LISTINGS_MAX = 5
 """Times that a list is read anew without a record in between, because what it names is gone."""
+
+
+class _Changes:
+    """What a tail waits for.
+
+    Attributes:
+        is_list_stale: The list may have changed since it was last read.
+    """
+
+    def __init__(self, ledgers: Ledgers) -> None:
+        self.is_list_stale = False
+        self._ledgers = ledgers
+        self._changed = asyncio.Event()
+
+    def on_list(self) -> None:
+        """The list may have changed."""
+        self.is_list_stale = True
+        self._changed.set()
+
+    def on_ledger(self) -> None:
+        """A ledger that is followed may have changed, or the client was closed."""
+        self._changed.set()
+
+    async def wait(self) -> None:
+        """Wait for a change after the last one that was waited for.
+
+        Raises:
+            LocalProtocolError: The client was closed.
+        """
+        await self._changed.wait()
+        self._changed.clear()
+        self._ledgers.check_open()
 
 
 class RecordReader:
@@ -103,32 +140,50 @@ class RecordReader:
             EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
-        changed = asyncio.Event()
-        cancel = self._store.watch_head(self._log_id, changed.set)
+        changes = _Changes(self._ledgers)
+        cancels = (
+            self._store.watch_head(self._log_id, changes.on_list),
+            self._ledgers.when_closed(changes.on_ledger),
+        )
         finished: set[int] = set()
         listings = 0
         try:
+            view = await self._listed(cursor.next_offset)
             while True:
-                changed.clear()
-                view = await self._listed(cursor.next_offset)
                 if cursor.next_offset < view.start_offset:
                     raise self._not_available(cursor.next_offset, view)
                 before = cursor.next_offset
                 try:
-                    async for records in self._forward(view, cursor, finished):
+                    async for records in self._forward(view, cursor, finished, changes):
                         yield records
+                    while not changes.is_list_stale:
+                        await changes.wait()
+                except MetadataUnavailableError:
+                    pass  # it comes back, and a watch tells what happened meanwhile
                 except LedgerNotFoundError as error:
                     # Truncated meanwhile, in which case the list says so: look at it again.
                     listings = 1 if cursor.next_offset > before else listings + 1
                     if listings > LISTINGS_MAX:
                         raise self._loss(error, cursor) from error
-                    continue
-                await changed.wait()
+                changes.is_list_stale = False
+                view = await self._relisted(cursor)
         finally:
-            cancel()
+            for cancel in cancels:
+                cancel()
+
+    async def _relisted(self, cursor: RecordCursor) -> LogView:
+        """The list as it is now, as soon as the metadata store answers."""
+        pause_ms = PAUSE_MS_FIRST
+        while True:
+            self._ledgers.check_open()
+            try:
+                return await self._listed(cursor.next_offset)
+            except MetadataUnavailableError:
+                await asyncio.sleep(pause_ms / 1e3)
+                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
     async def _forward(
-        self, view: LogView, cursor: RecordCursor, finished: set[int]
+        self, view: LogView, cursor: RecordCursor, finished: set[int], changes: _Changes
     ) -> AsyncGenerator[list[Record], None]:
         """Everything that the list names; ends when each ledger is closed and read to its end."""
         for item in view.items:
@@ -137,7 +192,7 @@ class RecordReader:
                     yield records
         for ledger in view.open_ledgers:
             if ledger.ledger_id not in finished:
-                async for records in self._followed(ledger.ledger_id, cursor):
+                async for records in self._followed(ledger.ledger_id, cursor, changes):
                     yield records
                 finished.add(ledger.ledger_id)
 
@@ -186,16 +241,14 @@ class RecordReader:
                         return
 
     async def _followed(
-        self, ledger_id: int, cursor: RecordCursor
+        self, ledger_id: int, cursor: RecordCursor, changes: _Changes
     ) -> AsyncGenerator[list[Record], None]:
         """An open ledger's records from the cursor on, as they come; ends when it is closed."""
         handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
-        changed = asyncio.Event()
-        follower = handle.follow(changed.set)
+        follower = handle.follow(changes.on_ledger)
         next_entry_id = -1
         try:
             while True:
-                changed.clear()
                 last_entry_id, is_closed = handle.last_add_confirmed, handle.is_closed
                 if next_entry_id < 0 <= last_entry_id:
                     next_entry_id = await entry_holding(
@@ -211,7 +264,7 @@ class RecordReader:
                 elif follower.error is not None:
                     raise follower.error
                 else:
-                    await changed.wait()
+                    await changes.wait()
         finally:
             await handle.aclose()
 

@@ -24,7 +24,7 @@ CLIENT_LAYERS = {
     "connect": {
         "errors", "model", "wire", "protocol", "metadata", "transport", "client", "log",
     },
-    "aio": {"client", "connect"},
+    "aio": {"client", "connect", "log"},
     "upkeep": {"errors", "model", "protocol", "metadata", "client", "log", "arrow", "connect"},
     "datasource": {
         "errors", "model", "wire", "protocol", "metadata", "client", "log", "arrow", "connect",

@@ -482,3 +482,23 @@ def test_new_leader_keeps_what_the_old_one_could_not_say_was_acknowledged() -> N
         assert values[position.offset] == b"next"
 
     in_world(work)
+
+
+def test_tail_whose_client_is_closed_ends_with_an_error_and_does_not_hang() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append_many(of(0, 3))
+        for is_waiting_in_a_ledger in (True, False):
+            client, stores = world.client_and_stores()
+            log = await Logs(store=stores.logs, ledgers=client).open("orders")
+            tail = RecordLog(log, LogKind.LEADER, LogContent.RECORDS).tail(0)
+            assert [(await anext(tail)).value for _ in range(3)] == of(0, 3)
+            waiting = asyncio.ensure_future(anext(tail))
+            await asyncio.sleep(1)
+            await client.aclose()
+            with pytest.raises(LocalProtocolError, match="closed"):
+                await waiting
+            if is_waiting_in_a_ledger:
+                await leader.close()
+
+    in_world(work)

@@ -1,0 +1,102 @@
+"""The blocking face of a leader: appends from any thread, one wake-up of the loop for many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from ledgerlog_spark.client.add_future import AddFuture, completed
+from ledgerlog_spark.client.blocking_writer import BlockingAppends
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.log.records import Positions, checked_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from ledgerlog_spark.client.blocking_writer import Inbox
+    from ledgerlog_spark.client.loop_thread import LoopThread
+    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.model import Position
+
+
+class BlockingLeader(BlockingAppends):
+    """`Leader` without `await`; safe to use from several threads of one process.
+
+    Attributes:
+        name: Of the log.
+        log_id: Of the log.
+    """
+
+    def __init__(self, leader: Leader, thread: LoopThread, inbox: Inbox) -> None:
+        super().__init__(leader, thread, inbox)
+        self.name = leader.name
+        self.log_id = leader.log_id
+        self._leader = leader
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last acknowledged record."""
+        return self._leader.end_offset
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether appends are taken: no failure so far, and no close."""
+        return self._leader.is_leading
+
+    def append(self, record: bytes | bytearray | memoryview) -> Position:
+        """The record's position, once it is on the disks of Qa bookies; see `Leader.append`."""
+        return self.append_async(record).result()
+
+    def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
+        """A `concurrent.futures.Future` of the position; blocks only while the backlog is full."""
+        return self._append(checked_record(record))
+
+    def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
+        """The positions of all records; see `Leader.append_many`."""
+        return self.append_many_async(records).result()
+
+    def append_many_async(
+        self, records: Sequence[bytes | bytearray | memoryview]
+    ) -> AddFuture[Positions]:
+        """A future of the positions; blocks only while the backlog is full."""
+        kept = [checked_record(record) for record in records]
+        if not kept:
+            return completed(self._inbox.condition, Positions(self.log_id, range(0), ()))
+        return self._append_all(kept)
+
+    def flush(self) -> None:
+        """Wait until each append so far was acknowledged or failed."""
+        self._call(self._leader.flush)
+
+    def roll(self) -> None:
+        """Go on in a new ledger; see `Leader.roll`."""
+        self._call(self._leader.roll)
+
+    def truncate(self, position: Position | int) -> None:
+        """Drop every record before `position`; see `Leader.truncate`."""
+        self._call(lambda: self._leader.truncate(position))
+
+    def close(self) -> int:
+        """The log's end, everything in it closed and listed; see `Leader.close`."""
+        return self._call(self._leader.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _forked(self) -> LocalProtocolError:
+        return LocalProtocolError(
+            f"log {self.name!r} is led by the process that opened it: open it in this process to "
+            "lead it here",
+            log=self.name,
+        )
+
+    def __repr__(self) -> str:
+        return f"BlockingLeader({self.name!r}, end_offset={self.end_offset})"

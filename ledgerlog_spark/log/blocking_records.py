@@ -1,0 +1,97 @@
+"""The blocking face of a log that is read record by record: a thread hop for each batch."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TypeVar
+
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.log.record_log import RecordLog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+    from typing import Any
+
+    from ledgerlog_spark.client.loop_thread import LoopThread
+    from ledgerlog_spark.log.records import Record
+    from ledgerlog_spark.model import Position
+    from ledgerlog_spark.protocol.log_read import LogState
+    from ledgerlog_spark.protocol.log_records import LogSnapshot
+
+T = TypeVar("T")
+
+
+class BlockingRecordLog:
+    """`RecordLog` without `await`.
+
+    Attributes:
+        name: The name it was opened under.
+        log_id: Its id.
+        kind: Who writes it.
+        content: What its entries hold.
+    """
+
+    def __init__(self, log: RecordLog, thread: LoopThread) -> None:
+        self.name = log.name
+        self.log_id = log.log_id
+        self.kind = log.kind
+        self.content = log.content
+        self._log = log
+        self._thread = thread
+
+    def state(self) -> LogState:
+        """See `RecordLog.state`."""
+        return self._call(self._log.state)
+
+    def snapshot(self) -> LogSnapshot:
+        """See `RecordLog.snapshot`."""
+        return self._call(self._log.snapshot)
+
+    def read(
+        self, start: Position | int | None = None, end: Position | int | None = None
+    ) -> Iterator[Record]:
+        """The records from `start` (inclusive) to `end` (exclusive); see `RecordLog.read`."""
+        for batch in self.read_batches(start, end):
+            yield from batch
+
+    def tail(self, start: Position | int | None = None) -> Iterator[Record]:
+        """All records from `start` on, waiting for each that is not there yet.
+
+        Ends when the iterator is closed or the thread is interrupted; see `RecordLog.tail`.
+        """
+        for batch in self.tail_batches(start):
+            yield from batch
+
+    def read_batches(
+        self, start: Position | int | None = None, end: Position | int | None = None
+    ) -> Iterator[list[Record]]:
+        """The same as `read`, in batches."""
+        return self._taken(self._log.read_batches(start, end))
+
+    def tail_batches(self, start: Position | int | None = None) -> Iterator[list[Record]]:
+        """The same as `tail`, in batches."""
+        return self._taken(self._log.tail_batches(start))
+
+    def _taken(self, batches: AsyncGenerator[list[Record], None]) -> Iterator[list[Record]]:
+        async def following() -> list[Record]:
+            return await anext(batches, [])
+
+        try:
+            while batch := self._call(following):
+                yield batch
+        finally:
+            # Not waited for: a generator may be collected on any thread, the loop's included.
+            loop = self._thread.loop
+            if self._thread.pid == os.getpid() and not loop.is_closed():
+                loop.call_soon_threadsafe(lambda: loop.create_task(batches.aclose()))
+
+    def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._thread.pid != os.getpid():
+            raise LocalProtocolError(
+                f"log {self.name!r} was opened by another process: open it again in this one",
+                log=self.name,
+            )
+        return self._thread.call(work())
+
+    def __repr__(self) -> str:
+        return f"BlockingRecordLog({self.name!r}, {self.kind.name}, {self.content.name})"

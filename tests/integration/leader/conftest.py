@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.integration.client.conftest import BookieCluster, cluster
+
+__all__ = ["BookieCluster", "cluster"]

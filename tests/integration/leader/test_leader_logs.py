@@ -1,0 +1,231 @@
+"""Leader logs on real bookies and a real ZooKeeper, from one process and from several threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import wait
+
+import pytest
+
+import ledgerlog_spark as ll
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LeaderDeposedError,
+    LocalProtocolError,
+    LogKindError,
+    LogNotFoundError,
+    PositionNotAvailableError,
+)
+from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.records import Record
+from tests.integration.client.conftest import BookieCluster
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]
+PATIENCE_SECONDS = 40
+
+
+def of(first: int, end: int) -> list[bytes]:
+    return [b"record %d" % number for number in range(first, end)]
+
+
+class Tailing:
+    """A tail on a thread of its own."""
+
+    def __init__(self, records: Iterator[Record]) -> None:
+        self.records: list[Record] = []
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, args=(records,), daemon=True)
+        self._thread.start()
+
+    def _run(self, records: Iterator[Record]) -> None:
+        with contextlib.suppress(LocalProtocolError):  # the client is closed in the end
+            for record in records:
+                with self._changed:
+                    self.records.append(record)
+                    self._changed.notify_all()
+
+    def ends(self) -> None:
+        self._thread.join(PATIENCE_SECONDS)
+        assert not self._thread.is_alive()
+
+    def has(self, count: int) -> list[bytes]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.records) >= count, PATIENCE_SECONDS)
+            return [record.value for record in self.records]
+
+
+def test_positions_survive_rolls_a_new_leader_and_truncation(cluster: BookieCluster) -> None:
+    with cluster.connect() as client:
+        log = client.open_log("orders", lead=True)
+        first = log.append(b"record 0")
+        many = log.append_many(of(1, 1000))
+        log.roll()
+        assert log.append(b"record 1000").offset == 1000
+        assert log.close() == 1001
+    with cluster.connect() as client:
+        with client.open_log("orders", lead=True) as log:
+            last = log.append(b"record 1001")
+            assert [record.value for record in client.open_log("orders").read(many[9], 20)] == (
+                of(10, 20)
+            )
+            log.truncate(many[499])
+        reader = client.open_log("orders")
+        records = list(reader.read())
+        assert [record.value for record in records] == of(500, 1002)
+        assert [record.position for record in records[:500]] == list(many[499:])
+        assert records[-1].position == last > first
+        with pytest.raises(PositionNotAvailableError, match="oldest position is 500"):
+            list(reader.read(first))
+        assert reader.state().head.open_ledgers == ()
+
+
+def test_last_record_of_an_idle_leader_is_seen_by_another_client_without_a_later_append(
+    cluster: BookieCluster,
+) -> None:
+    with cluster.connect() as writing, cluster.connect() as reading:
+        log = writing.open_log("orders", lead=True)
+        tailing = Tailing(reading.open_log("orders").tail(0))
+        for number in range(5):
+            log.append(b"record %d" % number)
+            assert tailing.has(number + 1) == of(0, number + 1)
+        log.append_many(of(5, 3000))
+        assert tailing.has(3000) == of(0, 3000)
+        reading.close()
+        tailing.ends()
+        log.close()
+
+
+def test_new_leader_takes_over_and_the_old_one_is_told_what_is_safe(
+    cluster: BookieCluster,
+) -> None:
+    with cluster.connect() as one, cluster.connect() as other:
+        old = one.open_log("orders", lead=True)
+        old.append_many(of(0, 100))
+        new = other.open_log("orders", lead=True)
+        with pytest.raises(LeaderDeposedError) as caught:
+            old.append(b"lost")
+        assert caught.value.end_offset == 100
+        with pytest.raises(LeaderDeposedError) as caught:
+            old.append_many([b"lost too"])
+        assert caught.value.definite
+        assert new.append(b"record 100").offset == 100
+        assert new.close() == 101
+        assert [record.value for record in other.open_log("orders").read()] == of(0, 101)
+        with pytest.raises(LeaderDeposedError):
+            old.close()
+
+
+def test_records_of_a_leader_that_died_are_kept_by_the_next(cluster: BookieCluster) -> None:
+    dead = cluster.connect()
+    log = dead.open_log("orders", lead=True)
+    acknowledged = log.append_many(of(0, 500))
+    dead.close()
+    with pytest.raises(LocalProtocolError, match="closed"):
+        log.append(b"late")
+    with cluster.connect() as client, client.open_log("orders", lead=True) as log:
+        assert log.end_offset == len(acknowledged)
+        log.append_many(of(500, 600))
+        log.close()
+        assert [record.value for record in client.open_log("orders").read()] == of(0, 600)
+
+
+@pytest.mark.parametrize("on_bookie_failure", ["change_ensemble", "roll_ledger"])
+def test_killed_bookies_cost_no_record_and_no_position(
+    cluster: BookieCluster, on_bookie_failure: str
+) -> None:
+    cluster.start(1)
+    with cluster.connect(add_timeout_ms=2_000) as client, cluster.connect() as reading:
+        properties = {"onBookieFailure": on_bookie_failure}
+        log = client.open_log("orders", lead=True, properties=properties)
+        tailing = Tailing(reading.open_log("orders").tail(0))
+        first = log.append(b"record 0")
+        ensemble = client.ledger_metadata(first.ledger_id).last_fragment.ensemble
+        cluster.bookies[ensemble[first.ledger_id % 3]].kill()  # the one that is watched
+        appended = 1
+        while True:
+            positions = log.append_many(of(appended, appended + 100))
+            assert positions.offsets.start == appended
+            appended += 100
+            metadata = client.ledger_metadata(positions[-1].ledger_id)
+            if on_bookie_failure == "roll_ledger":
+                assert len(metadata.fragments) == 1
+                is_over = positions[-1].ledger_id != first.ledger_id
+            else:
+                is_over = len(metadata.fragments) == 2
+            if is_over:
+                break
+        log.append(b"record %d" % appended)
+        assert tailing.has(appended + 1) == of(0, appended + 1)
+        log.close()
+        assert [record.value for record in client.open_log("orders").read()] == of(0, appended + 1)
+
+
+def test_appends_of_many_threads_are_each_acknowledged_with_their_own_position(
+    cluster: BookieCluster,
+) -> None:
+    with cluster.connect() as client:
+        log = client.open_log("orders", lead=True)
+        futures: dict[int, list[object]] = {}
+
+        def append(thread: int) -> None:
+            futures[thread] = [
+                log.append_many_async([b"%d %d" % (thread, number)])
+                if number % 3
+                else log.append_async(b"%d %d" % (thread, number))
+                for number in range(2_000)
+            ]
+
+        threads = [threading.Thread(target=append, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        log.flush()
+        wait([future for some in futures.values() for future in some])  # type: ignore[misc]
+        assert log.close() == 8_000
+        values = {record.offset: record.value for record in client.open_log("orders").read()}
+        for thread, some in futures.items():
+            for number, future in enumerate(some):
+                found = future.result()  # type: ignore[attr-defined]
+                position = found[0] if number % 3 else found
+                assert values[position.offset] == b"%d %d" % (thread, number)
+
+
+def test_opening_says_what_is_wrong(cluster: BookieCluster) -> None:
+    with cluster.connect() as client:
+        with pytest.raises(LogNotFoundError):
+            client.open_log("orders")
+        with pytest.raises(LogNotFoundError):
+            client.open_log("orders", lead=True, create_if_missing=False)
+        with pytest.raises(ConfigurationError, match="rollBytes"):
+            client.open_log("orders", lead=True, properties={"rollByte": "5"})
+        with pytest.raises(ConfigurationError):
+            client.open_log("or/ders", lead=True)
+        with pytest.raises(LocalProtocolError, match="lead=True"):
+            client.open_log("orders", properties={})
+        BlockingLogs(client).create("rows")
+        with pytest.raises(LogKindError, match="transactional"):
+            client.open_log("rows", lead=True)
+        rows = client.open_log("rows")
+        assert rows.state().head.end_offset == 0
+        with pytest.raises(LogKindError, match="with Spark"):
+            rows.read_batches()
+
+
+async def test_the_asyncio_face_does_the_same(cluster: BookieCluster) -> None:
+    async with await ll.aio.connect(cluster.uri) as client:
+        log = await client.open_log("orders", lead=True)
+        positions = await asyncio.gather(*(log.append(record) for record in of(0, 50)))
+        assert [position.offset for position in positions] == list(range(50))
+        reader = await client.open_log("orders")
+        tail = reader.tail(0)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert [(await anext(tail)).value for _ in range(50)] == of(0, 50)
+            last = asyncio.ensure_future(anext(tail))
+            await log.append(b"record 50")
+            assert (await last).value == b"record 50"
+        await tail.aclose()
+        assert await log.close() == 51
