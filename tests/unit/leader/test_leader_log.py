@@ -40,7 +40,7 @@ from tests.unit.leader.bench import APPEND, SETTINGS, Bench, Process
 from tests.unit.log.log_values import token
 
 EVENTS: tuple[type, ...] = get_args(lm.LeaderEvent)
-FLAT: set[type] = {arg for event in EVENTS for arg in (get_args(event) or (event,))}
+FLAT: set[Any] = {arg for event in EVENTS for arg in (get_args(event) or (event,))}
 
 
 def filled(bench: Bench, entries: int = 1, records: int = 4) -> Process:
@@ -115,7 +115,7 @@ STRAY = (lm.EntriesConfirmed, lm.LedgerBroken, TimerFired)
 
 
 @pytest.mark.parametrize("phase", LeaderPhase, ids=lambda phase: phase.name)
-@pytest.mark.parametrize("kind", sorted(FLAT, key=lambda k: k.__name__), ids=lambda k: k.__name__)
+@pytest.mark.parametrize("kind", sorted(FLAT, key=str), ids=lambda kind: kind.__name__)
 def test_each_pair_of_phase_and_event_is_in_the_table_or_asserted(
     phase: LeaderPhase, kind: type
 ) -> None:
