@@ -6,8 +6,9 @@ import argparse
 import sys
 
 from ledgerlog_spark.protocol import log_pages
+from tests.sim.log.checks import Violation
 from tests.sim.log.schedules import SMALL_HEAD, run_schedules
-from tests.sim.log.world import Violation, World
+from tests.sim.log.world import World
 
 
 def main() -> int:

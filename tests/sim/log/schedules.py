@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.log_pages import HeadShare
@@ -30,11 +31,13 @@ class Counts:
     events: int = 0
     faults: int = 0
     commits: int = 0
+    others: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
+        others = ", ".join(f"{count:,} {name}" for name, count in sorted(self.others.items()))
         return (
             f"log: {self.schedules:,} schedules, {self.events:,} events, {self.faults:,} faults, "
-            f"{self.commits:,} commits, 0 violations"
+            f"{self.commits:,} commits, {others}, 0 violations"
         )
 
 
@@ -46,7 +49,8 @@ def run_schedules(seeds: Iterable[int], on_end: Callable[[World], None] | None =
         counts.schedules += 1
         counts.events += world.store.events
         counts.faults += world.store.faults
-        counts.commits += len(world.committed)
+        counts.commits += len(world.checks.committed)
+        counts.others += world.checks.counts
         if on_end is not None:
             on_end(world)
     return counts

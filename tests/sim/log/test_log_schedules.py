@@ -1,4 +1,4 @@
-"""Random schedules of commits, zombies, sweepers and seals; and the mutations they catch."""
+"""Random schedules of commits, zombies, sweepers, seals and upkeep; the mutations they catch."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.errors import ConcurrentCommitError
-from ledgerlog_spark.protocol import log_pages, log_seal
-from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult, CommitStatus
-from ledgerlog_spark.protocol.log_epoch import EpochMachine
-from ledgerlog_spark.protocol.log_known import KnownLog
-from ledgerlog_spark.protocol.log_sweep import PagesSweep, SweepPhase
+from ledgerlog_spark.protocol import log_pages
+from tests.sim.log.checks import Violation
+from tests.sim.log.mutations import MUTATIONS
 from tests.sim.log.schedules import SMALL_HEAD, run_schedules
-from tests.sim.log.world import Violation, schedule
+from tests.sim.log.world import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,67 +58,14 @@ def test_history_does_not_depend_on_the_hash_seed() -> None:
     assert trace.count("\n") > 100
 
 
-def sweep_pages_blindly(patch: pytest.MonkeyPatch) -> None:
-    begin = PagesSweep._begin
-
-    def look_without_touching(self: PagesSweep) -> Any:
-        if self.sweep_phase is SweepPhase.BEFORE:
-            self._touched, self._tokens = self._tokens, []
-        return begin(self)
-
-    patch.setattr(PagesSweep, "_begin", look_without_touching)
-
-
-def commit_assumes_failure(patch: pytest.MonkeyPatch) -> None:
-    def failed(self: CommitMachine, write: Any) -> Any:
-        raise ConcurrentCommitError("no answer, so it failed")
-
-    patch.setattr(CommitMachine, "_on_unknown", failed)
-
-
-def commit_assumes_success(patch: pytest.MonkeyPatch) -> None:
-    def succeeded(self: CommitMachine, write: Any) -> Any:
-        return self._end(CommitResult(CommitStatus.COMMITTED, write.head.version, 0))
-
-    patch.setattr(CommitMachine, "_on_unknown", succeeded)
-
-
-def replay_batch_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommitMachine, "_is_replay", lambda *_: False)
-
-
-def zombie_takes_epoch_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(EpochMachine, "_is_zombie", lambda *_: False)
-
-
-def commit_forgets_registration_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommitMachine, "_missing", lambda *_: [])
-
-
-def zombie_starts_from_what_is_known(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(KnownLog, "may_precede", lambda *_: True)
-
-
-def seal_ignores_floor(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(log_seal, "check_close", lambda *_, **__: None)
-
-
-MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
-    sweep_pages_blindly: "is missing",
-    commit_assumes_failure: "was said to have failed",
-    commit_assumes_success: "was said to be committed",
-    replay_batch_again: "was committed twice|after batch",
-    zombie_takes_epoch_back: "took over twice",
-    commit_forgets_registration_check: "was deleted",
-    zombie_starts_from_what_is_known: "zombie|was committed twice|after batch",
-    seal_ignores_floor: "below its listed end",
-}
-
-
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_mutation_is_caught(
-    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    mutation: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     mutation(monkeypatch)
-    with pytest.raises(Violation, match=MUTATIONS[mutation]):
+    with pytest.raises(Violation, match=MUTATIONS[mutation]) as caught:
         run_schedules(range(SCHEDULES_TO_CATCH_MAX))
+    with capsys.disabled():
+        print(f"\n{mutation.__name__}: {caught.value}")  # noqa: T201 (its seed counts schedules)

@@ -1,4 +1,4 @@
-"""One schedule: producers, zombies, sweepers and sealers on one log, and what must always hold."""
+"""One schedule: producers, zombies, sweepers, sealers and upkeep on one log."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError, NeedsOperatorError
+from ledgerlog_spark.log import sweeper
+from ledgerlog_spark.metadata.log_store_port import MarkedLedger
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol import log_seal
 from ledgerlog_spark.protocol.log_changes import CommitRequest
-from ledgerlog_spark.protocol.log_codec import decode_page
-from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitStatus
+from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
-from ledgerlog_spark.protocol.log_read import ListingMachine, SnapshotMachine
+from ledgerlog_spark.protocol.log_read import ListingMachine
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
-from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep, StagedSweep
-from ledgerlog_spark.protocol.log_walk import Walk
 from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
-from tests.sim.log.store import Register, Session, SimStore, State
+from tests.sim.log import upkeep
+from tests.sim.log.checks import ENTRY_ROWS, Attempt, Checks, Place, Violation, place_of
+from tests.sim.log.store import Register, Session, SimStore
 from tests.unit.log.log_values import new_head, token
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.model import Version
     from ledgerlog_spark.protocol.log_known import KnownLog
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_records import Item
@@ -39,33 +43,22 @@ EVENTS_MAX = 20_000
 Actor = Generator[Any, Any, None]
 
 
-class Violation(AssertionError):  # noqa: N818 (it is no error of ours to handle)
-    """Something that must never be, with the seed that shows it."""
-
-
 @dataclass
 class Ledger:
-    """What became of one ledger; entries 1..`last` are on their ack quorum."""
+    """What became of one ledger.
 
-    app: str
-    batch_id: int
-    run: str
-    last: int
+    Attributes:
+        entries: Names of what is on its ack quorum: entry k (from 1) holds `entries[k - 1]`. An
+            entry has `ENTRY_ROWS` rows.
+    """
+
+    entries: list[int] = field(default_factory=list)
     sealed_at: int | None = None
     is_deleted: bool = False
 
-
-@dataclass
-class Attempt:
-    """One job's commit, and what its caller was told."""
-
-    app: str
-    batch_id: int
-    run: str
-    ledger_ids: tuple[int, ...]
-    said_unknown: bool = False
-    said_committed: bool = False
-    said_failed: bool = False
+    @property
+    def last(self) -> int:
+        return len(self.entries)
 
 
 @dataclass
@@ -76,10 +69,8 @@ class World:
     random: Random = field(init=False)
     now: int = 1_000
     ledgers: dict[int, Ledger] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
-    committed: dict[tuple[str, int], int] = field(default_factory=dict)
-    listed_ever: set[int] = field(default_factory=set)
-    last_batch: dict[str, int] = field(default_factory=dict)
+    owners: dict[Place, tuple[str, int, str]] = field(default_factory=dict)
+    """App, batch and run that wrote a range."""
     known: dict[str, KnownLog] = field(default_factory=dict)
     """What some commit of an app left, which its later commits may start from."""
 
@@ -88,9 +79,12 @@ class World:
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._numbers = itertools.count(1)
+        self._entries = itertools.count(1)
+        self._open: dict[tuple[str, str], int] = {}
         head, _ = new_head()
+        self.checks = Checks(self)
         self.store = SimStore(
-            head, self.random, self.later, lambda: self.now, self.check_change, self.drop
+            head, self.random, self.later, lambda: self.now, self.checks.change, self.drop
         )
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
@@ -166,8 +160,8 @@ class World:
             planned_version=planned,
             overwrite_if_changed=self.random.random() < 0.5,
         )
-        attempt = Attempt(app, batch_id, run, tuple(r.ledger_id for r in ranges))
-        self.attempts.append(attempt)
+        attempt = Attempt(app, batch_id, run, tuple(map(place_of, ranges)))
+        self.checks.attempts.append(attempt)
         for _ in range(3):
             known = self.known.get(app) if self.random.random() < 0.7 else None
             machine = CommitMachine(
@@ -183,10 +177,10 @@ class World:
                 is_silent = isinstance(error, MetadataUnavailableError)
                 if not (is_silent and (attempt.said_unknown or attempt.said_committed)):
                     attempt.said_failed = True
-                    self.check_failed(attempt)
+                    self.checks.failed(attempt)
                 return
             attempt.said_committed = True
-            self.check_reported(attempt, result)
+            self.checks.reported(attempt, result)
             if machine.known_after is not None and self.random.random() < 0.8:
                 self.known[app] = machine.known_after
             if self.random.random() < 0.2:
@@ -206,16 +200,44 @@ class World:
                 syncs_first=self.random.random() < 0.5,
             )
             joined = yield self.drive(session, machine)
-            ledger_id = next(self._numbers)
-            written = yield self.ask(session, Register(0, app, joined.version, ledger_id))
-            if written.outcome is Outcome.OK:
+            ledger_id = self._open.get((app, run))
+            if ledger_id is not None and self.random.random() < 0.5:
                 break
-        last = self.random.randint(1, 9)
-        self.ledgers[ledger_id] = Ledger(app, batch_id, run, last)
+            ledger_id = yield from self.new_ledger(session, app, joined.version)
+            if ledger_id is not None:
+                self._open[app, run] = ledger_id
+                break
         yield self.sleep(self.random.randint(1, 40))
-        return StagedRange(ledger_id, 1, last, -1, rows=last * 10, size_bytes=last * 100)
+        ledger = self.ledgers[ledger_id]
+        if ledger.sealed_at is not None:
+            self._open.pop((app, run), None)
+            return (yield from self.staged_range(session, app, batch_id, run, kind))
+        return self.written(ledger_id, (app, batch_id, run), self.random.randint(1, 9))
 
-    def sweeper(self) -> Actor:
+    def new_ledger(
+        self, session: Session, app: str, version: Version
+    ) -> Generator[Any, Any, int | None]:
+        """A ledger that was registered for certain, None for none."""
+        ledger_id = next(self._numbers)
+        answer = yield self.ask(session, Register(0, app, version, ledger_id))
+        if answer.outcome is not Outcome.OK:
+            return None
+        self.ledgers[ledger_id] = Ledger()
+        return ledger_id
+
+    def written(
+        self, ledger_id: int, owner: tuple[str, int, str], count: int, copies: Sequence[int] = ()
+    ) -> StagedRange:
+        """A range of new entries, or of copies of others, behind what the ledger holds."""
+        ledger = self.ledgers[ledger_id]
+        new = list(copies) or [next(self._entries) for _ in range(count)]
+        first = ledger.last + 1
+        self.owners[ledger_id, first] = owner
+        ledger.entries += new
+        rows = len(new) * ENTRY_ROWS
+        return StagedRange(ledger_id, first, ledger.last, -1, rows=rows, size_bytes=rows * 10)
+
+    def sweeps(self) -> Actor:
         session = Session()
         for _ in range(self.random.randint(2, 6)):
             yield self.sleep(self.random.randint(20, 300))
@@ -246,8 +268,12 @@ class World:
                 yield self.drive(session, PagesSweep("log", tokens))
 
     def due(self) -> tuple[int, ...]:
-        marks = sorted(self.store.state.marks.items())
-        return tuple(i for i, at in marks if self.now - at >= GRACE_MS or i not in self.listed_ever)
+        listed = self.checks.listed_ever
+        marks = [
+            MarkedLedger(ledger_id, at, is_staged=ledger_id not in listed)
+            for ledger_id, at in sorted(self.store.state.marks.items())
+        ]
+        return sweeper.due_ledgers(marks, self.now, GRACE_MS)
 
     def sealer(self) -> Actor:
         """Seals ledgers although bookies are missing, so that less than all may be found."""
@@ -260,8 +286,11 @@ class World:
                 continue
             if items:
                 ledger_id = self.random.choice(items).ledger_id
-                found = self.ledgers[ledger_id].last - (self.random.random() < 0.3)
-                self.close(ledger_id, found, log_seal.floor_of(ledger_id, items))
+                floor = log_seal.floor_of(ledger_id, items)
+                # Entries that are listed may be missed; of others nobody says that they are there.
+                last = self.ledgers[ledger_id].last
+                found = last - (last == floor and self.random.random() < 0.3)
+                self.close(ledger_id, found, floor)
 
     def close(self, ledger_id: int, last_entry_id: int, floor: int) -> bool:
         ledger = self.ledgers[ledger_id]
@@ -271,7 +300,7 @@ class World:
             except NeedsOperatorError:
                 return False
             ledger.sealed_at = last_entry_id
-            self.check_ledgers(self.store.state)
+            self.checks.ledgers(self.store.state)
         return True
 
     def drop(self, ledger_id: int) -> bool:
@@ -280,10 +309,8 @@ class World:
             if ledger.sealed_at is None:
                 ledger.sealed_at = ledger.last
             ledger.is_deleted = True
-            self.check_ledgers(self.store.state)
+            self.checks.ledgers(self.store.state)
         return True
-
-    # --- what must always hold ---
 
     def violation(self, what: str) -> Violation:
         return Violation(f"seed {self.seed}, at {self.now} ms: {what}")
@@ -291,97 +318,6 @@ class World:
     def require(self, holds: bool, what: str) -> None:
         if not holds:
             raise self.violation(what)
-
-    def check_change(self, ask: Any, old: State, new: State) -> None:
-        if isinstance(ask, m.WriteHead):
-            self.check_head(ask, old, new)
-        if isinstance(ask, m.WriteProducer):
-            runs = new.producers[ask.app].value.runs
-            self.require(len(set(runs)) == len(runs), f"{ask.app}: a run took over twice: {runs}")
-        if isinstance(ask, (m.WriteHead, m.DeletePages)):
-            self.check_pages(new)
-            self.check_ledgers(new)
-
-    def check_head(self, ask: m.WriteHead, old: State, new: State) -> None:
-        before, after = old.head.value, new.head.value
-        self.require(
-            after.start_offset >= before.start_offset and after.end_offset >= before.end_offset,
-            "an interval moved back",
-        )
-        added = [i for i in self.items(new) if i.first_offset >= before.end_offset]
-        if after.version == before.version:
-            self.require(not added, "items without a version")
-            return
-        self.require(after.version == before.version + 1, "a version was skipped")
-        self.require(after.commit_time_ms > before.commit_time_ms, "commit times do not rise")
-        self.check_batch(ask, [i.ledger_id for i in added])
-        offset = before.end_offset
-        for item in added:
-            self.require(item.first_offset == offset, "offsets have a gap")
-            offset = item.end_offset
-        self.require(offset == after.end_offset, "rows without an item")
-
-    def check_batch(self, ask: m.WriteHead, ledger_ids: list[int]) -> None:
-        """The version holds exactly one job's ranges, and no batch comes twice (S5-S8)."""
-        owner = self.ledgers[ledger_ids[0]]
-        batch = (owner.app, owner.batch_id)
-        wholes = [a.ledger_ids for a in self.attempts]
-        self.require(tuple(ledger_ids) in wholes, f"a part of batch {batch} was committed")
-        self.require(batch not in self.committed, f"batch {batch} was committed twice")
-        last = self.last_batch.get(owner.app, -1)
-        self.require(owner.batch_id > last, f"batch {batch} after batch {last}")
-        assert ask.producer is not None
-        self.require(ask.producer.current_run == owner.run, f"zombie {owner.run} committed")
-        self.committed[batch] = self.store.state.head.value.version
-        self.last_batch[owner.app] = owner.batch_id
-        self.listed_ever.update(ledger_ids)
-        for attempt in self.attempts:
-            if attempt.said_failed:
-                self.check_failed(attempt)
-
-    def check_failed(self, attempt: Attempt) -> None:
-        appeared = set(attempt.ledger_ids) & self.listed_ever
-        self.require(not appeared, f"{attempt} was said to have failed, and it is in the log")
-
-    def check_reported(self, attempt: Attempt, result: Any) -> None:
-        batch = (attempt.app, attempt.batch_id)
-        if result.status is CommitStatus.COMMITTED:
-            is_there = set(attempt.ledger_ids) <= self.listed_ever
-            self.require(is_there, f"{batch} was said to be committed, and it is not")
-        else:
-            last = self.last_batch.get(attempt.app, -1)
-            self.require(last >= attempt.batch_id, f"{batch} was never committed")
-
-    def check_pages(self, state: State) -> None:
-        """Every page that the head names is there."""
-        self.items(state)
-        head = state.head.value
-        self.walk(state, Walk(HISTORY, head.history, head.oldest_version, head.version + 1))
-        self.walk(state, Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1))
-
-    def check_ledgers(self, state: State) -> None:
-        """Every listed ledger is there, up to the listed end."""
-        for item in self.items(state):
-            ledger = self.ledgers[item.ledger_id]
-            self.require(not ledger.is_deleted, f"listed ledger {item.ledger_id} was deleted")
-            sealed = ledger.sealed_at
-            whole = sealed is None or sealed >= item.last_entry_id
-            self.require(whole, f"ledger {item.ledger_id} was closed below its listed end")
-
-    def items(self, state: State) -> tuple[Item, ...]:
-        head = state.head.value
-        return self.walk(state, Walk(ITEMS, head.items, head.oldest_offset, head.end_offset))
-
-    def walk(self, state: State, walk: Walk[Any]) -> tuple[Any, ...]:
-        while walk.wanted:
-            pages = []
-            for page in walk.wanted:
-                data = state.pages.get(page.ref.token, (0, {}))[1].get(page.ref.number)
-                if data is None:
-                    raise self.violation(f"page {page.ref.token}/{page.ref.number} is missing")
-                pages.append(decode_page(page.kind, data))
-            walk.feed(pages)
-        return walk.records()
 
 
 def schedule(seed: int) -> World:
@@ -402,18 +338,14 @@ def schedule(seed: int) -> World:
         app = f"once-{number}"
         job = world.job(app, 0, app, WriteMode.APPEND, JobKind.BATCH)
         world.spawn(job, random.randint(0, 600))
-    world.spawn(world.sweeper())
-    world.spawn(world.sweeper())
+    world.spawn(world.sweeps())
+    world.spawn(world.sweeps())
     world.spawn(world.pages_sweeper())
     world.spawn(world.sealer())
+    for actor in upkeep.actors(world):
+        world.spawn(actor, random.randint(0, 700))
     world.run()
     world.store.faulty = False
-    world.spawn(_look(world))
+    world.spawn(upkeep.settle(world))
     world.run()
     return world
-
-
-def _look(world: World) -> Actor:
-    snapshot = yield world.drive(Session(), SnapshotMachine("log"))
-    rows = sum(item.rows for item in snapshot.items)
-    world.require(rows == snapshot.interval.rows, f"{rows} rows of {snapshot.interval.rows}")

@@ -1,0 +1,248 @@
+"""What must always hold of a log, looked at after every change of what its store holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_codec import decode_page
+from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_records import Item, Operation, StagedRange, VersionInterval
+from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
+from ledgerlog_spark.protocol.log_walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log_restore import RestoreRequest
+    from tests.sim.log.store import State
+    from tests.sim.log.world import World
+
+ENTRY_ROWS = 10
+Place = tuple[int, int]
+"""Of a range: ledger and first entry."""
+
+
+class Violation(AssertionError):  # noqa: N818 (it is no error of ours to handle)
+    """Something that must never be, with the seed that shows it."""
+
+
+def place_of(staged: StagedRange | Item) -> Place:
+    return staged.ledger_id, staged.first_entry_id
+
+
+@dataclass
+class Attempt:
+    """One job's commit, and what its caller was told."""
+
+    app: str
+    batch_id: int
+    run: str
+    places: tuple[Place, ...]
+    said_unknown: bool = False
+    said_committed: bool = False
+    said_failed: bool = False
+
+
+@dataclass
+class Checks:
+    """The checks of one world, and what they have to remember.
+
+    Attributes:
+        truth: Names of the log's entries by offset: which offset has which rows never changes,
+            whoever merges, restores, truncates or sweeps.
+    """
+
+    world: World
+    truth: list[int] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    places_ever: set[Place] = field(default_factory=set)
+    listed_ever: set[int] = field(default_factory=set)
+    last_batch: dict[str, int] = field(default_factory=dict)
+    restores: dict[str, RestoreRequest] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def require(self, holds: bool, what: str) -> None:
+        self.world.require(holds, what)
+
+    def change(self, ask: Any, old: State, new: State) -> None:
+        if isinstance(ask, m.WriteHead):
+            self.head(ask, old, new)
+        if isinstance(ask, m.WriteProducer):
+            runs = new.producers[ask.app].value.runs
+            self.require(len(set(runs)) == len(runs), f"{ask.app}: a run took over twice: {runs}")
+        if isinstance(ask, (m.WriteHead, m.DeletePages)):
+            self.pages(new)
+            self.ledgers(new)
+        if isinstance(ask, (m.WriteHead, m.WriteProducer, m.ForgetMark)):
+            self.accounts(new)
+
+    def head(self, ask: m.WriteHead, old: State, new: State) -> None:
+        before, after = old.head.value, new.head.value
+        self.require(
+            after.start_offset >= before.start_offset and after.end_offset >= before.end_offset,
+            "an interval moved back",
+        )
+        items = self.items(new)
+        added = [i for i in items if i.first_offset >= before.end_offset]
+        if after.version == before.version:
+            self.require(not added, "items without a version")
+            self.counts["merges"] += ask.app is not None
+        else:
+            self.version(ask, old, new, added)
+        self.require(after.end_offset == len(self.truth) * ENTRY_ROWS, "rows without an item")
+        self.rows(new, items)
+        self.history(new)
+        self.listed_ever.update(item.ledger_id for item in items)
+
+    def version(self, ask: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
+        """A new version has what its operation says."""
+        before, after = old.head.value, new.head.value
+        self.require(after.version == before.version + 1, "a version was skipped")
+        self.require(after.commit_time_ms > before.commit_time_ms, "commit times do not rise")
+        operation = self.versions(new)[-1].operation
+        if operation is Operation.TRUNCATE:
+            self.require(not added, "a truncation added rows")
+            self.counts["truncations"] += 1
+            return
+        if operation is Operation.RESTORE:
+            self.counts["restores"] += 1
+            self.restored(ask, old, added)
+        else:
+            self.batch(ask, [place_of(item) for item in added])
+        self.truth += [name for item in added for name in self.names(item)]
+
+    def batch(self, ask: m.WriteHead, places: list[Place]) -> None:
+        """The version holds exactly one job's ranges, and no batch comes twice (S5-S8)."""
+        app, batch_id, run = self.world.owners[places[0]]
+        batch = (app, batch_id)
+        wholes = [a.places for a in self.attempts]
+        self.require(tuple(places) in wholes, f"a part of batch {batch} was committed")
+        self.require(batch not in self.committed, f"batch {batch} was committed twice")
+        last = self.last_batch.get(app, -1)
+        self.require(batch_id > last, f"batch {batch} after batch {last}")
+        assert ask.producer is not None
+        self.require(ask.producer.current_run == run, f"zombie {run} committed")
+        self.committed[batch] = self.world.store.state.head.value.version
+        self.last_batch[app] = batch_id
+        self.places_ever.update(places)
+        for attempt in self.attempts:
+            if attempt.said_failed:
+                self.failed(attempt)
+
+    def restored(self, ask: m.WriteHead, old: State, added: Sequence[Item]) -> None:
+        """The rows of the version that was asked for, and nobody's commit is replaced unseen."""
+        assert ask.app is not None
+        request = self.restores[ask.app]
+        versions = {v.version: v for v in self.versions(old)}
+        self.require(request.version in versions, "a version was restored that is not retained")
+        wanted = versions[request.version]
+        names = [name for item in added for name in self.names(item)]
+        self.require(names == self.true_names(wanted), "other rows were restored")
+        planned = request.planned_version == old.head.value.version
+        self.require(
+            planned or request.overwrite_if_changed, "a restore replaced what it had not seen"
+        )
+
+    def rows(self, state: State, items: Sequence[Item]) -> None:
+        """The list has no gap, and every offset in it has the rows that it always had."""
+        head = state.head.value
+        offset = items[0].first_offset if items else head.end_offset
+        begins = offset <= head.oldest_offset or head.oldest_offset == head.end_offset
+        self.require(begins, "the list begins too late")
+        for item in items:
+            self.require(item.first_offset == offset, "offsets have a gap")
+            first, end = offset // ENTRY_ROWS, item.end_offset // ENTRY_ROWS
+            self.require(self.names(item) == self.truth[first:end], "offsets have other rows")
+            offset = item.end_offset
+        self.require(offset == head.end_offset, "rows at the end are not listed")
+
+    def history(self, state: State) -> None:
+        """Every retained version is there, and begins where rows are still listed."""
+        head = state.head.value
+        versions = self.versions(state)
+        numbers = [v.version for v in versions]
+        self.require(numbers == list(range(head.oldest_version, head.version + 1)), "no history")
+        starts = min(v.start_offset for v in versions)
+        self.require(starts >= head.oldest_offset, "a retained version lost its rows")
+
+    def accounts(self, state: State) -> None:
+        """Every ledger that is there is listed, marked, or registered (nothing leaks)."""
+        known = {item.ledger_id for item in self.items(state)} | set(state.marks)
+        for registered in state.registered.values():
+            known |= set(registered)
+        for ledger_id, ledger in self.world.ledgers.items():
+            self.require(
+                ledger.is_deleted or ledger_id in known, f"ledger {ledger_id} is forgotten"
+            )
+
+    def failed(self, attempt: Attempt) -> None:
+        appeared = set(attempt.places) & self.places_ever
+        self.require(not appeared, f"{attempt} was said to have failed, and it is in the log")
+
+    def reported(self, attempt: Attempt, result: Any) -> None:
+        batch = (attempt.app, attempt.batch_id)
+        if result.status is CommitStatus.COMMITTED:
+            is_there = set(attempt.places) <= self.places_ever
+            self.require(is_there, f"{batch} was said to be committed, and it is not")
+        else:
+            last = self.last_batch.get(attempt.app, -1)
+            self.require(last >= attempt.batch_id, f"{batch} was never committed")
+
+    def pages(self, state: State) -> None:
+        """Every page that the head names is there."""
+        self.items(state)
+        self.versions(state)
+        head = state.head.value
+        self.walk(state, Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1))
+
+    def ledgers(self, state: State) -> None:
+        """Every listed ledger is there, up to the listed end."""
+        for item in self.items(state):
+            ledger = self.world.ledgers[item.ledger_id]
+            self.require(not ledger.is_deleted, f"listed ledger {item.ledger_id} was deleted")
+            sealed = ledger.sealed_at
+            whole = sealed is None or sealed >= item.last_entry_id
+            self.require(whole, f"ledger {item.ledger_id} was closed below its listed end")
+
+    def read(self, item: Item, interval: VersionInterval) -> None:
+        """A reader that planned not long ago reads a range that its plan names."""
+        self.counts["ranges read"] += 1
+        ledger = self.world.ledgers[item.ledger_id]
+        self.require(not ledger.is_deleted, f"ledger {item.ledger_id} went while it was read")
+        first, end = item.first_offset // ENTRY_ROWS, item.end_offset // ENTRY_ROWS
+        self.require(self.names(item) == self.truth[first:end], f"other rows in {interval}")
+
+    def names(self, item: Item) -> list[int]:
+        """Of the entries that an item lists."""
+        return self.world.ledgers[item.ledger_id].entries[
+            item.first_entry_id - 1 : item.last_entry_id
+        ]
+
+    def true_names(self, interval: VersionInterval) -> list[int]:
+        """Of the entries that a version has."""
+        return self.truth[interval.start_offset // ENTRY_ROWS : interval.end_offset // ENTRY_ROWS]
+
+    def items(self, state: State) -> tuple[Item, ...]:
+        head = state.head.value
+        return self.walk(state, Walk(ITEMS, head.items, head.oldest_offset, head.end_offset))
+
+    def versions(self, state: State) -> tuple[VersionInterval, ...]:
+        head = state.head.value
+        return self.walk(state, Walk(HISTORY, head.history, head.oldest_version, head.version + 1))
+
+    def walk(self, state: State, walk: Walk[Any]) -> tuple[Any, ...]:
+        while walk.wanted:
+            pages = []
+            for page in walk.wanted:
+                data = state.pages.get(page.ref.token, (0, {}))[1].get(page.ref.number)
+                if data is None:
+                    raise self.world.violation(
+                        f"page {page.ref.token}/{page.ref.number} is missing"
+                    )
+                pages.append(decode_page(page.kind, data))
+            walk.feed(pages)
+        return walk.records()

@@ -1,0 +1,173 @@
+"""Defects of the log's layer, and what the simulation says of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import ConcurrentCommitError
+from ledgerlog_spark.log import sweeper
+from ledgerlog_spark.protocol import log_seal, log_truncate
+from ledgerlog_spark.protocol.log_changes import listed
+from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log_epoch import EpochMachine
+from ledgerlog_spark.protocol.log_expiry import expiry_step
+from ledgerlog_spark.protocol.log_known import KnownLog
+from ledgerlog_spark.protocol.log_merge import MergeMachine
+from ledgerlog_spark.protocol.log_messages import DropLedger
+from ledgerlog_spark.protocol.log_restore import RestoreMachine
+from ledgerlog_spark.protocol.log_sweep import PagesSweep, SweepPhase
+from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+def sweep_pages_blindly(patch: pytest.MonkeyPatch) -> None:
+    begin = PagesSweep._begin
+
+    def look_without_touching(self: PagesSweep) -> Any:
+        if self.sweep_phase is SweepPhase.BEFORE:
+            self._touched, self._tokens = self._tokens, []
+        return begin(self)
+
+    patch.setattr(PagesSweep, "_begin", look_without_touching)
+
+
+def commit_assumes_failure(patch: pytest.MonkeyPatch) -> None:
+    def failed(self: CommitMachine, write: Any) -> Any:
+        raise ConcurrentCommitError("no answer, so it failed")
+
+    patch.setattr(CommitMachine, "_on_unknown", failed)
+
+
+def commit_assumes_success(patch: pytest.MonkeyPatch) -> None:
+    def succeeded(self: CommitMachine, write: Any) -> Any:
+        return self._end(CommitResult(CommitStatus.COMMITTED, write.head.version, 0))
+
+    patch.setattr(CommitMachine, "_on_unknown", succeeded)
+
+
+def replay_batch_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitMachine, "_is_replay", lambda *_: False)
+
+
+def zombie_takes_epoch_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EpochMachine, "_is_zombie", lambda *_: False)
+
+
+def commit_forgets_registration_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitMachine, "_missing", lambda *_: [])
+
+
+def zombie_starts_from_what_is_known(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KnownLog, "may_precede", lambda *_: True)
+
+
+def seal_ignores_floor(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(log_seal, "check_close", lambda *_, **__: None)
+
+
+def merge_blind_switch(patch: pytest.MonkeyPatch) -> None:
+    """Switches whatever the log lists by now."""
+
+    def found(self: MergeMachine, items: Any) -> Any:
+        first = self._merge.replaced[0].first_offset
+        end = self._merge.replaced[-1].end_offset
+        return tuple(i for i in items if i.end_offset > first and i.first_offset < end) or items
+
+    patch.setattr(MergeMachine, "_found", found)
+
+
+def merge_renumbers(patch: pytest.MonkeyPatch) -> None:
+    """Gives the merged rows offsets of their own, as a commit would."""
+
+    def merged(self: MergeMachine, head: Any, replaced: Any) -> Any:
+        (item,) = listed(head, (self._merge.staged,), replaced[0].schema_id, 1)
+        return item
+
+    patch.setattr(MergeMachine, "_merged", merged)
+
+
+def merge_deletes_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Gives readers that planned before no time to finish."""
+    patch.setattr(
+        sweeper, "due_ledgers", lambda marked, *_: tuple(mark.ledger_id for mark in marked)
+    )
+
+
+def merge_forgets_to_mark(patch: pytest.MonkeyPatch) -> None:
+    """Lets go of ledgers without anybody being told."""
+    prepare = MergeMachine._prepare
+
+    def without_marks(self: MergeMachine, change: Any) -> Any:
+        self._unlisted = ()
+        return prepare(self, change)
+
+    patch.setattr(MergeMachine, "_prepare", without_marks)
+
+
+def truncate_deletes_first(patch: pytest.MonkeyPatch) -> None:
+    """Deletes ledgers, then changes the head that lists them."""
+    replace_head, step = TruncateMachine._replace_head, TruncateMachine._step
+
+    def drop(self: TruncateMachine, change: Any, unlisted: Any) -> Any:
+        TO_DROP[id(self)] = (change, unlisted, list(unlisted))
+        return go_on(self)
+
+    def go_on(self: TruncateMachine) -> Any:
+        change, unlisted, left = TO_DROP[id(self)]
+        if left:
+            return self._ask(partial(DropLedger, ledger_id=left.pop()))
+        del TO_DROP[id(self)]
+        return replace_head(self, change, unlisted)
+
+    def stepped(self: TruncateMachine, reply: Any) -> Any:
+        return go_on(self) if id(self) in TO_DROP else step(self, reply)
+
+    patch.setattr(TruncateMachine, "_replace_head", drop)
+    patch.setattr(TruncateMachine, "_step", stepped)
+
+
+TO_DROP: dict[int, Any] = {}
+
+
+def retention_drops_retained_version(patch: pytest.MonkeyPatch) -> None:
+    """Drops items, and goes on to offer the versions that had them."""
+
+    def keeps_versions(head: Any, oldest: Any, items: Any) -> Any:
+        return replace(expiry_step(head, oldest, items), oldest_version=head.oldest_version)
+
+    patch.setattr(log_truncate, "expiry_step", keeps_versions)
+
+
+def restore_does_not_look_at_what_was_committed(patch: pytest.MonkeyPatch) -> None:
+    walks = RestoreMachine._walks
+
+    def blindly(self: RestoreMachine, head: Any) -> Any:
+        self._restore = replace(self._restore, planned_version=head.version)
+        return walks(self, head)
+
+    patch.setattr(RestoreMachine, "_walks", blindly)
+
+
+MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    sweep_pages_blindly: "is missing",
+    commit_assumes_failure: "was said to have failed",
+    commit_assumes_success: "was said to be committed",
+    replay_batch_again: "was committed twice|after batch",
+    zombie_takes_epoch_back: "took over twice",
+    commit_forgets_registration_check: "was deleted",
+    zombie_starts_from_what_is_known: "zombie|was committed twice|after batch",
+    seal_ignores_floor: "below its listed end",
+    merge_blind_switch: "offsets have|rows at the end",
+    merge_renumbers: "rows at the end are not listed|offsets have",
+    merge_deletes_at_once: "went while it was read",
+    merge_forgets_to_mark: "is forgotten|stay for ever",
+    truncate_deletes_first: "was deleted|went while it was read",
+    retention_drops_retained_version: "lost its rows",
+    restore_does_not_look_at_what_was_committed: "had not seen",
+}

@@ -1,0 +1,245 @@
+"""Actors that merge, truncate, restore and retain, and readers that must not notice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
+from ledgerlog_spark.protocol.log_read import SnapshotMachine
+from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
+from ledgerlog_spark.protocol.log_retention import RetentionMachine
+from ledgerlog_spark.protocol.log_sweep import LedgerSweep, StagedSweep
+from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from tests.sim.log.checks import ENTRY_ROWS
+from tests.sim.log.store import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from ledgerlog_spark.protocol.log_machine import LogMachine
+    from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange
+    from tests.sim.log.world import Actor, World
+
+NEVER_MS = 1 << 40
+SETTLE_PASSES = 4
+
+
+def actors(world: World) -> Iterator[Actor]:
+    """Some of everything, in some schedules none."""
+    random = world.random
+    for _ in range(random.choice((0, 1, 1, 2))):
+        yield merger(world)
+    for _ in range(random.choice((0, 0, 1))):
+        yield truncator(world)
+    for _ in range(random.choice((0, 0, 1))):
+        yield retainer(world)
+    for number in range(random.choice((0, 0, 1, 2))):
+        yield restorer(world, number)
+    for _ in range(random.randint(1, 3)):
+        yield reader(world)
+    yield property_setter(world)
+
+
+def _tried(
+    world: World, session: Session, make: Any, attempts: int = 3
+) -> Generator[Any, Any, Any]:
+    """The machine's result; made anew while the outcome is unknown. None when it failed."""
+    for _ in range(attempts):
+        machine: LogMachine = make()
+        try:
+            return (yield world.drive(session, machine))
+        except LedgerLogError as error:
+            if error.definite and not error.retriable:
+                return None
+    return None
+
+
+def _begun(world: World, session: Session, app: str) -> Generator[Any, Any, Any]:
+    """A producer of its own; None when that failed."""
+    return (
+        yield from _tried(
+            world,
+            session,
+            lambda: EpochMachine("log", app=app, run=app, batch_id=0, kind=JobKind.BATCH),
+        )
+    )
+
+
+def _copied(
+    world: World, session: Session, app: str, names: list[int]
+) -> Generator[Any, Any, StagedRange | None]:
+    """A range of copies in a new ledger of the app; None when it could not be made."""
+    joined = yield from _begun(world, session, app)
+    if joined is None:
+        return None
+    ledger_id = yield from world.new_ledger(session, app, joined.version)
+    if ledger_id is None:
+        return None
+    staged = world.written(ledger_id, (app, 0, app), 0, copies=names)
+    yield world.sleep(world.random.randint(1, 60))
+    return staged
+
+
+def _released(world: World, session: Session, app: str) -> Generator[Any, Any, None]:
+    yield from _tried(world, session, lambda: StagedSweep("log", app=app, staging_ttl_ms=-1))
+
+
+def _snapshot(
+    world: World, session: Session, version: int | None = None
+) -> Generator[Any, Any, LogSnapshot | None]:
+    found: LogSnapshot | None = yield from _tried(
+        world, session, lambda: SnapshotMachine("log", version=version), 1
+    )
+    return found
+
+
+def merger(world: World) -> Actor:
+    """Copies a run of ranges and switches; sometimes dies in between."""
+    session, random = Session(), world.random
+    for _ in range(random.randint(2, 5)):
+        yield world.sleep(random.randint(30, 250))
+        snapshot = yield from _snapshot(world, session)
+        if snapshot is None or len(snapshot.items) < 2:
+            continue
+        first = random.randrange(len(snapshot.items) - 1)
+        run = snapshot.items[first : first + random.randint(2, 6)]
+        for item in run:
+            world.checks.read(item, snapshot.interval)
+        names = [name for item in run for name in world.checks.names(item)]
+        app = f"job:merge-{world.new_token()}"
+        staged = yield from _copied(world, session, app, names)
+        if staged is None or random.random() < 0.1:
+            continue
+        request = MergeRequest(app, app, run, staged)
+        yield from _tried(
+            world, session, lambda r=request: MergeMachine("log", r, token=world.new_token()), 2
+        )
+        if random.random() < 0.8:
+            yield from _released(world, session, app)
+
+
+def truncator(world: World) -> Actor:
+    session, random = Session(), world.random
+    for _ in range(random.randint(1, 2)):
+        yield world.sleep(random.randint(100, 500))
+        head = world.store.state.head.value
+        places = (head.end_offset - head.start_offset) // ENTRY_ROWS
+        offset = head.start_offset + random.randint(0, max(0, places // 2)) * ENTRY_ROWS
+        done = yield from _tried(
+            world,
+            session,
+            lambda at=offset: TruncateMachine("log", offset=at, token=world.new_token()),
+        )
+        if done is not None:
+            start = world.store.state.head.value.start_offset
+            world.require(start >= offset, f"truncated to {offset}, and it begins at {start}")
+
+
+def retainer(world: World) -> Actor:
+    session, random = Session(), world.random
+    for _ in range(random.randint(1, 4)):
+        yield world.sleep(random.randint(50, 300))
+        by_age = random.random() < 0.5
+        yield from _tried(
+            world,
+            session,
+            lambda age=by_age: RetentionMachine(
+                "log",
+                retention_ms=300 if age else -1,
+                retention_bytes=-1 if age else 1_500,
+                token=world.new_token(),
+            ),
+        )
+
+
+def restorer(world: World, number: int) -> Actor:
+    session, random = Session(), world.random
+    yield world.sleep(random.randint(100, 700))
+    head = world.store.state.head.value
+    version = random.randint(head.oldest_version, head.version)
+    planned = head.version
+    snapshot = yield from _snapshot(world, session, version)
+    if snapshot is None:
+        return
+    app = f"job:restore-{number}"
+    copies = {}
+    for part in cut_ranges(snapshot.interval, snapshot.items):
+        world.checks.read(part.item, snapshot.interval)
+        first, end = (offset // ENTRY_ROWS for offset in part.offsets)
+        names = world.checks.truth[first:end]
+        staged = yield from _copied(world, session, app, names)
+        if staged is None:
+            return
+        copies[part.offsets] = staged
+    if not copies and (yield from _begun(world, session, app)) is None:
+        return
+    request = RestoreRequest(version, app, app, planned, copies, random.random() < 0.5)
+    world.checks.restores[app] = request
+    yield from _tried(
+        world, session, lambda: RestoreMachine("log", request, token=world.new_token()), 2
+    )
+    yield from _released(world, session, app)
+
+
+def reader(world: World) -> Actor:
+    """Plans, reads slowly, and is done just before the grace of what it reads may be over."""
+    from tests.sim.log.world import GRACE_MS
+
+    session, random = Session(), world.random
+    for _ in range(random.randint(2, 6)):
+        yield world.sleep(random.randint(10, 200))
+        began = world.now
+        head = world.store.state.head.value
+        wanted = random.choice((None, random.randint(head.oldest_version, head.version)))
+        snapshot = yield from _snapshot(world, session, wanted)
+        if snapshot is None:
+            continue
+        rows = sum(item.rows for item in snapshot.items)
+        world.require(rows >= snapshot.interval.rows, f"{rows} rows of {snapshot.interval.rows}")
+        if world.now - began < GRACE_MS - 1:
+            yield world.sleep(random.randint(0, GRACE_MS - 1 - (world.now - began)))
+            for item in snapshot.items:
+                world.checks.read(item, snapshot.interval)
+
+
+def property_setter(world: World) -> Actor:
+    session = Session()
+    yield world.sleep(world.random.randint(0, 900))
+    before = dict(world.store.state.head.value.properties)
+    done = yield from _tried(
+        world,
+        session,
+        lambda: PropertiesMachine("log", {"rollMs": "60000"}, token=world.new_token()),
+    )
+    if done is not None:
+        now = world.store.state.head.value.properties
+        world.require(now == before | {"rollMs": "60000"}, f"properties are {now}")
+
+
+def settle(world: World) -> Actor:
+    """When nobody is left: what every time of grace has passed for goes, and nothing else is left.
+
+    Then the newest version is read whole.
+    """
+    from tests.sim.log.world import GRACE_MS, STAGING_TTL_MS
+
+    session = Session()
+    for _ in range(SETTLE_PASSES):
+        yield world.sleep(GRACE_MS + STAGING_TTL_MS + 1)
+        machine = ExpiryMachine("log", version_retention_ms=NEVER_MS, token=world.new_token())
+        yield world.drive(session, machine)
+        for app in sorted(world.store.state.producers):
+            sweep = StagedSweep("log", app=app, staging_ttl_ms=STAGING_TTL_MS)
+            yield world.drive(session, sweep)
+        yield world.drive(session, LedgerSweep("log", world.due()))
+    listed = {item.ledger_id for item in world.checks.items(world.store.state)}
+    left = {i for i, ledger in world.ledgers.items() if not ledger.is_deleted}
+    world.require(left == listed, f"ledgers {sorted(left - listed)} stay for ever")
+    snapshot = yield world.drive(session, SnapshotMachine("log"))
+    names = [name for item in snapshot.items for name in world.checks.names(item)]
+    wanted = world.checks.true_names(snapshot.interval)
+    world.require(names[-len(wanted) :] == wanted or not wanted, "the newest version is not whole")
