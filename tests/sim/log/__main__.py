@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+import pytest
+
 from ledgerlog_spark.protocol import log_pages
 from tests.sim.log.checks import Violation
+from tests.sim.log.mutations import MUTATIONS
 from tests.sim.log.schedules import SMALL_HEAD, run_schedules
 from tests.sim.log.world import World
 
@@ -16,9 +19,13 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
+    by_name = {mutation.__name__: mutation for mutation in MUTATIONS}
+    parser.add_argument("--mutation", choices=sorted(by_name), help="search with a defect on")
     arguments = parser.parse_args()
     for name, value in SMALL_HEAD.items():
         setattr(log_pages, name, value)
+    if arguments.mutation:
+        by_name[arguments.mutation](pytest.MonkeyPatch())
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)
     try:
         counts = run_schedules(seeds, _print_states if arguments.trace else None)
