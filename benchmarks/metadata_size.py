@@ -1,0 +1,175 @@
+"""How much metadata do 10,000 micro-batches of two tasks leave, merged, in ZooKeeper and its log?
+
+The batches are written as the streaming sink writes them: each task has a process of its own that
+keeps its ledger open from batch to batch, and the driver commits with what its last commit left.
+Two things are not as in a long-lived stream, and make it worse: ledgers roll every 360 batches,
+which is what a trigger of ten seconds makes of `rollMs` (an hour), and nothing is merged before the
+end. Grace times (of deleted ledgers and of pages) are cut to nothing, so that what stays for them
+is not counted; rows are few, because they are not what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import ledgerlog_spark as ll
+from benchmarks.report import Figure, show
+from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
+from ledgerlog_spark.arrow.stream_codec import encode_schema
+from ledgerlog_spark.connect import open_client
+from ledgerlog_spark.local.cluster import ZOOKEEPER, Cluster
+from ledgerlog_spark.local.zookeeper import four_letters
+from ledgerlog_spark.log.known_logs import KnownLogs
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.log.stream_ledgers import StreamLedgers
+from ledgerlog_spark.log.sweeper import Sweeper
+from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.upkeep.merge_plan import MergePolicy
+from ledgerlog_spark.upkeep.merging import LogMerger
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.protocol.log_records import StagedRange
+
+BATCHES = 10_000
+TASKS = 2
+BATCHES_A_LEDGER = 360
+ROWS = 20
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What there is at one moment."""
+
+    ledgers: int
+    ranges: int
+    zookeeper_bytes: int
+    zookeeper_log_bytes: int
+
+
+def encoded() -> tuple[bytes, bytes, bytes]:
+    """One task's rows as an entry, the range's index entry, and its statistics."""
+    splitter = EntrySplitter(SCHEMA)
+    batch = pa.record_batch({"id": range(ROWS), "text": ["some text"] * ROWS}, schema=SCHEMA)
+    entry, index = [*splitter.add(batch), *splitter.finish()]
+    return entry.payload, index.payload, splitter.statistics
+
+
+async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
+    """As of now; the log's files are sparse, so what counts is the blocks that they have."""
+    told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
+    rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
+    directory = Path(cluster.members.get(ZOOKEEPER).directory)
+    return Sizes(
+        ledgers=len([ledger_id async for ledger_id in client.list_ledgers()]),
+        ranges=len((await log.snapshot()).items),
+        zookeeper_bytes=int(rows["zk_approximate_data_size"]),
+        zookeeper_log_bytes=sum(p.stat().st_blocks * 512 for p in directory.rglob("log.*")),
+    )
+
+
+async def stream(client: LedgerClient, log: Log, batches: int) -> None:
+    """All batches of one query, each of so many tasks at once."""
+    payload, index, statistics = encoded()
+    workers = [StreamLedgers(client) for _ in range(TASKS)]
+    known = KnownLogs()
+    schema = encode_schema(SCHEMA)
+    begun = await log.begin(schema=schema, app="query", run="run", kind=JobKind.STREAM)
+
+    async def task(worker: StreamLedgers, job: Job) -> StagedRange:
+        await worker.join(log, job)
+        writer = await worker.open_range(log, job)
+        await writer.append(payload, ROWS)
+        staged = await writer.finish(index, statistics=statistics)
+        assert staged is not None
+        return staged
+
+    from dataclasses import replace
+
+    state = await log.state()
+    for batch_id in range(batches):
+        job = replace(begun, batch_id=batch_id, planned_version=batch_id)
+        if batch_id == 1:
+            state = await log.state()
+        if batch_id:
+            job = replace(job, schema_id=state.head.schema_id, base_schema_id=state.head.schema_id)
+        if batch_id % BATCHES_A_LEDGER == 0:
+            await asyncio.gather(*(worker.close() for worker in workers))
+        ranges = await asyncio.gather(*(task(worker, job) for worker in workers))
+        await log.commit(job, ranges, known=known)
+    await asyncio.gather(*(worker.close() for worker in workers))
+
+
+async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[float]]:
+    """Sizes before, after the stream, after merging; seconds of both steps."""
+    async with await open_client(cluster.metadata_service_uri) as client:
+        logs = logs_of(client)
+        log = await logs.create("stream", properties={"deletedRetentionMs": "1"})
+        found = [await sizes(client, cluster, log)]
+        times = [time.perf_counter()]
+        await stream(client, log, batches)
+        times.append(time.perf_counter())
+        found.append(await sizes(client, cluster, log))
+        await LogMerger(log, client, MergePolicy()).merge()
+        times.append(time.perf_counter())
+        sweeper = Sweeper(store=logs.store, ledgers=client, pages_grace_ms=0)
+        await sweeper.sweep(log.log_id)
+        await sweeper.sweep(log.log_id)
+        found.append(await sizes(client, cluster, log))
+        head = (await log.state()).head
+        assert head.end_offset == batches * TASKS * ROWS, head.end_offset
+        check = await log.check()
+        assert not check.findings, check.findings
+        return found, [b - a for a, b in zip(times, times[1:], strict=False)]
+
+
+def main() -> None:
+    """Measure once: the figures are counts, not rates."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batches", type=int, default=BATCHES)
+    parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
+    parser.add_argument("--json", action="store_true", help="one JSON object a figure")
+    options = parser.parse_args()
+    with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
+        (before, written, merged), seconds = asyncio.run(measured(cluster, options.batches))
+    grown = merged.zookeeper_log_bytes - before.zookeeper_log_bytes
+    streamed = (written.zookeeper_bytes - before.zookeeper_bytes) / MEBIBYTE
+    left = (merged.zookeeper_bytes - before.zookeeper_bytes) / MEBIBYTE
+    of = f"{options.batches:,} batches of {TASKS} tasks"
+    rows = (
+        (f"{of}: ledgers left after merging", merged.ledgers, "", 200.0),
+        ("ranges left, of which there were " + f"{written.ranges:,}", merged.ranges, "", None),
+        ("ledgers before merging", written.ledgers, "", None),
+        ("bytes in ZooKeeper after merging", left, "MiB", 4.0),
+        ("bytes in ZooKeeper before merging", streamed, "MiB", None),
+        ("growth of ZooKeeper's log, merging included", grown / MEBIBYTE, "MiB", 200.0),
+        (
+            "a batch, with what the machine did beside",
+            seconds[0] / options.batches * 1e3,
+            "ms",
+            None,
+        ),
+        ("merging", seconds[1], "s", None),
+    )
+    figures = [
+        Figure(name, float(found), unit, (float(found),), goal=goal, lower_is_better=True)
+        for name, found, unit, goal in rows
+    ]
+    show("metadata of a stream", figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
