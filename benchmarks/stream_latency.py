@@ -1,0 +1,175 @@
+"""What does a micro-batch from our source to our sink cost beside Spark's own floor?
+
+The floor is a Python source that has its rows in memory and a Python sink that drops them, in the
+same session, with the same checkpoint manager and as many tasks. Each batch copies one commit of
+200 rows from one log to another. The queries run in turn, so that a busy machine is the same to all
+of them. First batches are reported apart, and so are batches that roll the sink's ledgers, of a log
+whose ledgers are full after one range.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+import ledgerlog_spark as ll
+from benchmarks.machine import median
+from benchmarks.options import parsed
+from benchmarks.report import Figure, show
+from benchmarks.spark_session import cpu_seconds, session
+from benchmarks.stream_baselines import SCHEMA, StreamFloor
+from ledgerlog_spark.datasource.schemas import stored_schema
+from ledgerlog_spark.datasource.write_task import stage_ranges
+from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.blocking_stream import BlockingStream
+from ledgerlog_spark.log.job import plan_job
+from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.protocol.log_records import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.local.cluster import Cluster
+
+INPUT, COPY, ROLLING = "input", "copy", "rolling"
+FLOOR = "floor"
+ROWS = 200
+TASKS = 2
+BATCHES = 30
+COLD = 5
+"""Batches of each start of a query that are not counted as warm."""
+
+GOAL = 1.3
+
+
+@dataclass
+class Side:
+    """What the batches of one query took, one value for each start of it.
+
+    Attributes:
+        warm: Milliseconds of a batch, the median of the start.
+        first: Milliseconds of its first batch.
+        cpu: CPU milliseconds of Spark and its workers, a batch on average.
+    """
+
+    warm: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Feed a log, then start each query `--rounds` times and let it run for 30 batches."""
+    options = parsed(__doc__)
+    scratch = Path(tempfile.mkdtemp(prefix="stream-latency-", dir=options.directory))
+    try:
+        with (
+            ll.local_cluster(bookies=3, directory=scratch / "cluster") as cluster,
+            session() as spark,
+        ):
+            spark.dataSource.register(StreamFloor)
+            sides = run(spark, cluster, scratch, rounds=options.rounds)
+    finally:
+        shutil.rmtree(scratch)
+    show("stream_latency", list(figures(sides)), as_json=options.json)
+
+
+def run(spark: SparkSession, cluster: Cluster, scratch: Path, *, rounds: int) -> dict[str, Side]:
+    """All queries in turn, once more than asked for: the first time warms the JVM up."""
+    sides = {name: Side() for name in (FLOOR, COPY, ROLLING)}
+    with ll.connect(cluster.metadata_service_uri) as client:
+        logs = BlockingLogs(client)
+        schema = stored_schema(StructType.fromDDL(SCHEMA).json())
+        logs.create(INPUT, schema=schema)
+        logs.create(ROLLING, schema=schema, properties={"rollBytes": "1"})
+        for number in range(rounds + 1):
+            feed(client, schema, first_batch=number * BATCHES)
+            for name, side in sides.items():
+                before = cpu_seconds(cluster)[0]
+                took = batches_of(spark, name, scratch / f"checkpoint-{name}", starts=number + 1)
+                cpu = (cpu_seconds(cluster)[0] - before) * 1e3 / len(took)
+                if number:
+                    side.first.append(took[0])
+                    side.warm.append(median(took[COLD:]))
+                    side.cpu.append(cpu)
+    return sides
+
+
+def feed(client: BlockingClient, schema: bytes, *, first_batch: int) -> None:
+    """Thirty commits, each of as many ranges as a batch is to have tasks."""
+    rows = range(ROWS // TASKS)
+    batch = pa.record_batch(
+        {
+            "a": pa.array(rows, pa.int64()),
+            "b": pa.array(rows, pa.int64()),
+            "c": pa.array([float(row) for row in rows], pa.float64()),
+            "d": pa.array([f"{row:020}" for row in rows], pa.string()),
+        }
+    )
+    state = BlockingLogs(client).open(INPUT).state()
+    plan = plan_job(state, schema=schema, mode=WriteMode.APPEND)
+    for batch_id in range(first_batch, first_batch + BATCHES):
+        job = plan.job(app="feeder", run="feeder", batch_id=batch_id, kind=JobKind.STREAM)
+        stream = BlockingStream(client, job)
+        stream.join()
+        ranges = [
+            staged
+            for _ in range(TASKS)
+            for staged in stage_ranges(
+                stream.open_range, schema, [batch], compression="zstd", target_entry_bytes=1 << 20
+            )
+        ]
+        stream.commit(ranges)
+
+
+def batches_of(spark: SparkSession, name: str, checkpoint: Path, *, starts: int) -> list[float]:
+    """Milliseconds of each batch of one start of a query, which goes on at its checkpoint."""
+    reader = spark.readStream
+    if name == FLOOR:
+        shape = {"batches": BATCHES * starts, "rows": ROWS, "partitions": TASKS}
+        frame = reader.format("benchmark_floor").options(**shape).load()
+    else:
+        limits = {"maxRowsPerTrigger": ROWS, "minPartitions": TASKS}
+        reader = reader.format("ledger").option("startingOffsets", "earliest").options(**limits)
+        frame = reader.load(INPUT)
+    writer: Any = frame.writeStream.option("checkpointLocation", str(checkpoint))
+    writer = writer.format("benchmark_floor" if name == FLOOR else "ledger")
+    query = writer.trigger(availableNow=True).start(*(() if name == FLOOR else (name,)))
+    query.awaitTermination()
+    took = [p["durationMs"] for p in query.recentProgress if p["numInputRows"]]
+    if len(took) != BATCHES:
+        raise SystemExit(f"{name}: {len(took)} batches instead of {BATCHES}")
+    parts = {part: median([one[part] for one in took[COLD:]]) for part in took[-1]}
+    print(name, parts, file=sys.stderr)
+    return [float(one["triggerExecution"]) for one in took]
+
+
+def figures(sides: dict[str, Side]) -> Iterator[Figure]:
+    """Warm batches against the floor, then first and rolling ones, then CPU."""
+    floor, copy, rolling = (sides[name] for name in (FLOOR, COPY, ROLLING))
+    warm = "log to log, warm batch"
+    for what, side, goal in ((warm, copy, GOAL), (f"{warm}, every ledger rolls", rolling, None)):
+        shares = [a / b for a, b in zip(side.warm, floor.warm, strict=True)]
+        yield Figure(f"{what}, times the floor", median(shares), "x", tuple(shares),
+                     goal=goal, lower_is_better=True)  # fmt: skip
+        yield beside_floor(what, side.warm, floor.warm)
+    yield beside_floor("first batch of a start", copy.first, floor.first)
+    yield beside_floor("CPU of Spark and its workers, a batch", copy.cpu, floor.cpu)
+
+
+def beside_floor(what: str, ours: list[float], floor: list[float]) -> Figure:
+    """Milliseconds of ours, and of the source and the sink that do nothing."""
+    return Figure(what, median(ours), "ms", tuple(ours), limit=median(floor), limit_of="the floor")
+
+
+if __name__ == "__main__":
+    main()
