@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,11 +72,14 @@ async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)
+    log_bytes = await asyncio.to_thread(
+        lambda: sum(path.stat().st_blocks * 512 for path in directory.rglob("log.*"))
+    )
     return Sizes(
         ledgers=len([ledger_id async for ledger_id in client.list_ledgers()]),
         ranges=len((await log.snapshot()).items),
         zookeeper_bytes=int(rows["zk_approximate_data_size"]),
-        zookeeper_log_bytes=sum(p.stat().st_blocks * 512 for p in directory.rglob("log.*")),
+        zookeeper_log_bytes=log_bytes,
     )
 
 
@@ -94,8 +98,6 @@ async def stream(client: LedgerClient, log: Log, batches: int) -> None:
         staged = await writer.finish(index, statistics=statistics)
         assert staged is not None
         return staged
-
-    from dataclasses import replace
 
     state = await log.state()
     for batch_id in range(batches):
@@ -131,7 +133,7 @@ async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[fl
         assert head.end_offset == batches * TASKS * ROWS, head.end_offset
         check = await log.check()
         assert not check.findings, check.findings
-        return found, [b - a for a, b in zip(times, times[1:], strict=False)]
+        return found, [b - a for a, b in pairwise(times)]
 
 
 def main() -> None:
@@ -157,7 +159,7 @@ def main() -> None:
         ("bytes in ZooKeeper before merging", streamed, "MiB", None),
         ("growth of ZooKeeper's log, merging included", grown / MEBIBYTE, "MiB", 200.0),
         (
-            "a batch, with what the machine did beside",
+            "a batch, beside other work",
             seconds[0] / options.batches * 1e3,
             "ms",
             None,
