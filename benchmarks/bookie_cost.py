@@ -1,7 +1,9 @@
 """What does an append cost a bookie: bytes to the device for each payload byte, and memory?
 
-Device bytes are the kernel's own counter of each bookie process; memory is anonymous resident
-memory at the end of the load.
+First in files that are new, then in files that held ledgers which were deleted meanwhile. Device
+bytes are the device's own counter, of the round with the fewest, for others only add to it; beside
+them stands what the kernel reckons for the bookies' processes. Memory is anonymous resident memory
+at the end of the load.
 """
 
 from __future__ import annotations
@@ -9,67 +11,161 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
 
 import ledgerlog_spark as ll
-from benchmarks.machine import anonymous_bytes, device_bytes, median
+from benchmarks.machine import anonymous_bytes, device_bytes, disk_bytes, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
+from bookie_server.core.manifest_codec import decode_manifest
 from ledgerlog_spark.client.blocking import BlockingWriteHandle
+from ledgerlog_spark.local.bookie import FILE_SIZE_BYTES
 from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.transport import control_pb2, control_pb2_grpc
 
 SIZE_BYTES = 64 << 10
 MEBIBYTE = 1 << 20
+POOL_BYTES = 3 * FILE_SIZE_BYTES
+"""Less than a bookie keeps of freed files: all of it fits into recycled ones."""
+
+Run = Callable[[BlockingWriteHandle, bytes, float, int], int]
 
 
-def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> int:
+@dataclass(frozen=True)
+class Cost:
+    """Of one round.
+
+    Attributes:
+        device: Bytes to the device for each payload byte and bookie, by the device's counter.
+        process: The same by the kernel's account of the largest bookie.
+        memory: Of the largest bookie, MiB.
+        begun: Files, by all bookies.
+        recycled: Of those, in slots that held another file before.
+    """
+
+    device: float
+    process: float
+    memory: float
+    begun: int
+    recycled: int
+
+
+def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max: int) -> int:
     """Payload bytes appended with a full window outstanding."""
     begun, done = time.perf_counter(), 0
-    while time.perf_counter() - begun < seconds:
+    while time.perf_counter() - begun < seconds and done * len(payload) < size_max:
         pending = [ledger.append_async(payload) for _ in range(64)]
         done += len(pending)
     pending[-1].result()
     return done * len(payload)
 
 
-def one_at_a_time(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> int:
+def one_at_a_time(
+    ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max: int
+) -> int:
     """Payload bytes appended, each entry after the one before it was acknowledged."""
     begun, done = time.perf_counter(), 0
-    while time.perf_counter() - begun < seconds:
+    while time.perf_counter() - begun < seconds and done * len(payload) < size_max:
         ledger.append(payload)
         done += 1
     return done * len(payload)
 
 
-def cost(
-    cluster: Cluster, run: Callable[[BlockingWriteHandle, bytes, float], int], seconds: float
-) -> tuple[float, float]:
-    """Device bytes for each payload byte, and the largest bookie's memory in MiB."""
-    pids = [member.pid for member in cluster.members.bookies]
+def cost(cluster: Cluster, run: Run, seconds: float, size_max: int = 1 << 62) -> Cost:
+    """One ledger written and measured."""
+    bookies = cluster.members.bookies
     with ll.connect(cluster.metadata_service_uri) as client:
         ledger = client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3)
-        before = [device_bytes(pid) for pid in pids]
-        payload_bytes = run(ledger, os.urandom(SIZE_BYTES), seconds)
-        memory = max(anonymous_bytes(pid) for pid in pids)
-        written = [device_bytes(pid) - b for pid, b in zip(pids, before, strict=True)]
+        known = files(cluster)
+        before = [device_bytes(bookie.pid) for bookie in bookies]
+        disk_before = disk_bytes(cluster.directory)
+        payload_bytes = run(ledger, os.urandom(SIZE_BYTES), seconds, size_max)
+        memory = max(anonymous_bytes(bookie.pid) for bookie in bookies)
+        disk = disk_bytes(cluster.directory) - disk_before
+        written = [device_bytes(b.pid) - n for b, n in zip(bookies, before, strict=True)]
+        begun = files(cluster) - known
         ledger.close()
-    return max(written) / payload_bytes, memory / MEBIBYTE
+    recycled = sum(slot != f"slot-{file_id:08d}" for _, file_id, slot in begun)
+    return Cost(
+        disk / payload_bytes / len(bookies),
+        max(written) / payload_bytes,
+        memory / MEBIBYTE,
+        len(begun),
+        recycled,
+    )
+
+
+def recycled_cost(cluster: Cluster, run: Run, seconds: float) -> Cost:
+    """The same after all ledgers before were deleted and let go."""
+    with ll.connect(cluster.metadata_service_uri) as client:
+        for ledger_id in list(client.list_ledgers()):
+            client.delete_ledger(ledger_id)
+    for bookie in cluster.members.bookies:
+        with grpc.insecure_channel(f"127.0.0.1:{bookie.grpc_port}") as channel:
+            stub = control_pb2_grpc.BookieStub(channel)
+            stub.CollectGarbage(control_pb2.CollectGarbageRequest())
+    return cost(cluster, run, seconds, POOL_BYTES)
+
+
+def files(cluster: Cluster) -> set[tuple[str, int, str]]:
+    """Bookie, file id and slot of every file of the cluster. A new slot is named by its file id."""
+    return {
+        (bookie.id, entry.file_id, entry.slot)
+        for bookie in cluster.members.bookies
+        for entry in decode_manifest((Path(bookie.directory) / "MANIFEST").read_bytes()).files
+    }
 
 
 def main() -> None:
-    """Measure a stream and single entries of 64 KiB."""
+    """Measure a stream and single entries of 64 KiB, in fresh files and in recycled ones."""
     options = parsed(__doc__)
+    seconds, rounds = options.seconds, range(options.rounds)
     with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
-        streams = [cost(cluster, stream, options.seconds) for _ in range(options.rounds)]
-        singles = [cost(cluster, one_at_a_time, options.seconds) for _ in range(options.rounds)]
-    rows = (
-        ("64 KiB, window full: device bytes per payload byte", [s[0] for s in streams], "", 1.05),
-        ("64 KiB, one at a time: the same", [s[0] for s in singles], "", 1.15),
-        ("anonymous memory of a bookie under load", [s[1] for s in streams], "MiB", 300.0),
+        streams = [cost(cluster, stream, seconds) for _ in rounds]
+        singles = [cost(cluster, one_at_a_time, seconds) for _ in rounds]
+        # From the second time on the active and the next file are recycled ones as well.
+        for _ in range(2):
+            recycled_cost(cluster, stream, seconds)
+        again = [recycled_cost(cluster, stream, seconds) for _ in rounds]
+        singles_again = [recycled_cost(cluster, one_at_a_time, seconds) for _ in rounds]
+    figures = []
+    for name, costs, goal in (
+        ("64 KiB, window full, new files", streams, 1.05),
+        ("64 KiB, one at a time, new files", singles, 1.15),
+        ("64 KiB, window full, recycled files", again, 1.05),
+        ("64 KiB, one at a time, recycled files", singles_again, 1.15),
+    ):
+        found = tuple(c.device for c in costs)
+        reckoned = tuple(c.process for c in costs)
+        figures += [
+            Figure(
+                f"{name}: device bytes per payload byte",
+                min(found),
+                "",
+                found,
+                goal=goal,
+                lower_is_better=True,
+            ),
+            Figure("the same as the kernel reckons", median(list(reckoned)), "", reckoned),
+        ]
+    memory = [s.memory for s in streams]
+    figures.append(
+        Figure(
+            "anonymous memory of a bookie under load",
+            median(memory),
+            "MiB",
+            tuple(memory),
+            goal=300.0,
+            lower_is_better=True,
+        )
     )
-    figures = [
-        Figure(name, median(found), unit, tuple(found), goal=goal, lower_is_better=True)
-        for name, found, unit, goal in rows
-    ]
+    rounds_again = [*again, *singles_again]
+    share = sum(s.recycled for s in rounds_again) / max(1, sum(s.begun for s in rounds_again))
+    name = "share of the files of those rounds that were recycled"
+    figures.append(Figure(name, share, "", (share,), goal=1.0))
     show("cost to a bookie", figures, as_json=options.json)
 
 

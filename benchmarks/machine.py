@@ -103,11 +103,21 @@ def _receive(peer: socket.socket, count: int) -> None:
 
 
 def device_bytes(pid: int) -> int:
-    """Bytes that the kernel sent to storage on behalf of a process, by its own counter."""
+    """Bytes that a process made the kernel send to storage, as the kernel reckons.
+
+    It reckons whole folios: where one is cached already, a write to part of it counts in full.
+    """
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("write_bytes:"):
             return int(line.split()[1])
     raise RuntimeError(f"no write_bytes for process {pid}")
+
+
+def disk_bytes(directory: Path) -> int:
+    """Bytes written to the block device under a directory, by the device's own counter."""
+    device = directory.stat().st_dev
+    counters = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
+    return int(counters.split()[6]) * 512
 
 
 def anonymous_bytes(pid: int) -> int:

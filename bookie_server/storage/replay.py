@@ -131,12 +131,15 @@ class Scanner:
 
     async def _next_valid(self, offset: int) -> LogRecord | None:
         """The first record behind damage at `offset` that is valid as a whole header."""
+        mine = self._identity.file_id.to_bytes(8, "big")
         at = offset + ALIGNMENT
         while at < self._end:
             data = await self._window.get(at, WINDOW_SIZE)
             found = data.find(MAGIC)
             while found >= 0:
-                if (at + found) % ALIGNMENT == 0:
+                # A recycled slot is full of another file's: no need to verify those.
+                is_mine = data[found + 16 : found + 24] == mine
+                if is_mine and (at + found) % ALIGNMENT == 0:
                     record = await self._header_at(at + found)
                     if record is not None:
                         return record
