@@ -15,15 +15,11 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.datasource.admission import Backlog, Limits, admitted
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.log_selection import LogSelection
+from ledgerlog_spark.datasource.option_table import CONTINUE
 from ledgerlog_spark.datasource.plan import LogScan
 from ledgerlog_spark.datasource.planning import scan_options, tasks_from
 from ledgerlog_spark.datasource.schemas import with_records_schema
-from ledgerlog_spark.datasource.starting_offsets import (
-    INT64_MAX,
-    LATEST,
-    checked_start,
-    offset_for,
-)
+from ledgerlog_spark.datasource.starting_offsets import INT64_MAX, checked_start
 from ledgerlog_spark.datasource.stream_lag import report_of
 from ledgerlog_spark.datasource.stream_offsets import LogOffset
 from ledgerlog_spark.datasource.stream_position import (
@@ -35,7 +31,7 @@ from ledgerlog_spark.datasource.stream_position import (
     readable_from,
 )
 from ledgerlog_spark.datasource.stream_schemas import StreamSchemas
-from ledgerlog_spark.datasource.time_travel import offsets_asked
+from ledgerlog_spark.datasource.stream_start import moves, start_in, when_it_ended_at
 from ledgerlog_spark.datasource.watched_logs import WatchedLogs
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log import clock
@@ -80,6 +76,7 @@ class LedgerStream:
         self._reported: dict[str, LogOffset] = {}
         self._accepted: dict[str, int] = {}
         self._waits_since: float | None = None
+        self._has_planned = False
 
     def initial(self) -> dict[str, LogOffset]:
         """Where a query without a checkpoint begins: once for all, however often it is asked.
@@ -116,7 +113,8 @@ class LedgerStream:
         """Where the batch that begins at `start` ends; `start` itself when there is nothing.
 
         A log that was not there before gets its place first, and its rows in the next batch: then
-        where it began is in the checkpoint.
+        where it began is in the checkpoint. So does every log of a stream that begins at a place
+        that moves.
 
         Args:
             start: Where the last batch ended.
@@ -129,6 +127,11 @@ class LedgerStream:
             ConfigurationError: `start` is of other logs.
         """
         check_checkpoint(self._selection, start)
+        is_first = not self._has_planned and start == self._initial
+        self._has_planned = True
+        if is_first and moves(self._options.read):
+            self._reported = dict(start)
+            return dict(start)  # a batch of no rows, so that its end says where the stream began
         ends = dict(start)
         backlogs = []
         current = self._logs.current()
@@ -177,21 +180,25 @@ class LedgerStream:
         Raises:
             DataLossError: Rows of the batch are gone, unless `failOnDataLoss` is false.
         """
+        if not self._has_planned and start == self._initial:
+            start = self._first_start(start, end)
+        # A batch that was logged before an overwrite is still read: its rows are kept.
+        rules = replace(self._rules, on_overwrite=CONTINUE)
         scans, starts, ends = [], {}, {}
         for name, until in sorted(end.items()):
             since = start.get(name)
             if since is None or since.log_id != until.log_id or since.offset >= until.offset:
                 continue
             try:
-                view = self._view_up_to(name, since, until)
+                view = self._view_up_to(name, since.offset, until)
             except LogNotFoundError:
                 self._reject_deletion(name)
                 continue
-            # A batch that was logged before an overwrite is still read: its rows are kept.
-            rules = Rules(self._rules.fail_on_data_loss, "continue")
             starts[name] = readable_from(view, since.offset, rules, accepted_version=None)
             ends[name] = readable_from(view, until.offset, rules, accepted_version=None)
-            scans.append(self._scan(view))
+            scan = _scan(view, start_offset=view.oldest_offset)
+            is_timed = self._options.read.include_metadata
+            scans.append(replace(scan, history=view.versions) if is_timed else scan)
         read = self._options.read
         return tasks_from(
             self._uri,
@@ -215,10 +222,8 @@ class LedgerStream:
         read = self._options.read
         view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
-        password = password_in(read.password_file)
-        scan = replace(self._scan(view), history=view.versions)
-        offsets, _ = offsets_asked(self._uri, [scan], read, password)
-        offset = offset_for(offsets, log.name, start=start, end=end, default=LATEST)
+        scan = replace(_scan(view, start_offset=start), history=view.versions)
+        offset = start_in(self._uri, scan, read, password_in(read.password_file))
         offset = checked_start(
             log.name,
             offset,
@@ -281,24 +286,43 @@ class LedgerStream:
         self._waits_since = None
         return False
 
-    def _view_up_to(self, name: str, since: LogOffset, until: LogOffset) -> LogView:
+    def _first_start(self, start: Offsets, end: Offsets) -> dict[str, LogOffset]:
+        """Where the first batch began, which an earlier run planned and Spark asks for again."""
+        starts = dict(start)
+        read = self._options.read
+        for name, until in end.items():
+            since = start.get(name)
+            if since is None or since.log_id != until.log_id:
+                continue
+            view = self._view_up_to(name, 0, until)
+            scan = replace(_scan(view, start_offset=view.start_offset), history=view.versions)
+            scan = when_it_ended_at(scan, until.offset)
+            if not moves(read):
+                offset = start_in(self._uri, scan, read, password_in(read.password_file))
+                offset = max(offset, scan.snapshot.interval.start_offset)
+                starts[name] = LogOffset(since.log_id, offset)
+            self._accepted[since.log_id] = scan.snapshot.interval.version
+        return starts
+
+    def _view_up_to(self, name: str, first_offset: int, until: LogOffset) -> LogView:
         log = self._logs.by_id(name, until.log_id)
-        view = log.view(since.offset)
+        view = log.view(first_offset)
         if until.offset > view.end_offset:
-            view = log.view(since.offset, is_fresh=True)
+            view = log.view(first_offset, is_fresh=True)
         return view
 
-    def _scan(self, view: LogView) -> LogScan:
-        newest = view.versions[-1]
-        snapshot = LogSnapshot(
-            log_id=view.log_id,
-            name=view.name,
-            interval=replace(newest, start_offset=view.oldest_offset, end_offset=view.end_offset),
-            items=view.items,
-            schemas=view.schemas,
-            properties=view.properties,
-            kind=view.kind,
-            content=view.content,
-        )
-        history = view.versions if self._options.read.include_metadata else ()
-        return LogScan(with_records_schema(snapshot), history=history)
+
+def _scan(view: LogView, *, start_offset: int) -> LogScan:
+    """What is planned from: the rows of the view from an offset on, as if they were a version."""
+    interval = replace(view.versions[-1], start_offset=start_offset, end_offset=view.end_offset)
+    snapshot = LogSnapshot(
+        log_id=view.log_id,
+        name=view.name,
+        interval=interval,
+        items=view.items,
+        schemas=view.schemas,
+        properties=view.properties,
+        kind=view.kind,
+        content=view.content,
+    )
+    return LogScan(with_records_schema(snapshot))
