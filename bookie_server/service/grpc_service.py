@@ -37,6 +37,7 @@ ID_MAX: Final = (1 << 63) - 1
 T = TypeVar("T")
 AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
 ReadStream = ReplyStream[pb.ReadRequest, pb.ReadReply]
+WriteLacStream = ReplyStream[pb.WriteLacRequest, pb.WriteLacReply]
 
 
 class BookieServicer(control_pb2_grpc.BookieServicer):
@@ -67,11 +68,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._counters = counters
         self._connections_count = connections_count
         self._streams: set[ReplyStream[Any, Any]] = set()
+        self._watches: set[asyncio.Event] = set()
         self._stopping = asyncio.Event()
 
     def end_streams(self) -> None:
         """Accept nothing more on any stream; they end when what was accepted is answered."""
         self._stopping.set()
+        for watch in self._watches:
+            watch.set()
         for stream in self._streams:
             stream.end()
 
@@ -128,24 +132,13 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         return await self._lac_of(request.ledger_id)
 
     async def WriteLac(  # noqa: N802
-        self, request: pb.WriteLacRequest, context: object
-    ) -> pb.LacReply:
-        """Takes a last add confirmed to disk."""
+        self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: object
+    ) -> AsyncIterator[pb.WriteLacReply]:
+        """Takes last adds confirmed to disk; each reply comes when its own is there, or refused."""
         del context
-        is_key = len(request.master_key) == MASTER_KEY_SIZE_BYTES
-        if not _are_ids(request.ledger_id, request.last_add_confirmed) or not is_key:
-            return pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
-        answered: asyncio.Future[Code] = _future()
-        self._storage.write_lac(
-            request.ledger_id,
-            request.last_add_confirmed,
-            request.master_key,
-            lambda code: _resolve(answered, code),
-        )
-        code = await answered
-        if code is not Code.OK:
-            return pb.LacReply(code=self._counted(code), last_add_confirmed=NO_ENTRY)
-        return await self._lac_of(request.ledger_id)
+        stream: WriteLacStream = ReplyStream(self._in_flight, self._write_lac)
+        async for reply in self._serve(stream, request_iterator):
+            yield reply
 
     async def WatchLac(  # noqa: N802
         self, request: pb.WatchLacRequest, context: object
@@ -156,22 +149,26 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
             return
         changed = asyncio.Event()
-        changed.set()
-        cancel = self._storage.watch_lac(request.ledger_id, lambda *_: changed.set())
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        last = request.previous
+        known = request.previous
+
+        def told(lac: int) -> None:
+            nonlocal known
+            if lac > known:
+                known = lac
+                changed.set()
+
+        cancel = self._storage.watch_lac(request.ledger_id, told)
+        self._storage.read_lac(request.ledger_id, lambda _, lac: told(lac))
+        self._watches.add(changed)
         try:
             while not self._stopping.is_set():
-                waiting = asyncio.ensure_future(changed.wait())
-                await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
+                await changed.wait()
                 changed.clear()
-                reply = await self._lac_of(request.ledger_id)
-                if reply.code == number_of(Code.OK) and reply.last_add_confirmed > last:
-                    last = reply.last_add_confirmed
-                    yield reply
+                if self._stopping.is_set():
+                    return
+                yield pb.LacReply(code=self._counted(Code.OK), last_add_confirmed=known)
         finally:
-            stopping.cancel()
+            self._watches.discard(changed)
             cancel()
 
     async def ListEntries(  # noqa: N802
@@ -287,6 +284,22 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 request.is_recovery,
             ),
             answer,
+        )
+
+    def _write_lac(self, stream: WriteLacStream, request: pb.WriteLacRequest) -> None:
+        request_id = request.request_id
+        stream.open(REQUEST_OVERHEAD_BYTES)
+
+        def answer(code: Code) -> None:
+            reply = pb.WriteLacReply(request_id=request_id, code=self._counted(code))
+            stream.answer(reply, REQUEST_OVERHEAD_BYTES)
+
+        is_key = len(request.master_key) == MASTER_KEY_SIZE_BYTES
+        if not _are_ids(request.ledger_id, request.last_add_confirmed) or not is_key:
+            answer(Code.BAD_REQUEST)
+            return
+        self._storage.write_lac(
+            request.ledger_id, request.last_add_confirmed, request.master_key, answer
         )
 
     async def _lac_of(self, ledger_id: int) -> pb.LacReply:

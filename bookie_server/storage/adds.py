@@ -278,7 +278,11 @@ class AddPath:
         on_done: OnAdd,
         after: Callable[[LedgerState, int], None],
     ) -> None:
-        """Store an explicit LAC; `after` hears of the state and the LAC before."""
+        """Store an explicit LAC; `after` hears of the state and the LAC before.
+
+        Watches hear of it before it is durable: the writer had it confirmed, whether or not this
+        bookie remembers. Only the answer waits for the disk.
+        """
         if (
             not 0 <= ledger_id <= ID_MAX
             or not 0 <= lac <= ID_MAX
@@ -298,13 +302,8 @@ class AddPath:
         if state.master_key is None:
             state.master_key = master_key
         record = LogRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
-
-        def durable(code: Code) -> None:
-            if code is Code.OK:
-                before = state.lac
-                state.explicit_lac = max(state.explicit_lac, lac)
-                after(state, before)
-            on_done(code)
-
-        record.on_done = durable
+        record.on_done = on_done
         state.last_ticket = self._log.submit(record)
+        before = state.lac
+        state.explicit_lac = max(state.explicit_lac, lac)
+        after(state, before)

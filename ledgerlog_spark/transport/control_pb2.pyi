@@ -107,14 +107,24 @@ class ReadLacRequest(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ...) -> None: ...
 
 class WriteLacRequest(_message.Message):
-    __slots__ = ("ledger_id", "last_add_confirmed", "master_key")
+    __slots__ = ("request_id", "ledger_id", "last_add_confirmed", "master_key")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_ADD_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
     MASTER_KEY_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
     ledger_id: int
     last_add_confirmed: int
     master_key: bytes
-    def __init__(self, ledger_id: _Optional[int] = ..., last_add_confirmed: _Optional[int] = ..., master_key: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., last_add_confirmed: _Optional[int] = ..., master_key: _Optional[bytes] = ...) -> None: ...
+
+class WriteLacReply(_message.Message):
+    __slots__ = ("request_id", "code")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    code: Code
+    def __init__(self, request_id: _Optional[int] = ..., code: _Optional[_Union[Code, str]] = ...) -> None: ...
 
 class WatchLacRequest(_message.Message):
     __slots__ = ("ledger_id", "previous")

@@ -54,10 +54,10 @@ class BookieStub(object):
                 request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.ReadLacRequest.SerializeToString,
                 response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.LacReply.FromString,
                 _registered_method=True)
-        self.WriteLac = channel.unary_unary(
+        self.WriteLac = channel.stream_stream(
                 '/ledgerlog.v1.Bookie/WriteLac',
                 request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.WriteLacRequest.SerializeToString,
-                response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.LacReply.FromString,
+                response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.WriteLacReply.FromString,
                 _registered_method=True)
         self.WatchLac = channel.unary_stream(
                 '/ledgerlog.v1.Bookie/WatchLac',
@@ -113,8 +113,9 @@ class BookieServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def WriteLac(self, request, context):
-        """Tells the bookie a last add confirmed outside of an add.
+    def WriteLac(self, request_iterator, context):
+        """Tells the bookie last adds confirmed outside of adds. Watches hear of one at once, the writer
+        when it is on disk.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,10 +172,10 @@ def add_BookieServicer_to_server(servicer, server):
                     request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.ReadLacRequest.FromString,
                     response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.LacReply.SerializeToString,
             ),
-            'WriteLac': grpc.unary_unary_rpc_method_handler(
+            'WriteLac': grpc.stream_stream_rpc_method_handler(
                     servicer.WriteLac,
                     request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.WriteLacRequest.FromString,
-                    response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.LacReply.SerializeToString,
+                    response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.WriteLacReply.SerializeToString,
             ),
             'WatchLac': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchLac,
@@ -316,7 +317,7 @@ class Bookie(object):
             _registered_method=True)
 
     @staticmethod
-    def WriteLac(request,
+    def WriteLac(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -326,12 +327,12 @@ class Bookie(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
             '/ledgerlog.v1.Bookie/WriteLac',
             ledgerlog__spark_dot_transport_dot_control__pb2.WriteLacRequest.SerializeToString,
-            ledgerlog__spark_dot_transport_dot_control__pb2.LacReply.FromString,
+            ledgerlog__spark_dot_transport_dot_control__pb2.WriteLacReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -120,14 +120,13 @@ class GrpcTransport:
             LocalProtocolError: A negative id or LAC, or a bad key.
         """
         check_ids(request.ledger_id, request.last_add_confirmed)
-        message = pb.WriteLacRequest(
+        pending = GrpcRequest(lambda code, _: on_reply(code))
+        pending.message = pb.WriteLacRequest(
             ledger_id=request.ledger_id,
             last_add_confirmed=request.last_add_confirmed,
             master_key=checked_key(request.master_key),
         )
-        pending = GrpcRequest(lambda code, _: on_reply(code))
-        if self._admit(pending, timeout_ms):
-            self._bookie(bookie_id).call("WriteLac", message, pending, lambda _: None)
+        self._send(bookie_id, ("WriteLac", False), pending, timeout_ms)
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
         """See `BookieTransport.read_lac`.

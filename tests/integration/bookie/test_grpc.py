@@ -153,10 +153,10 @@ async def test_explicit_last_add_confirmed_wakes_those_who_watch(
     assert peer.ask(add_run_frame(ledger_id, range(6), b"x", request_id=1)).code is Code.OK
     watch = stub.WatchLac(pb.WatchLacRequest(ledger_id=ledger_id, previous=-1))
     assert (await watch.read()).last_add_confirmed == 4
-    written = await stub.WriteLac(
-        pb.WriteLacRequest(ledger_id=ledger_id, last_add_confirmed=5, master_key=KEY)
+    request = pb.WriteLacRequest(
+        request_id=7, ledger_id=ledger_id, last_add_confirmed=5, master_key=KEY
     )
-    assert (written.code, written.last_add_confirmed) == (pb.CODE_OK, 5)
+    assert (await _replies(stub.WriteLac(iter([request]))))[7].code == pb.CODE_OK
     assert (await watch.read()).last_add_confirmed == 5
     watch.cancel()
 
@@ -166,10 +166,10 @@ async def test_explicit_last_add_confirmed_needs_the_key(
 ) -> None:
     peer.ask(add_frame(ledger_id, 0, b"x"))
     for key, code in ((b"o" * 20, pb.CODE_UNAUTHORIZED), (b"", pb.CODE_BAD_REQUEST)):
-        reply = await stub.WriteLac(
-            pb.WriteLacRequest(ledger_id=ledger_id, last_add_confirmed=0, master_key=key)
+        request = pb.WriteLacRequest(
+            request_id=3, ledger_id=ledger_id, last_add_confirmed=0, master_key=key
         )
-        assert reply.code == code
+        assert (await _replies(stub.WriteLac(iter([request]))))[3].code == code
 
 
 async def test_entries_held_are_listed_as_ranges(stub: Any, peer: Peer, ledger_id: int) -> None:
