@@ -1,18 +1,24 @@
 """Apache BookKeeper beside us, through a rig of shell scripts that the caller points at.
 
 The rig is a directory with `get.sh`, `start.sh [N]`, `stop.sh` and `bench.sh v2 COMMAND ...`,
-the last of which prints lines that begin with RESULT.
+the last of which prints lines that begin with RESULT. `ZKPORT` is where its ZooKeeper listens, and
+with `CLEAN=1` it starts from empty data.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import statistics
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ledgerlog_spark.local.zookeeper import free_port
+
 NAME = "Apache BookKeeper 4.17.3"
+BOOKIES = 3
 
 
 class Rig:
@@ -20,31 +26,57 @@ class Rig:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        # A ZooKeeper that is there already is somebody else's: this one gets a port of its own.
+        self._environment = {"ZKPORT": str(free_port()), "CLEAN": "1", **os.environ}
+        self._results: dict[tuple[str, ...], list[str]] = {}
 
-    def bench(self, *command: str) -> str:
-        """The last RESULT line of one benchmark of the Java client (v2 protocol)."""
-        done = subprocess.run(
-            ["bash", str(self.directory / "bench.sh"), "v2", *command],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        results = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-        if not results:
-            raise RuntimeError(f"the rig printed no result for {command}: {done.stdout[-500:]}")
-        return results[-1]
+    def start(self) -> None:
+        """Start ZooKeeper and the bookies; returns when all of them run."""
+        self._script("get.sh")
+        said = self._script("start.sh", str(BOOKIES))
+        if "DOWN" in said:
+            raise RuntimeError(f"a process of the rig did not start:\n{said}")
+
+    def stop(self) -> None:
+        """Stop what was started."""
+        self._script("stop.sh")
 
     def entries_per_second(self, *command: str) -> float:
-        """Median entries/s of `append` or `read`."""
-        found = re.search(r"median (\d+(?:\.\d+)?) e/s", self.bench(*command))
-        assert found is not None
-        return float(found.group(1))
+        """Median entries/s of `append`, `read` or `batch`."""
+        return self._median(r"median (\d+(?:\.\d+)?) e/s", command)
 
     def milliseconds(self, *command: str) -> float:
-        """Median ms of `lat` (its p50) or `recover`."""
-        found = re.search(r"(?:p50=|median )(\d+(?:\.\d+)?) ?ms", self.bench(*command))
-        assert found is not None
-        return float(found.group(1))
+        """Median ms of `recover`, and of the rounds' p50 of `lat`."""
+        return self._median(r"(?:p50=|median )(\d+(?:\.\d+)?) ?ms", command)
+
+    def _median(self, pattern: str, command: tuple[str, ...]) -> float:
+        found = re.findall(pattern, "\n".join(self._bench(command)))
+        if not found:
+            raise RuntimeError(f"the rig printed no figure for {command}: {self._bench(command)}")
+        return statistics.median(map(float, found))
+
+    def _bench(self, command: tuple[str, ...]) -> list[str]:
+        """The RESULT lines of one benchmark of the Java client; each is run once."""
+        if command not in self._results:
+            said = self._script("bench.sh", "v2", *command)
+            lines = [line for line in said.splitlines() if line.startswith("RESULT")]
+            self._results[command] = lines
+        return self._results[command]
+
+    def _script(self, name: str, *arguments: str) -> str:
+        done = subprocess.run(
+            ["bash", str(self.directory / name), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=self._environment,
+        )
+        if done.returncode:
+            raise RuntimeError(
+                f"{name} {' '.join(arguments)} of the rig ended with {done.returncode}: "
+                f"{done.stdout[-500:]}{done.stderr[-500:]}"
+            )
+        return done.stdout
 
 
 @contextmanager
@@ -53,8 +85,9 @@ def running(directory: Path | None) -> Iterator[Rig | None]:
     if directory is None:
         yield None
         return
-    subprocess.run(["bash", str(directory / "start.sh"), "3"], check=True, capture_output=True)
+    rig = Rig(directory)
     try:
-        yield Rig(directory)
+        rig.start()
+        yield rig
     finally:
-        subprocess.run(["bash", str(directory / "stop.sh")], check=True, capture_output=True)
+        rig.stop()
