@@ -1,4 +1,4 @@
-"""A directory that the first version wrote is read by every later one."""
+"""Directories that earlier versions wrote are read by every later one."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from ledgerlog_spark.model import Code
 from tests.crash.machine import Machine
 from tests.sim.disk import Content
 
-FIXTURE = Path(__file__).parents[2] / "golden" / "bookie_v1"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def copied(expected) -> Machine:
+def copied(fixture: Path, expected) -> Machine:
     machine = Machine(99)
     for name, size in expected["sizes"].items():
         content = Content()
-        content.seen[:] = (FIXTURE / "data" / name).read_bytes().ljust(size, b"\0")
+        content.seen[:] = (fixture / "data" / name).read_bytes().ljust(size, b"\0")
         content.durable[:] = content.seen
         machine.disk.seen_names[name] = machine.disk.durable_names[name] = content
     return machine
 
 
 def test_directory_of_the_first_version_is_read_back_whole():
-    expected = json.loads((FIXTURE / "expected.json").read_text())
-    machine = copied(expected)
-    manifest = decode_manifest((FIXTURE / "data" / "MANIFEST").read_bytes())
+    fixture = GOLDEN / "bookie_v1"
+    expected = json.loads((fixture / "expected.json").read_text())
+    machine = copied(fixture, expected)
+    manifest = decode_manifest((fixture / "data" / "MANIFEST").read_bytes())
     assert {file.state for file in manifest.files} == {FileState.FINISHED, FileState.OPEN}
     for _ in range(2):
         machine.start()
@@ -39,3 +40,28 @@ def test_directory_of_the_first_version_is_read_back_whole():
         assert machine.ask(lambda done: machine.serving.read_lac(4, done))[1] >= 1
         assert machine.read(2, 1) == (Code.NO_ENTRY, None)
         machine.crash()
+
+
+def test_directory_with_dropped_ledgers_and_recycled_files_is_read_back_whole():
+    fixture = GOLDEN / "bookie_v2"
+    expected = json.loads((fixture / "expected.json").read_text())
+    machine = copied(fixture, expected)
+    manifest = decode_manifest((fixture / "data" / "MANIFEST").read_bytes())
+    assert manifest.highest_dropped_ledger_id == max(expected["forgotten"])
+    assert any(file.slot != f"slot-{file.file_id:08d}" for file in manifest.files)
+    for _ in range(2):
+        machine.start()
+        for ledger_id, entry_id, data in expected["entries"]:
+            assert machine.read(ledger_id, entry_id) == (Code.OK, bytes.fromhex(data))
+        for ledger_id, held in expected["held"].items():
+            assert machine.held(int(ledger_id)) == [tuple(span) for span in held]
+        for ledger_id in expected["fenced"]:
+            assert machine.add(ledger_id, (50,)) is Code.FENCED
+        assert machine.serving.counters.boot.damaged_records == 0
+        machine.crash()
+    machine.start()
+    assert machine.metadata.asked == []
+    for ledger_id in expected["forgotten"]:
+        assert machine.add(ledger_id, (0,)) is Code.OK
+    assert machine.metadata.asked == expected["forgotten"]
+    machine.crash()
