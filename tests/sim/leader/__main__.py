@@ -7,11 +7,12 @@ import sys
 from contextlib import nullcontext
 
 from ledgerlog_spark.protocol import log_pages
+from tests.sim.leader.cluster import cluster_schedule
 from tests.sim.leader.mutations import MUTATIONS, applied
 from tests.sim.leader.schedules import run_schedules
-from tests.sim.leader.world import LeaderWorld
+from tests.sim.leader.world import LeaderWorld, schedule
+from tests.sim.log.checks import Violation
 from tests.sim.log.schedules import SMALL_HEAD
-from tests.sim.log.world import Violation
 
 
 def main() -> int:
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="search with a defect on")
+    parser.add_argument("--cluster", action="store_true", help="with bookies below the leaders")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
     arguments = parser.parse_args()
     for name, value in SMALL_HEAD.items():
@@ -26,7 +28,9 @@ def main() -> int:
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)
     with applied(arguments.mutation) if arguments.mutation else nullcontext():
         try:
-            counts = run_schedules(seeds, _print_states if arguments.trace else None)
+            on_end = _print_states if arguments.trace else None
+            run = cluster_schedule if arguments.cluster else schedule
+            counts = run_schedules(seeds, on_end, run)
         except Violation as violation:
             sys.stdout.write(f"{violation}\n")
             return 1

@@ -14,7 +14,6 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol import leader_messages as lm
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.leader_log import LeaderLog, LeaderSettings
@@ -99,6 +98,7 @@ class SimLeader:
     def die(self) -> None:
         """What was sent is under way; nothing is heard any more."""
         self.is_dead = True
+        self.world.ledgers.die(self.number)
 
     def pause(self, duration_ms: int) -> None:
         if self._held is None:
@@ -126,11 +126,14 @@ class SimLeader:
             case lm.AppendEntry():
                 self._order(effect)
             case lm.CreateLedger():
-                self._later_or_much_later(lambda: self._create(effect))
+                longest = 400 if self.world.ledgers.fails(0.1) else 15
+                delay_ms = self.world.random.randint(1, longest)
+                self.world.later(delay_ms, lambda: self._create(effect))
             case lm.SealLedger():
-                self.world.seal(effect.ledger_id, lambda outcome: self._sealed(effect, outcome))
+                ledger = self.world.ledgers.by_id[effect.ledger_id]
+                self.world.ledgers.seal(ledger, lambda outcome: self._sealed(effect, outcome))
             case lm.CloseLedger():
-                self._later_or_much_later(lambda: self._close(effect))
+                self._close(effect)
             case StartTimer():
                 self.world.later(effect.delay_ms, lambda: self.tell(TimerFired(effect.request)))
             case lm.LeaderOpened():
@@ -150,9 +153,6 @@ class SimLeader:
                 pass
             case _:
                 self.world.store.submit(self.session, effect, self.tell)
-
-    def _later(self, call: Any) -> None:
-        self.world.later(self.world.random.randint(1, 15), call)
 
     def _order(self, order: lm.AppendEntry) -> None:
         ledger = self.world.ledgers.by_id[order.ledger_id]
@@ -188,21 +188,18 @@ class SimLeader:
 
     def _close(self, ask: lm.CloseLedger) -> None:
         ledger = self.world.ledgers.by_id[ask.ledger_id]
-        closed = self.world.ledgers.close(ledger)
-        outcome = lm.LedgerOutcome.OK
-        error: LedgerLogError | None = None
-        if closed is None:
-            outcome, error = lm.LedgerOutcome.FAILED, MetadataUnavailableError("no answer")
-        elif not closed:
-            outcome, error = lm.LedgerOutcome.LOST, LedgerFencedError("somebody else recovers it")
-        last = ledger.last_entry_id
-        reply = lm.CloseAnswered(ask.request, outcome, last, 100 * (last + 1), error)
-        self._later(lambda: self.tell(reply))
 
-    def _later_or_much_later(self, call: Any) -> None:
-        is_slow = self.world.ledgers.fails(0.1)
-        longest = 400 if is_slow else 15
-        self.world.later(self.world.random.randint(1, longest), call)
+        def closed(is_closed: bool | None) -> None:
+            outcome = lm.LedgerOutcome.OK
+            error: LedgerLogError | None = None
+            if is_closed is None:
+                outcome, error = lm.LedgerOutcome.FAILED, MetadataUnavailableError("no answer")
+            elif not is_closed:
+                outcome, error = lm.LedgerOutcome.LOST, LedgerFencedError("others recover it")
+            last = ledger.last_entry_id
+            self.tell(lm.CloseAnswered(ask.request, outcome, last, 100 * (last + 1), error))
+
+        self.world.ledgers.close(ledger, closed)
 
     # --- indications ---
 
@@ -241,6 +238,5 @@ class SimLeader:
 
     def notice_broken(self, ledger: SimLedger, *, is_lost: bool) -> None:
         """The writer of one of its ledgers failed."""
-        assert is_lost or ledger.state is not LedgerState.CLOSED
         error = LedgerFencedError("fenced") if is_lost else NotEnoughBookiesError("a bookie failed")
         self.tell(lm.LedgerBroken(ledger.ledger_id, is_lost, error))

@@ -159,8 +159,17 @@ class SimLedgers:
         ledger.is_broken = True
         self.on_broken(ledger, is_lost)
 
-    def close(self, ledger: SimLedger) -> bool | None:
+    def close(self, ledger: SimLedger, then: Callable[[bool | None], None]) -> None:
         """By its writer, at its last add confirmed: whether that is so now, None for unknown."""
+        longest = 400 if self.fails(0.1) else 15
+
+        def answer() -> None:
+            closed = self._close(ledger)
+            self.later(self.random.randint(1, 15), lambda: then(closed))
+
+        self.later(self.random.randint(1, longest), answer)
+
+    def _close(self, ledger: SimLedger) -> bool | None:
         unknown = self.fails(0.08)
         if unknown and self.random.random() < 0.5:
             return None
@@ -171,7 +180,21 @@ class SimLedgers:
         closed = ledger.state is LedgerState.CLOSED and ledger.last_entry_id == ledger.confirmed - 1
         return None if unknown else closed and not ledger.is_deleted
 
+    def die(self, writer: int) -> None:
+        """The process of a leader is gone: what it sent is under way, and nothing more is."""
+
     # --- everybody else ---
+
+    def seal(self, ledger: SimLedger, then: Callable[[SimLedger | None], None]) -> None:
+        """Mark, fence, close, each some time after the other; None when it failed on the way."""
+        at = 0
+        for step in (self.mark, self.fence, self.finish):
+            if self.fails(0.02):
+                self.later(at + 1, lambda: then(None))
+                return
+            at += self.random.randint(1, 25)
+            self.later(at, lambda step=step: step(ledger))  # type: ignore[misc]
+        self.later(at + 1, lambda: then(ledger))
 
     def mark(self, ledger: SimLedger) -> None:
         """The first step of a recovery: the record says IN_RECOVERY."""

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from ledgerlog_spark.protocol import log_pages
+from tests.sim.leader.cluster import cluster_schedule
 from tests.sim.leader.mutations import MUTATIONS, applied
 from tests.sim.leader.schedules import run_schedules
-from tests.sim.leader.world import schedule
+from tests.sim.leader.world import LeaderWorld, schedule
+from tests.sim.log.checks import Violation
 from tests.sim.log.schedules import SMALL_HEAD
-from tests.sim.log.world import Violation
 
 SCHEDULES = 200
+CLUSTER_SCHEDULES = 60
 TOO_RARE = {"list_left_empty"}
 """Shown by its counterexample alone: random schedules hardly ever meet the lost offsets."""
 SCHEDULES_TO_CATCH_MAX = 600
@@ -37,10 +39,29 @@ def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> 
     assert counts.deposed > SCHEDULES // 2
 
 
+def test_no_schedule_over_a_cluster_breaks_an_invariant_of_log_or_ledgers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    changes = 0
+
+    def count(world: LeaderWorld) -> None:
+        nonlocal changes
+        changes += sum(ledger.changes for ledger in world.ledgers.by_id.values())
+
+    counts = run_schedules(range(CLUSTER_SCHEDULES), count, cluster_schedule)
+    with capsys.disabled():
+        print(f"\n{counts}, {changes} changes of ensembles")  # noqa: T201
+    assert counts.acknowledged > CLUSTER_SCHEDULES * 20
+    assert counts.ledgers > CLUSTER_SCHEDULES * 5
+    assert changes > CLUSTER_SCHEDULES // 2
+
+
 def test_same_seed_gives_the_same_history() -> None:
-    first, second = schedule(7), schedule(7)
-    assert [s.head for s in first.store.states] == [s.head for s in second.store.states]
-    assert first.log == second.log
+    for run in (schedule, cluster_schedule):
+        first, second = run(7), run(7)
+        assert [s.head for s in first.store.states] == [s.head for s in second.store.states]
+        assert first.log == second.log
+        assert first.events == second.events
 
 
 def test_history_does_not_depend_on_the_hash_seed() -> None:

@@ -128,19 +128,6 @@ class LeaderWorld(World):
     def _on_broken(self, ledger: SimLedger, is_lost: bool) -> None:
         self.leaders[ledger.writer].notice_broken(ledger, is_lost=is_lost)
 
-    def seal(self, ledger_id: int, then: Callable[[SimLedger | None], None]) -> None:
-        """Mark, fence, close, each some time after the other; None when it failed on the way."""
-        ledger = self.ledgers.by_id[ledger_id]
-        steps = [self.ledgers.mark, self.ledgers.fence, self.ledgers.finish]
-        at = 0
-        for step in steps:
-            if self.ledgers.fails(0.02):
-                self.later(at + 1, lambda: then(None))
-                return
-            at += self.random.randint(1, 25)
-            self.later(at, lambda step=step: step(ledger))  # type: ignore[misc]
-        self.later(at + 1, lambda: then(ledger))
-
     def drop(self, ledger_id: int) -> bool:
         self.require(
             ledger_id not in self.listed_now(self.store.state),
@@ -148,6 +135,21 @@ class LeaderWorld(World):
         )
         self.ledgers.drop(ledger_id)
         return True
+
+    @property
+    def events(self) -> int:
+        """What happened: requests to the store, and entries."""
+        sent = sum(len(ledger.stored) for ledger in self.ledgers.by_id.values())
+        return int(self.store.events) + sent
+
+    @property
+    def faults(self) -> int:
+        """What went wrong."""
+        return int(self.store.faults + self.ledgers.faults)
+
+    def heal(self) -> None:
+        """The end of all faults."""
+        self.store.faulty = self.ledgers.faulty = False
 
     # --- actors ---
 
@@ -416,17 +418,26 @@ class LeaderWorld(World):
             )
 
 
-def schedule(seed: int) -> LeaderWorld:
-    """Run one schedule to its end, then let one more leader open the log undisturbed."""
-    draws = Random(seed * 31 + 7)
-    properties = {
+def drawn_properties(draws: Random) -> dict[str, str]:
+    """Small ledgers, short lives, both ways to go on without a bookie."""
+    return {
         "rollBytes": str(draws.choice((150, 300, 600, 5_000))),
         "rollMs": str(draws.choice((80, 400, 100_000))),
         "onBookieFailure": draws.choice(("change_ensemble", "roll_ledger")),
     }
-    world = LeaderWorld(seed, properties)
+
+
+def schedule(seed: int) -> LeaderWorld:
+    """Run one schedule to its end, then let one more leader open the log undisturbed."""
+    world = LeaderWorld(seed, drawn_properties(Random(seed * 31 + 7)))
+    world.ledgers.break_chance = world.random.choice((0, 0.01, 0.06))
+    play(world)
+    return world
+
+
+def play(world: LeaderWorld) -> None:
+    """The actors of a schedule, then one leader alone, and the check of the whole log."""
     random = world.random
-    world.ledgers.break_chance = random.choice((0, 0.01, 0.06))
     world.store.loss = random.choice((0, 0, 0.3))
     world.store.silence = random.choice((1, 1, 8))
     for _ in range(random.randint(1, 4)):
@@ -438,18 +449,18 @@ def schedule(seed: int) -> LeaderWorld:
     world.spawn(world.truncator())
     world.spawn(world.sweeper())
     world.run()
-    world.store.faulty = world.ledgers.faulty = False
+    world.heal()
     last = world.leader()
     world.spawn(_lead_undisturbed(world, last))
     world.spawn(world.reader())
     world.run()
     world.check_whole()
-    return world
 
 
 def _lead_undisturbed(world: LeaderWorld, leader: SimLeader) -> Actor:
     for other in world.leaders[:-1]:
-        other.die()
+        if not other.is_dead:
+            other.die()
     leader.start()
     yield world.sleep(3_000)
     world.require(leader.opened is not None, f"nobody can lead the log: {leader.stopped}")
