@@ -12,7 +12,7 @@ import typer
 from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.local.cluster import USUAL_PORT, ZOOKEEPER, Cluster
+from ledgerlog_spark.local.cluster import UPKEEP, USUAL_PORT, ZOOKEEPER, Cluster
 
 app = typer.Typer(
     help="A cluster of processes on this machine.",
@@ -23,7 +23,7 @@ app = typer.Typer(
 Directory = Annotated[
     Path, typer.Option("--directory", "-d", help="Where the cluster keeps its data.")
 ]
-MemberId = Annotated[str, typer.Argument(help="zookeeper, bookie-0, bookie-1, ...")]
+MemberId = Annotated[str, typer.Argument(help="zookeeper, bookie-0, bookie-1, ..., upkeep")]
 DEFAULT_DIRECTORY = Path(".ledgerlog")
 LOOK_SECONDS = 0.5
 
@@ -48,6 +48,10 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", help="Leave the processes running and return.")
     ] = False,
+    upkeep: Annotated[
+        bool,
+        typer.Option(help="Merge and sweep logs, and drop what their retention lets go."),
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Start ZooKeeper and bookies; what an earlier start stored is found again.
@@ -58,11 +62,11 @@ def up(
     cluster = Cluster(directory)
     with StopSignals():
         if as_json:
-            started = cluster.up(bookies)
+            started = cluster.up(bookies, upkeep=upkeep)
             print_json(describe(cluster))
         else:
             with console.status("starting") as progress:
-                started = cluster.up(bookies, on_progress=progress.update)
+                started = cluster.up(bookies, upkeep=upkeep, on_progress=progress.update)
             _show(cluster)
             _explain(cluster, started, directory)
         if detach or ZOOKEEPER not in started:
@@ -99,7 +103,7 @@ def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
 def _watch(cluster: Cluster, *, is_silent: bool) -> None:
     """Tells of processes that come and go; returns when none is left."""
     before = {member.id: member.state for member in cluster.status()}
-    while any(state != "down" for state in before.values()):
+    while any(state != "down" for member_id, state in before.items() if member_id != UPKEEP):
         time.sleep(LOOK_SECONDS)
         now = {member.id: member.state for member in cluster.status()}
         for member_id, state in now.items():
@@ -167,7 +171,8 @@ def start(
     if as_json:
         print_json(started.as_json())
         return
-    console.print(f"{started.id} serves on port {started.port} (pid {started.pid})")
+    where = f"serves on port {started.port}" if started.port else "runs"
+    console.print(f"{started.id} {where} (pid {started.pid})")
 
 
 def _existing(directory: Path) -> Cluster:

@@ -28,6 +28,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.local.bookie import StartingBookie
 from ledgerlog_spark.local.directory import locked_directory
 from ledgerlog_spark.local.members import Member, Members
+from ledgerlog_spark.local.upkeep import spawn_upkeep
 from ledgerlog_spark.local.zookeeper import (
     ZooKeeperProcess,
     four_letters,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ZOOKEEPER = "zookeeper"
+UPKEEP = "upkeep"
 USUAL_PORT = 2181
 BOOKIES_DEFAULT = 3
 STOP_TIMEOUT_SECONDS = 15.0
@@ -79,6 +81,7 @@ class Cluster:
         self,
         bookies: int | None = None,
         *,
+        upkeep: bool = False,
         on_progress: Callable[[str], None] = lambda _what: None,
     ) -> list[str]:
         """Returns when everything serves; starts what does not run yet.
@@ -88,6 +91,7 @@ class Cluster:
         Args:
             bookies: How many there should be; None keeps the number there was, or takes 3.
                 Bookies of an earlier start are never dropped.
+            upkeep: Also start the process that merges, sweeps and drops what retention lets go.
             on_progress: Called with a few words before each step.
 
         Returns:
@@ -113,6 +117,9 @@ class Cluster:
                     self._start_zookeeper()
                 down = [each for each in ids if self._member(each).state == "down"]
                 self._start_bookies(down, started, on_progress)
+                if upkeep and self._member(UPKEEP).state == "down":
+                    started.append(UPKEEP)
+                    self._start_upkeep()
             except BaseException:
                 for member_id in reversed(started):
                     self._roll_back(member_id)
@@ -128,11 +135,12 @@ class Cluster:
             return
         with locked_directory(self.directory):
             self.refresh()
-            bookies = [m.id for m in self.members.bookies]
-            for member_id in bookies:
+            first = [UPKEEP] if UPKEEP in self.members.by_id else []
+            first += [m.id for m in self.members.bookies]
+            for member_id in first:
                 self._signal(member_id, signal.SIGCONT)
                 self._signal(member_id, signal.SIGTERM)
-            for member_id in [*bookies, ZOOKEEPER]:
+            for member_id in [*first, ZOOKEEPER]:
                 if member_id in self.members.by_id:
                     on_progress(f"stopping {member_id}")
                     self._stop(member_id)
@@ -150,6 +158,8 @@ class Cluster:
             if self._member(member_id).state == "down":
                 if member_id == ZOOKEEPER:
                     self._start_zookeeper()
+                elif member_id == UPKEEP:
+                    self._start_upkeep()
                 else:
                     self._require_zookeeper(member_id)
                     self._start_bookies([member_id], [], lambda _what: None)
@@ -196,7 +206,7 @@ class Cluster:
     def _member(self, member_id: str) -> Member:
         """A member that is known, or one that was never started."""
         return self.members.by_id.get(member_id) or Member(
-            role=ZOOKEEPER if member_id == ZOOKEEPER else "bookie",
+            role=member_id if member_id in {ZOOKEEPER, UPKEEP} else "bookie",
             id=member_id,
             directory=str(self.directory / member_id),
         )
@@ -263,6 +273,14 @@ class Cluster:
         finally:
             for bookie in starting.values():
                 bookie.abandon()
+
+    def _start_upkeep(self) -> None:
+        member = self._member(UPKEEP)
+        process = spawn_upkeep(
+            Path(member.directory), metadata_service_uri=self.metadata_service_uri
+        )
+        self._children[UPKEEP] = process
+        self.members.put(member.started_as(process.pid, 0))
 
     def _signal(self, member_id: str, number: int) -> None:
         process = self.members.get(member_id).process
@@ -346,7 +364,7 @@ class OwnedCluster(Cluster):
 
     def __enter__(self) -> Self:
         try:
-            self.up(self._bookies)
+            self.up(self._bookies, upkeep=True)
         except BaseException:
             self.close()
             raise

@@ -25,9 +25,9 @@ class Member:
     """One process of the cluster.
 
     Attributes:
-        role: `zookeeper` or `bookie`.
-        id: `zookeeper`, `bookie-0`, `bookie-1`, ...
-        port: TCP port on 127.0.0.1 of its last start, 0 before the first.
+        role: `zookeeper`, `bookie` or `upkeep`.
+        id: `zookeeper`, `bookie-0`, `bookie-1`, ..., `upkeep`.
+        port: TCP port on 127.0.0.1 of its last start, 0 before the first; `upkeep` has none.
         grpc_port: Port of the control service, None where there is none.
         pid: Process id of its last start, 0 before the first.
         started: When that process was started, seconds since the epoch as the kernel tells.

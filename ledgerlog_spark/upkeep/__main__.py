@@ -30,6 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ledgerlog_spark.upkeep", description=__doc__)
     parser.add_argument("--metadata-service-uri", help="of the cluster")
     parser.add_argument("--interval-seconds", type=float, default=INTERVAL_SECONDS)
+    parser.add_argument("--directory", help="of the cluster; names the process, nothing more")
     arguments = parser.parse_args()
     with contextlib.suppress(OSError):
         os.nice(NICENESS)

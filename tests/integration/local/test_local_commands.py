@@ -68,6 +68,7 @@ def test_two_starts_at_once_make_one_cluster(detached: Path) -> None:
     assert [(m["role"], m["id"], m["state"]) for m in shown["members"]] == [
         ("zookeeper", "zookeeper", "running"),
         ("bookie", "bookie-0", "running"),
+        ("upkeep", "upkeep", "running"),
     ]
     running = {process.pid for process in processes_of(detached)}
     assert running == {m["pid"] for m in shown["members"]}
@@ -78,7 +79,7 @@ def test_up_in_a_running_cluster_starts_what_is_missing_and_returns(detached: Pa
     before = ledgerlog_json("local", "status", "-d", detached)
     assert "nothing to start" in ledgerlog("local", "up", "-d", detached)
     ledgerlog("local", "kill", "bookie-0", "-d", detached)
-    assert [m.state for m in Cluster(detached).status()] == ["running", "down"]
+    assert [m.state for m in Cluster(detached).status()] == ["running", "down", "running"]
     assert "started bookie-0" in ledgerlog("local", "up", "-d", detached)
     after = ledgerlog_json("local", "status", "-d", detached)
     assert before["members"][0] == after["members"][0]
