@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.log_upkeep import CopyRows, OnProgress
+    from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log_commit import CommitResult
     from ledgerlog_spark.protocol.log_records import Item, StagedRange, VersionInterval
     from ledgerlog_spark.protocol.log_truncate import Truncated
@@ -30,9 +31,11 @@ class BlockingLogUpkeep:
         """See `LogUpkeep.version_at`."""
         return self._run(lambda log: log.version_at(timestamp_ms))
 
-    def truncate(self, offset: int, *, on_progress: OnProgress = no_progress) -> Truncated:
+    def truncate(
+        self, position: Position | int, *, on_progress: OnProgress = no_progress
+    ) -> Truncated:
         """See `LogUpkeep.truncate`."""
-        return self._run(lambda log: log.truncate(offset, on_progress=on_progress))
+        return self._run(lambda log: log.truncate(position, on_progress=on_progress))
 
     def retain(self) -> Truncated:
         """See `LogUpkeep.retain`."""

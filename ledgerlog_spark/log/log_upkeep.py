@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, Me
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.check import LogCheck, LogChecker
 from ledgerlog_spark.log.job import Job
+from ledgerlog_spark.log.records import offset_of
 from ledgerlog_spark.log.version_at import version_at
 from ledgerlog_spark.protocol.log_commit import CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
 
@@ -75,15 +77,17 @@ class LogUpkeep:
         history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
         return version_at(self.name, history, timestamp_ms)
 
-    async def truncate(self, offset: int, *, on_progress: OnProgress = no_progress) -> Truncated:
+    async def truncate(
+        self, position: Position | int, *, on_progress: OnProgress = no_progress
+    ) -> Truncated:
         """Drop all rows below an offset, and end every version that begins below it.
 
         No reader begins below the offset once this returned. Ledgers go after
         `deletedRetentionMs`, so that readers that planned before finish.
 
         Args:
-            offset: The first row that stays, at most the end; of a leader log at most where its
-                open ledgers begin.
+            position: The first row that stays, or its offset; at most the end, of a leader log at
+                most where its open ledgers begin.
             on_progress: Told how many ledgers were let go.
 
         Raises:
@@ -92,6 +96,7 @@ class LogUpkeep:
             ConcurrentCommitError: Overtaken all the time.
             MetadataUnknownError: Not definite; calling it again is safe.
         """
+        offset = offset_of(position, self.log_id, self.name)
         machine = TruncateMachine(self.name, offset=offset, token=uuid.uuid4().hex)
         return await self._drop(machine, on_progress)
 
