@@ -13,6 +13,7 @@ from ledgerlog_spark.log.blocking_stream import BlockingStream
 from ledgerlog_spark.log.job import plan_job
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.upkeep.background import upkeep_after_commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +68,14 @@ def plan_stream(
 
 
 def commit_stream(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
-    """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`."""
-    return BlockingStream(client_of(uri), job).commit(ranges)
+    """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`.
+
+    Now and then this also begins upkeep of the log, and does not wait for it.
+    """
+    client = client_of(uri)
+    result = BlockingStream(client, job).commit(ranges)
+    upkeep_after_commit(client, job.log, result.version)
+    return result
 
 
 def _state(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> LogState:
