@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from ledgerlog_spark.client.add_future import AddFuture, completed
 from ledgerlog_spark.client.blocking_writer import BlockingAppends
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.log.records import Positions, checked_record
+from ledgerlog_spark.log.records import Positions, checked_record, checked_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ class BlockingLeader(BlockingAppends):
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[Positions]:
         """A future of the positions; blocks only while the backlog is full."""
-        kept = [checked_record(record) for record in records]
+        kept = checked_records(records)
         if not kept:
             return completed(self._inbox.condition, Positions(self.log_id, range(0), ()))
         return self._append_all(kept)

@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import InternalError, LedgerLogError, LocalProtocolE
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader_host import LeaderHost
-from ledgerlog_spark.log.records import Positions, checked_record, offset_of
+from ledgerlog_spark.log.records import Positions, checked_record, checked_records, offset_of
 from ledgerlog_spark.protocol.leader_log import LeaderLog
 from ledgerlog_spark.protocol.leader_messages import (
     AppendEntry,
@@ -189,7 +189,7 @@ class Leader:
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[Positions]:
         """A future of the positions, admitted in order; like `append_many`."""
-        kept = [checked_record(record) for record in records]
+        kept = checked_records(records)
         future: asyncio.Future[Positions] = self._loop.create_future()
         if kept:
             self.submit_batch(kept, future)
