@@ -173,6 +173,7 @@ class LeaderLog:
         return [*dropped, *self._stop(error)]
 
     def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
+        """Perhaps a ledger whose `LedgerCreated` is on its way."""
         self._broken_early.add(event.ledger_id)
         return []
 
@@ -216,7 +217,7 @@ class LeaderLog:
         assert self._ledgers is not None
         ledger = self._ledgers.find(event.ledger_id)
         if ledger is None:
-            return []
+            return self._on_broken_early(event)
         if event.is_lost:
             return self._stop(self._deposed(event.error))
         ledger.is_broken = True
@@ -301,6 +302,7 @@ class LeaderLog:
             return self._try_again(self._creating, event.error)
         self._creating.succeed()
         self._ledgers.next = LeaderLedger(event.ledger_id)
+        self._ledgers.next.is_broken = event.ledger_id in self._broken_early
         return self._advance()
 
     def _on_created_too_late(self, event: LedgerCreated) -> list[LeaderEffect]:

@@ -462,6 +462,23 @@ def test_ledger_that_breaks_before_it_is_used_is_replaced() -> None:
     assert process.orders[-1].ledger_id == bench.open_ids[0] == list(bench.ledgers)[1]
 
 
+def test_ledger_that_breaks_before_its_creation_is_known_takes_no_append_to_its_grave() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.tell(lm.RollRequested())
+    created = leader.carry_out(leader.take(lm.CreateLedger))
+    leader.break_ledger(created.ledger_id)
+    leader.tell(created)
+    leader.append()
+    leader.confirm(bench.open_ids[0])
+    leader.settle()
+    leader.append()
+    leader.settle()
+    assert created.ledger_id not in {order.ledger_id for order in leader.orders}
+    leader.confirm(bench.open_ids[-1])
+    assert leader.acknowledged() == [0, 1, 2]
+
+
 def test_broken_ledger_that_cannot_be_replaced_stops_the_leader_after_some_attempts() -> None:
     bench = Bench()
     leader = filled(bench)
