@@ -5,7 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SCRIPTS = ("append", "read", "recovery", "bookie_cost", "log_append", "tail_latency", "spark_write", "spark_read")
+SCRIPTS = (
+    "append",
+    "read",
+    "recovery",
+    "bookie_cost",
+    "log_append",
+    "tail_latency",
+    "spark_write",
+    "spark_read",
+)
 
 
 def main() -> int:
