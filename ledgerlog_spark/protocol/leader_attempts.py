@@ -40,6 +40,10 @@ class Attempts:
         """Whether as many attempts failed in a row as the policy allows."""
         return self._failures >= self._policy.attempts_max
 
+    def forgive(self) -> None:
+        """Count failures anew."""
+        self._failures = 0
+
     def begin(self) -> int:
         """The number of the request of a new attempt."""
         assert self.is_idle

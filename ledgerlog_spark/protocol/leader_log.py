@@ -221,6 +221,7 @@ class LeaderLog:
         if event.is_lost:
             return self._stop(self._deposed(event.error))
         ledger.is_broken = True
+        self._forgive()
         return self._advance()
 
     def _on_roll_requested(self, _event: RollRequested) -> list[LeaderEffect]:
@@ -232,6 +233,7 @@ class LeaderLog:
         self.phase = LeaderPhase.CLOSING
         assert self._ledgers is not None
         self._ledgers.wants_roll = False
+        self._forgive()
         return self._advance()
 
     # --- what is due ---
@@ -316,6 +318,11 @@ class LeaderLog:
         if attempts.is_hopeless and is_needed:
             return self._stop(error)
         return [timer, *self._advance()]
+
+    def _forgive(self) -> None:
+        """Failures of a time when nothing depended on it do not count now that something does."""
+        for attempts in (self._listing, self._creating, self._closing):
+            attempts.forgive()
 
     # --- the list ---
 

@@ -407,6 +407,21 @@ def test_roll_that_fails_is_tried_for_ever_while_appends_get_through() -> None:
     assert leader.machine.phase is LeaderPhase.LEADING
 
 
+def test_ledger_that_breaks_after_a_long_outage_gets_all_its_attempts() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.tell(lm.RollRequested())
+    for _ in range(2 * SETTINGS.retry.attempts_max):
+        leader.fail(lm.CreateLedger)
+        leader.fire()
+    leader.append()
+    leader.break_ledger(bench.open_ids[0])
+    leader.fail(lm.CreateLedger)
+    leader.fire()
+    leader.settle()
+    assert leader.orders[-1].ledger_id == bench.open_ids[0]
+
+
 def test_broken_ledger_is_closed_and_what_was_not_acknowledged_goes_to_the_next_once() -> None:
     bench = Bench({"onBookieFailure": "roll_ledger"})
     leader = filled(bench, entries=2, records=2)
