@@ -1,0 +1,52 @@
+"""A stream whose commits keep its log small, on a real cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ledgerlog_spark as ll
+from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.upkeep import background
+from tests.integration.log.test_stream_requests import WORKERS, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+BATCHES = 24
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> Iterator[str]:
+    """Of a cluster for which nobody else does upkeep."""
+    cluster = Cluster(tmp_path)
+    cluster.up(3)
+    yield cluster.metadata_service_uri
+    cluster.down()
+
+
+def test_stream_has_its_closed_ranges_merged_and_goes_on(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "COMMITS_BETWEEN", BATCHES)
+    query = Query(uri, "flights")
+    for _ in range(BATCHES - 1):
+        query.batch(WORKERS)
+    query.close_ledgers()
+    with ll.connect(uri) as client:
+        log = BlockingLogs(client).open("flights")
+        assert len(log.snapshot().items) == (BATCHES - 1) * WORKERS
+        query.batch(WORKERS)
+        background.passes.join()
+        merged = log.snapshot()
+        assert merged.interval.rows == BATCHES * WORKERS
+        assert len(merged.items) == 1 + WORKERS
+        query.batch(WORKERS)
+        assert len(log.snapshot().items) == 1 + 2 * WORKERS
+        assert not log.check(every_entry=True).findings
+    query.close()
