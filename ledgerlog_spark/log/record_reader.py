@@ -12,6 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
+    ConfigurationError,
     DataLossError,
     EntryNotFoundError,
     LedgerNotFoundError,
@@ -109,6 +110,7 @@ class RecordReader:
         Raises:
             PositionNotAvailableError: `start` was truncated away, or one of them lies behind what
                 is readable now; has `oldest_offset` and `end_offset`.
+            ConfigurationError: `end` comes before `start`.
             DataLossError: A listed record cannot be found.
             EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
         """
@@ -116,13 +118,19 @@ class RecordReader:
         first = view.start_offset if start is None else start
         end = view.end_offset if end is None else end
         self._check_is_there(first, view)
+        if end < first:
+            raise ConfigurationError(
+                f"log {self._name!r} cannot be read from {first} to {end}: end comes after start",
+                log=self._name,
+            )
         if end > view.end_offset:
             raise self._not_available(end, view)
         cursor = self._cursor(first, end)
         for item in view.items:
             if item.end_offset > cursor.next_offset and not cursor.is_done:
-                async for records in self._records_of(item, cursor):
-                    yield records
+                async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
+                    async for records in batches:
+                        yield records
 
     async def tail(self, start: int | None) -> AsyncGenerator[list[Record], None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
@@ -154,8 +162,11 @@ class RecordReader:
                     raise self._not_available(cursor.next_offset, view)
                 before = cursor.next_offset
                 try:
-                    async for records in self._forward(view, cursor, finished, changes):
-                        yield records
+                    async with contextlib.aclosing(
+                        self._forward(view, cursor, finished, changes)
+                    ) as batches:
+                        async for records in batches:
+                            yield records
                     while not changes.is_list_stale:
                         await changes.wait()
                 except MetadataUnavailableError:
@@ -188,12 +199,16 @@ class RecordReader:
         """Everything that the list names; ends when each ledger is closed and read to its end."""
         for item in view.items:
             if item.end_offset > cursor.next_offset:
-                async for records in self._records_of(item, cursor):
-                    yield records
+                async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
+                    async for records in batches:
+                        yield records
         for ledger in view.open_ledgers:
             if ledger.ledger_id not in finished:
-                async for records in self._followed(ledger.ledger_id, cursor, changes):
-                    yield records
+                async with contextlib.aclosing(
+                    self._followed(ledger.ledger_id, cursor, changes)
+                ) as batches:
+                    async for records in batches:
+                        yield records
                 finished.add(ledger.ledger_id)
 
     async def _records_of(
@@ -208,10 +223,11 @@ class RecordReader:
                 first_entry_id = await entry_holding(handle, cursor.next_offset, end_entry_id)
             finally:
                 await handle.aclose()
-        async for records in self._range(
-            item.ledger_id, first_entry_id, item.last_entry_id, cursor
-        ):
-            yield records
+        async with contextlib.aclosing(
+            self._range(item.ledger_id, first_entry_id, item.last_entry_id, cursor)
+        ) as batches:
+            async for records in batches:
+                yield records
         if cursor.next_offset < item.end_offset and not cursor.is_done:
             raise DataLossError(
                 f"ledger {item.ledger_id} of log {self._name!r} ends at offset "
@@ -256,8 +272,9 @@ class RecordReader:
                     )
                 if 0 <= next_entry_id <= last_entry_id:
                     entries = self._acknowledged(handle, next_entry_id, last_entry_id, cursor)
-                    async for records in entries:
-                        yield records
+                    async with contextlib.aclosing(entries) as batches:
+                        async for records in batches:
+                            yield records
                     next_entry_id = last_entry_id + 1
                 elif is_closed:
                     return
@@ -282,8 +299,11 @@ class RecordReader:
                         if records := cursor.take(handle.id, entry):
                             yield records
         except EntryNotFoundError:
-            async for records in self._range(handle.id, next_entry_id, last, cursor):
-                yield records
+            async with contextlib.aclosing(
+                self._range(handle.id, next_entry_id, last, cursor)
+            ) as batches:
+                async for records in batches:
+                    yield records
 
     def _cursor(self, next_offset: int, end_offset: int | None = None) -> RecordCursor:
         return RecordCursor(

@@ -317,6 +317,8 @@ def test_parts_are_read_from_any_place_to_any_place() -> None:
             [record async for record in reader.read(0, 61)]
         with pytest.raises(PositionNotAvailableError, match="ends at 60 now"):
             [record async for record in reader.read(61)]
+        with pytest.raises(ConfigurationError, match="end comes after start"):
+            [record async for record in reader.read(7, 5)]
         for bad in (-1, True, "5", Position("another", 5)):
             with pytest.raises(ConfigurationError):
                 [record async for record in reader.read(bad)]  # type: ignore[arg-type]
