@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -144,6 +145,32 @@ def test_every_phase_has_a_row_of_known_methods() -> None:
         for event, name in phase_row.items():
             assert event in FLAT
             assert name in (IGNORED, REFUSED) or callable(getattr(LeaderLog, name))
+
+
+def rendered() -> str:
+    """The table as docs/LOGS.md has it."""
+    phases = list(LEADER_TABLE)
+    lines = [
+        "| event | " + " | ".join(phase.name for phase in phases) + " |",
+        "|---" * (len(phases) + 1) + "|",
+    ]
+    for event in EVENTS_IN_ORDER:
+        cells = [LEADER_TABLE[phase].get(event, "cannot come") for phase in phases]
+        shown = [f"`{cell}`" if cell.startswith("_") else cell for cell in cells]
+        lines.append(f"| {event.__name__} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+EVENTS_IN_ORDER = (
+    *ASKED, lm.EntriesConfirmed, lm.LedgerBroken, lm.LedgerCreated, lm.LedgerSealed,
+    lm.CloseAnswered, TimerFired, m.Synced, m.HeadRead, m.PagesRead, m.PagesWritten, m.Written,
+)  # fmt: skip
+
+
+def test_the_table_in_the_documentation_is_the_table_of_the_machine() -> None:
+    assert set(EVENTS_IN_ORDER) == FLAT
+    text = (Path(__file__).parents[3] / "docs" / "LOGS.md").read_text()
+    assert rendered() in text, "paste tests.unit.leader.test_leader_log.rendered()"
 
 
 # --- opening ---
