@@ -45,15 +45,11 @@ class Slots:
         if is_last_resort:
             size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
             kept_free = 0
-        if free_slot is None and await self._files.free_space() < size + kept_free:
-            raise DiskFullError(
-                f"a new file of {size} bytes would leave less than {kept_free} free; make room "
-                "or add bookies",
-                path=f"slot-{file_id:08d}",
-            )
         name = free_slot or f"slot-{file_id:08d}"
         handle = await self._files.open(name, create=True)
         try:
+            # A freed slot was cut behind its index.
+            await self._require_room(size - await handle.size(), kept_free, name)
             await handle.allocate(size)
             salt = self._files.random_bytes(16)
             before = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
@@ -83,6 +79,14 @@ class Slots:
             size_bytes=size,
         )
         return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
+
+    async def _require_room(self, growth: int, kept_free: int, name: str) -> None:
+        if growth > 0 and await self._files.free_space() < growth + kept_free:
+            raise DiskFullError(
+                f"{growth} bytes for a file would leave less than {kept_free} free; make room or "
+                "add bookies",
+                path=name,
+            )
 
 
 async def mark_finished(handle: File, entry: FileEntry) -> None:

@@ -407,3 +407,27 @@ def test_commit_that_fails_on_a_full_disk_frees_later_and_forgets_no_slot():
     named = {file.slot for file in manifest.files} | set(manifest.free_slots)
     assert machine.slots() == named
     assert len(named) < len(slots)
+
+
+def test_recycled_slot_that_was_cut_short_leaves_the_reserve_of_the_disk_alone():
+    machine = started(settings=replace(COLD, free_bytes_min=1 << 18))
+    for number in range(4):
+        filled(machine, 7, 1, first=number)
+        machine.crash()  # the file is finished behind one entry, and cut there
+        machine.start()
+    assert machine.drop(7) is Code.OK
+    machine.reclaim()
+    contents = machine.disk.seen_names
+    cut = [
+        s for s in machine.manifest().free_slots if contents[s].allocated < SMALL.file_size_bytes
+    ]
+    assert cut
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + (1 << 18) - 30_000
+    number = 0
+    while (code := machine.add(9, (number,), bytes(3_000))) is Code.OK:
+        number += 1
+        assert number < 400
+        machine.scheduler.run_for(20)
+    assert code is Code.READ_ONLY
+    assert set(cut) <= set(machine.manifest().free_slots)
+    assert machine.fence(9) == (Code.OK, entry(9, number - 1, bytes(3_000)))
