@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
 
 from ledgerlog_spark.cli.confirm import Yes, is_confirmed
-from ledgerlog_spark.cli.log_lookup import LogName, opened, time_ms, time_text
+from ledgerlog_spark.cli.log_lookup import LogName, describe_version, opened, time_ms
 from ledgerlog_spark.cli.output import (
     DEFAULT_URI,
     AsJson,
@@ -26,7 +26,6 @@ from ledgerlog_spark.protocol.log_properties import LogProperties
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking import BlockingLog
-    from ledgerlog_spark.protocol.log_records import VersionInterval
 
 app = typer.Typer()
 OfTime = Annotated[
@@ -80,19 +79,6 @@ def _pair(change: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def describe(version: VersionInterval) -> dict[str, Any]:
-    """A version for `--json`."""
-    return {
-        "version": version.version,
-        "operation": version.operation.name.lower(),
-        "start_offset": version.start_offset,
-        "end_offset": version.end_offset,
-        "rows": version.rows,
-        "commit_time_ms": version.commit_time_ms,
-        "commit_time": time_text(version.commit_time_ms),
-    }
-
-
 @app.command("history", epilog="Example: ledgerlog logs history flights --at '2026-01-31 12:00'")
 def history(
     name: LogName,
@@ -105,12 +91,12 @@ def history(
         log = opened(client, name)
         versions = list(log.history()) if at is None else [log.version_at(time_ms(at, "--at"))]
     if as_json:
-        print_json([describe(version) for version in versions])
+        print_json([describe_version(version) for version in versions])
         return
     print_table(
         f"versions of log {name}",
         ("version", "operation", "start offset", "end offset", "rows", "committed"),
-        [tuple(describe(v)[key] for key in _SHOWN) for v in versions],
+        [tuple(describe_version(v)[key] for key in _SHOWN) for v in versions],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
 
 if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.protocol.log_records import VersionInterval
 
 NAMES_SHOWN_MAX = 10
 
@@ -39,6 +40,19 @@ def time_ms(text: str, option: str) -> int:
             "2026-01-31T12:00:00Z",
             key=option,
         ) from None
+
+
+def describe_version(version: VersionInterval) -> dict[str, Any]:
+    """A version for `--json`."""
+    return {
+        "version": version.version,
+        "operation": version.operation.name,
+        "start_offset": version.start_offset,
+        "end_offset": version.end_offset,
+        "rows": version.rows,
+        "commit_time_ms": version.commit_time_ms,
+        "commit_time": time_text(version.commit_time_ms),
+    }
 
 
 def names_of(client: BlockingClient) -> Sequence[str]:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
-from ledgerlog_spark.cli.log_lookup import LogName, names_of, opened, time_text
+from ledgerlog_spark.cli.log_lookup import (
+    LogName,
+    describe_version,
+    names_of,
+    opened,
+    time_text,
+)
 from ledgerlog_spark.cli.output import (
     DEFAULT_URI,
     AsJson,
@@ -98,11 +104,7 @@ def show(
     schema = [f"{field.name} {field.type}" for field in _fields(snapshot)]
     if as_json:
         ranges = [_range(item) for item in snapshot.items]
-        versions = [
-            {"version": v.version, "start_offset": v.start_offset, "end_offset": v.end_offset,
-             "operation": v.operation.name, "commit_time": time_text(v.commit_time_ms)}
-            for v in history
-        ]  # fmt: skip
+        versions = [describe_version(version) for version in history]
         print_json({**summary, "schema": schema, "ranges": ranges, "versions": versions})
         return
     print_fields(f"log {name}", {**summary, "schema": ", ".join(schema) or None})

@@ -88,7 +88,7 @@ def test_properties_are_set_shown_and_unset(run: Run, flights: BlockingLog) -> N
 def test_history_is_listed_and_a_time_finds_its_version(run: Run, flights: BlockingLog) -> None:
     versions = run("logs", "history", flights.name, "--json").json
     assert [(v["version"], v["rows"]) for v in versions] == [(0, 0), (1, 10), (2, 20), (3, 30)]
-    assert "create" in run("logs", "history", flights.name).out
+    assert "CREATE" in run("logs", "history", flights.name).out
     (found,) = run("logs", "history", flights.name, "--at", "2999-01-01", "--json").json
     assert found["version"] == 3
     early = run("logs", "history", flights.name, "--at", "2001-01-01")
