@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from bookie_server.storage.ledger_storage import LedgerStorage
 
 ID_MAX: Final = (1 << 63) - 1
+WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
+"""Of the entries in one message of a watch, whatever the client asks for."""
 
 T = TypeVar("T")
 AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
@@ -107,22 +109,31 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             code = Code.BAD_REQUEST if is_bad else Code.BUSY
             return pb.BatchReadReply(code=self._counted(code))
         size_bytes_max = min(request.size_bytes_max or ID_MAX, FRAME_SIZE_BYTES_MAX)
+        code, entries = await self._batch(
+            request.ledger_id, request.first_entry_id, request.count_max, size_bytes_max
+        )
+        return pb.BatchReadReply(code=self._counted(code), entries=entries)
+
+    async def _batch(
+        self, ledger_id: int, first_entry_id: int, count_max: int, size_bytes_max: int
+    ) -> tuple[Code, list[bytes]]:
         answered: asyncio.Future[tuple[Code, Sequence[bytes]]] = _future()
         self._counters.read_requests += 1
         self._in_flight.take(size_bytes_max)
         try:
             self._storage.read_batch(
                 storage_requests.BatchReadRequest(
-                    request.ledger_id, request.first_entry_id, request.count_max, size_bytes_max
+                    ledger_id, first_entry_id, count_max, size_bytes_max
                 ),
                 lambda code, entries: _resolve(answered, (code, entries)),
             )
-            code, entries = await answered
+            code, found = await answered
         finally:
             self._in_flight.give_back(size_bytes_max)
+        entries = list(map(bytes, found))
         self._counters.read_entries += len(entries)
         self._counters.read_bytes += sum(map(len, entries))
-        return pb.BatchReadReply(code=self._counted(code), entries=map(bytes, entries))
+        return code, entries
 
     async def ReadLac(  # noqa: N802
         self, request: pb.ReadLacRequest, context: object
@@ -149,7 +160,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
             return
         changed = asyncio.Event()
-        known = request.previous
+        known = told_before = request.previous
 
         def told(lac: int) -> None:
             nonlocal known
@@ -166,10 +177,26 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 changed.clear()
                 if self._stopping.is_set():
                     return
-                yield pb.LacReply(code=self._counted(Code.OK), last_add_confirmed=known)
+                lac = known
+                entries = await self._confirmed(request, told_before + 1, lac)
+                told_before = lac
+                yield pb.LacReply(
+                    code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
+                )
         finally:
             self._watches.discard(changed)
             cancel()
+
+    async def _confirmed(
+        self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int
+    ) -> Sequence[bytes]:
+        """Entries of the range, both ends inclusive, as far as they are wanted and are here."""
+        size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
+        count = last_entry_id + 1 - first_entry_id
+        if not size_bytes_max or count > RUN_ENTRIES_MAX or not self._in_flight.has_room:
+            return ()
+        _, entries = await self._batch(request.ledger_id, first_entry_id, count, size_bytes_max)
+        return entries if sum(map(len, entries)) <= size_bytes_max else ()
 
     async def ListEntries(  # noqa: N802
         self, request: pb.ListEntriesRequest, context: object

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.engine import Services
     from ledgerlog_spark.metadata.port import CancelWatch
     from ledgerlog_spark.model import Code, LedgerMetadata
+    from ledgerlog_spark.transport.port import LacRise
 
 PAUSE_MS_FIRST = 50
 """Wait after every bookie of the ensemble has failed once; it doubles up to `PAUSE_MS_MAX`."""
@@ -43,8 +44,8 @@ class Followed(Protocol):
     async def read_last_add_confirmed(self) -> int:
         """Ask the bookies of the last ensemble."""
 
-    def raise_last_add_confirmed(self, last_add_confirmed: int) -> None:
-        """A bookie says that entries up to here are acknowledged."""
+    def take_rise(self, rise: LacRise) -> None:
+        """A bookie says that entries up to there are acknowledged."""
 
 
 class LedgerFollower:
@@ -55,12 +56,19 @@ class LedgerFollower:
             the metadata store says about its own state is retried and is not here.
     """
 
-    def __init__(self, handle: Followed, services: Services, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        handle: Followed,
+        services: Services,
+        on_change: Callable[[], None],
+        entries_size_bytes_max: int,
+    ) -> None:
         """Begins to follow; `on_change` is called from the event loop after each change."""
         self.error: LedgerLogError | None = None
         self._handle = handle
         self._services = services
         self._on_change = on_change
+        self._entries_size_bytes_max = entries_size_bytes_max
         self._loop = asyncio.get_running_loop()
         self._ensemble: tuple[str, ...] = ()
         self._place = 0
@@ -133,11 +141,12 @@ class LedgerFollower:
             self._handle.last_add_confirmed,
             self._on_rise,
             partial(self._on_lac_end, self._ensemble),
+            entries_size_bytes_max=self._entries_size_bytes_max,
         )
 
-    def _on_rise(self, last_add_confirmed: int) -> None:
+    def _on_rise(self, rise: LacRise) -> None:
         self._failures = 0
-        self._handle.raise_last_add_confirmed(last_add_confirmed)
+        self._handle.take_rise(rise)
         self._on_change()
 
     def _on_lac_end(self, ensemble: tuple[str, ...], _code: Code) -> None:

@@ -23,6 +23,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
 )
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
+from ledgerlog_spark.protocol.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import (
     EntriesRead,
@@ -36,6 +37,7 @@ from ledgerlog_spark.protocol.messages import (
     StoredEntry,
 )
 from ledgerlog_spark.protocol.reader import LedgerReader
+from ledgerlog_spark.transport.port import LacRise
 
 Entry = StoredEntry
 """What readers get: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
@@ -74,6 +76,7 @@ class ReadHandle:
         self._on_record = on_record
         self._ranges: set[_Range] = set()
         self._followers: set[LedgerFollower] = set()
+        self._told: EntryBatch | None = None
         self._is_closed_here = False
         self._adopt(metadata)
 
@@ -126,7 +129,9 @@ class ReadHandle:
             ) from None
         self._adopt(loaded.value)
 
-    def follow(self, on_change: Callable[[], None]) -> LedgerFollower:
+    def follow(
+        self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0
+    ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
         Costs one watch of the record and one of one bookie, and nothing while nothing changes.
@@ -134,15 +139,28 @@ class ReadHandle:
         Args:
             on_change: Called on the event loop after either may have changed, also when following
                 ended by itself: at the ledger's end, or with the follower's `error`.
+            entries_size_bytes_max: Of new entries that come along; `told_entries` has them.
         """
         self._check_open()
-        follower = LedgerFollower(self, self._services, on_change)
+        follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
         self._followers.add(follower)
         return follower
 
-    def raise_last_add_confirmed(self, last_add_confirmed: int) -> None:
+    def take_rise(self, rise: LacRise) -> None:
         """Take what a bookie said; smaller than what is known, it changes nothing."""
-        self._raise_lac(last_add_confirmed)
+        self._raise_lac(rise.last_add_confirmed)
+        if rise.entries:
+            self._told = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
+
+    def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
+        """Entries of the range that a follower brought along last, from the first on, or none.
+
+        Both ends are inclusive. Fewer than asked for says nothing of the others: read them.
+        """
+        told = self._told
+        if told is None or not told.first_entry_id <= first_entry_id <= told.last_entry_id:
+            return ()
+        return told.between(first_entry_id, last_entry_id) or ()
 
     async def read_last_add_confirmed(self) -> int:
         """The largest LAC that the bookies of the last ensemble report; never falls.

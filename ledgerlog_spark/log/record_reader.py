@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_records import Item
     from ledgerlog_spark.protocol.log_view import LogView
 
+TOLD_SIZE_BYTES_MAX = 64 << 10
+"""Of new entries that come with the news of them, which saves a lone record a request."""
+
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 2_000
 """Between attempts to read the list while the metadata store does not answer."""
@@ -261,7 +264,7 @@ class RecordReader:
     ) -> AsyncGenerator[list[Record], None]:
         """An open ledger's records from the cursor on, as they come; ends when it is closed."""
         handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
-        follower = handle.follow(changes.on_ledger)
+        follower = handle.follow(changes.on_ledger, entries_size_bytes_max=TOLD_SIZE_BYTES_MAX)
         next_entry_id = -1
         try:
             while True:
@@ -290,7 +293,13 @@ class RecordReader:
     ) -> AsyncGenerator[list[Record], None]:
         """Entries of the ledger that is followed, by its own handle as long as that has them."""
         next_entry_id = first
-        batches = handle.read_batches(first, last, is_listed=True)
+        for entry in handle.told_entries(first, last):
+            next_entry_id = entry.entry_id + 1
+            if records := cursor.take(handle.id, entry):
+                yield records
+        if next_entry_id > last:
+            return
+        batches = handle.read_batches(next_entry_id, last, is_listed=True)
         try:
             async with contextlib.aclosing(batches):
                 async for batch in batches:

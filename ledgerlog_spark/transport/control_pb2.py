@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ledgerlog_spark/transport/control.proto\x12\x0cledgerlog.v1\"\x91\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x11\n\tentry_ids\x18\x03 \x03(\x03\x12\x0f\n\x07lengths\x18\x04 \x03(\r\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12\x12\n\nmaster_key\x18\x06 \x01(\x0c\x12\x13\n\x0bis_recovery\x18\x07 \x01(\x08\"C\n\x0b\x41ppendReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x04\x63ode\x18\x02 \x01(\x0e\x32\x12.ledgerlog.v1.Code\"n\n\x0bReadRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x10\n\x08\x65ntry_id\x18\x03 \x01(\x12\x12\x11\n\tfence_key\x18\x04 \x01(\x0c\x12\x13\n\x0bis_recovery\x18\x05 \x01(\x08\"P\n\tReadReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x04\x63ode\x18\x02 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\r\n\x05\x65ntry\x18\x03 \x01(\x0c\"h\n\x10\x42\x61tchReadRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\x12\x16\n\x0e\x66irst_entry_id\x18\x02 \x01(\x03\x12\x11\n\tcount_max\x18\x03 \x01(\r\x12\x16\n\x0esize_bytes_max\x18\x04 \x01(\x04\"C\n\x0e\x42\x61tchReadReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\x0f\n\x07\x65ntries\x18\x02 \x03(\x0c\"#\n\x0eReadLacRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\"h\n\x0fWriteLacRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x1a\n\x12last_add_confirmed\x18\x03 \x01(\x03\x12\x12\n\nmaster_key\x18\x04 \x01(\x0c\"E\n\rWriteLacReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x04\x63ode\x18\x02 \x01(\x0e\x32\x12.ledgerlog.v1.Code\"6\n\x0fWatchLacRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\x12\x10\n\x08previous\x18\x02 \x01(\x12\"H\n\x08LacReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\x1a\n\x12last_add_confirmed\x18\x02 \x01(\x12\"\'\n\x12ListEntriesRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\";\n\nEntryRange\x12\x16\n\x0e\x66irst_entry_id\x18\x01 \x01(\x03\x12\x15\n\rlast_entry_id\x18\x02 \x01(\x03\"^\n\x10ListEntriesReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12(\n\x06ranges\x18\x02 \x03(\x0b\x32\x18.ledgerlog.v1.EntryRange\"\x10\n\x0eGetInfoRequest\"u\n\x0cGetInfoReply\x12\x11\n\tbookie_id\x18\x01 \x01(\t\x12\x13\n\x0bis_writable\x18\x02 \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x03 \x01(\t\x12\x17\n\x0fin_flight_bytes\x18\x04 \x01(\x04\x12\x13\n\x0b\x63onnections\x18\x05 \x01(\r\"\x17\n\x15\x43ollectGarbageRequest\"f\n\x13\x43ollectGarbageReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\x14\n\x0cledgers_held\x18\x02 \x01(\x04\x12\x17\n\x0fledgers_dropped\x18\x03 \x01(\x04*\xc4\x01\n\x04\x43ode\x12\x0b\n\x07\x43ODE_OK\x10\x00\x12\x12\n\x0e\x43ODE_NO_LEDGER\x10\x01\x12\x11\n\rCODE_NO_ENTRY\x10\x02\x12\x14\n\x10\x43ODE_BAD_REQUEST\x10\x64\x12\x11\n\rCODE_IO_ERROR\x10\x65\x12\x15\n\x11\x43ODE_UNAUTHORIZED\x10\x66\x12\x14\n\x10\x43ODE_BAD_VERSION\x10g\x12\x0f\n\x0b\x43ODE_FENCED\x10h\x12\x12\n\x0e\x43ODE_READ_ONLY\x10i\x12\r\n\tCODE_BUSY\x10j2\x9b\x05\n\x06\x42ookie\x12\x44\n\x06\x41ppend\x12\x1b.ledgerlog.v1.AppendRequest\x1a\x19.ledgerlog.v1.AppendReply(\x01\x30\x01\x12>\n\x04Read\x12\x19.ledgerlog.v1.ReadRequest\x1a\x17.ledgerlog.v1.ReadReply(\x01\x30\x01\x12I\n\tBatchRead\x12\x1e.ledgerlog.v1.BatchReadRequest\x1a\x1c.ledgerlog.v1.BatchReadReply\x12?\n\x07ReadLac\x12\x1c.ledgerlog.v1.ReadLacRequest\x1a\x16.ledgerlog.v1.LacReply\x12J\n\x08WriteLac\x12\x1d.ledgerlog.v1.WriteLacRequest\x1a\x1b.ledgerlog.v1.WriteLacReply(\x01\x30\x01\x12\x43\n\x08WatchLac\x12\x1d.ledgerlog.v1.WatchLacRequest\x1a\x16.ledgerlog.v1.LacReply0\x01\x12O\n\x0bListEntries\x12 .ledgerlog.v1.ListEntriesRequest\x1a\x1e.ledgerlog.v1.ListEntriesReply\x12\x43\n\x07GetInfo\x12\x1c.ledgerlog.v1.GetInfoRequest\x1a\x1a.ledgerlog.v1.GetInfoReply\x12X\n\x0e\x43ollectGarbage\x12#.ledgerlog.v1.CollectGarbageRequest\x1a!.ledgerlog.v1.CollectGarbageReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ledgerlog_spark/transport/control.proto\x12\x0cledgerlog.v1\"\x91\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x11\n\tentry_ids\x18\x03 \x03(\x03\x12\x0f\n\x07lengths\x18\x04 \x03(\r\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12\x12\n\nmaster_key\x18\x06 \x01(\x0c\x12\x13\n\x0bis_recovery\x18\x07 \x01(\x08\"C\n\x0b\x41ppendReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x04\x63ode\x18\x02 \x01(\x0e\x32\x12.ledgerlog.v1.Code\"n\n\x0bReadRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x10\n\x08\x65ntry_id\x18\x03 \x01(\x12\x12\x11\n\tfence_key\x18\x04 \x01(\x0c\x12\x13\n\x0bis_recovery\x18\x05 \x01(\x08\"P\n\tReadReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x04\x63ode\x18\x02 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\r\n\x05\x65ntry\x18\x03 \x01(\x0c\"h\n\x10\x42\x61tchReadRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\x12\x16\n\x0e\x66irst_entry_id\x18\x02 \x01(\x03\x12\x11\n\tcount_max\x18\x03 \x01(\r\x12\x16\n\x0esize_bytes_max\x18\x04 \x01(\x04\"C\n\x0e\x42\x61tchReadReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\x0f\n\x07\x65ntries\x18\x02 \x03(\x0c\"#\n\x0eReadLacRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\"h\n\x0fWriteLacRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x1a\n\x12last_add_confirmed\x18\x03 \x01(\x03\x12\x12\n\nmaster_key\x18\x04 \x01(\x0c\"E\n\rWriteLacReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x04\x63ode\x18\x02 \x01(\x0e\x32\x12.ledgerlog.v1.Code\"V\n\x0fWatchLacRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\x12\x10\n\x08previous\x18\x02 \x01(\x12\x12\x1e\n\x16\x65ntries_size_bytes_max\x18\x03 \x01(\r\"Y\n\x08LacReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\x1a\n\x12last_add_confirmed\x18\x02 \x01(\x12\x12\x0f\n\x07\x65ntries\x18\x03 \x03(\x0c\"\'\n\x12ListEntriesRequest\x12\x11\n\tledger_id\x18\x01 \x01(\x03\";\n\nEntryRange\x12\x16\n\x0e\x66irst_entry_id\x18\x01 \x01(\x03\x12\x15\n\rlast_entry_id\x18\x02 \x01(\x03\"^\n\x10ListEntriesReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12(\n\x06ranges\x18\x02 \x03(\x0b\x32\x18.ledgerlog.v1.EntryRange\"\x10\n\x0eGetInfoRequest\"u\n\x0cGetInfoReply\x12\x11\n\tbookie_id\x18\x01 \x01(\t\x12\x13\n\x0bis_writable\x18\x02 \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x03 \x01(\t\x12\x17\n\x0fin_flight_bytes\x18\x04 \x01(\x04\x12\x13\n\x0b\x63onnections\x18\x05 \x01(\r\"\x17\n\x15\x43ollectGarbageRequest\"f\n\x13\x43ollectGarbageReply\x12 \n\x04\x63ode\x18\x01 \x01(\x0e\x32\x12.ledgerlog.v1.Code\x12\x14\n\x0cledgers_held\x18\x02 \x01(\x04\x12\x17\n\x0fledgers_dropped\x18\x03 \x01(\x04*\xc4\x01\n\x04\x43ode\x12\x0b\n\x07\x43ODE_OK\x10\x00\x12\x12\n\x0e\x43ODE_NO_LEDGER\x10\x01\x12\x11\n\rCODE_NO_ENTRY\x10\x02\x12\x14\n\x10\x43ODE_BAD_REQUEST\x10\x64\x12\x11\n\rCODE_IO_ERROR\x10\x65\x12\x15\n\x11\x43ODE_UNAUTHORIZED\x10\x66\x12\x14\n\x10\x43ODE_BAD_VERSION\x10g\x12\x0f\n\x0b\x43ODE_FENCED\x10h\x12\x12\n\x0e\x43ODE_READ_ONLY\x10i\x12\r\n\tCODE_BUSY\x10j2\x9b\x05\n\x06\x42ookie\x12\x44\n\x06\x41ppend\x12\x1b.ledgerlog.v1.AppendRequest\x1a\x19.ledgerlog.v1.AppendReply(\x01\x30\x01\x12>\n\x04Read\x12\x19.ledgerlog.v1.ReadRequest\x1a\x17.ledgerlog.v1.ReadReply(\x01\x30\x01\x12I\n\tBatchRead\x12\x1e.ledgerlog.v1.BatchReadRequest\x1a\x1c.ledgerlog.v1.BatchReadReply\x12?\n\x07ReadLac\x12\x1c.ledgerlog.v1.ReadLacRequest\x1a\x16.ledgerlog.v1.LacReply\x12J\n\x08WriteLac\x12\x1d.ledgerlog.v1.WriteLacRequest\x1a\x1b.ledgerlog.v1.WriteLacReply(\x01\x30\x01\x12\x43\n\x08WatchLac\x12\x1d.ledgerlog.v1.WatchLacRequest\x1a\x16.ledgerlog.v1.LacReply0\x01\x12O\n\x0bListEntries\x12 .ledgerlog.v1.ListEntriesRequest\x1a\x1e.ledgerlog.v1.ListEntriesReply\x12\x43\n\x07GetInfo\x12\x1c.ledgerlog.v1.GetInfoRequest\x1a\x1a.ledgerlog.v1.GetInfoReply\x12X\n\x0e\x43ollectGarbage\x12#.ledgerlog.v1.CollectGarbageRequest\x1a!.ledgerlog.v1.CollectGarbageReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ledgerlog_spark.transport.control_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CODE']._serialized_start=1452
-  _globals['_CODE']._serialized_end=1648
+  _globals['_CODE']._serialized_start=1501
+  _globals['_CODE']._serialized_end=1697
   _globals['_APPENDREQUEST']._serialized_start=58
   _globals['_APPENDREQUEST']._serialized_end=203
   _globals['_APPENDREPLY']._serialized_start=205
@@ -52,23 +52,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WRITELACREPLY']._serialized_start=786
   _globals['_WRITELACREPLY']._serialized_end=855
   _globals['_WATCHLACREQUEST']._serialized_start=857
-  _globals['_WATCHLACREQUEST']._serialized_end=911
-  _globals['_LACREPLY']._serialized_start=913
-  _globals['_LACREPLY']._serialized_end=985
-  _globals['_LISTENTRIESREQUEST']._serialized_start=987
-  _globals['_LISTENTRIESREQUEST']._serialized_end=1026
-  _globals['_ENTRYRANGE']._serialized_start=1028
-  _globals['_ENTRYRANGE']._serialized_end=1087
-  _globals['_LISTENTRIESREPLY']._serialized_start=1089
-  _globals['_LISTENTRIESREPLY']._serialized_end=1183
-  _globals['_GETINFOREQUEST']._serialized_start=1185
-  _globals['_GETINFOREQUEST']._serialized_end=1201
-  _globals['_GETINFOREPLY']._serialized_start=1203
-  _globals['_GETINFOREPLY']._serialized_end=1320
-  _globals['_COLLECTGARBAGEREQUEST']._serialized_start=1322
-  _globals['_COLLECTGARBAGEREQUEST']._serialized_end=1345
-  _globals['_COLLECTGARBAGEREPLY']._serialized_start=1347
-  _globals['_COLLECTGARBAGEREPLY']._serialized_end=1449
-  _globals['_BOOKIE']._serialized_start=1651
-  _globals['_BOOKIE']._serialized_end=2318
+  _globals['_WATCHLACREQUEST']._serialized_end=943
+  _globals['_LACREPLY']._serialized_start=945
+  _globals['_LACREPLY']._serialized_end=1034
+  _globals['_LISTENTRIESREQUEST']._serialized_start=1036
+  _globals['_LISTENTRIESREQUEST']._serialized_end=1075
+  _globals['_ENTRYRANGE']._serialized_start=1077
+  _globals['_ENTRYRANGE']._serialized_end=1136
+  _globals['_LISTENTRIESREPLY']._serialized_start=1138
+  _globals['_LISTENTRIESREPLY']._serialized_end=1232
+  _globals['_GETINFOREQUEST']._serialized_start=1234
+  _globals['_GETINFOREQUEST']._serialized_end=1250
+  _globals['_GETINFOREPLY']._serialized_start=1252
+  _globals['_GETINFOREPLY']._serialized_end=1369
+  _globals['_COLLECTGARBAGEREQUEST']._serialized_start=1371
+  _globals['_COLLECTGARBAGEREQUEST']._serialized_end=1394
+  _globals['_COLLECTGARBAGEREPLY']._serialized_start=1396
+  _globals['_COLLECTGARBAGEREPLY']._serialized_end=1498
+  _globals['_BOOKIE']._serialized_start=1700
+  _globals['_BOOKIE']._serialized_end=2367
 # @@protoc_insertion_point(module_scope)

@@ -127,20 +127,24 @@ class WriteLacReply(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., code: _Optional[_Union[Code, str]] = ...) -> None: ...
 
 class WatchLacRequest(_message.Message):
-    __slots__ = ("ledger_id", "previous")
+    __slots__ = ("ledger_id", "previous", "entries_size_bytes_max")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_SIZE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     previous: int
-    def __init__(self, ledger_id: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
+    entries_size_bytes_max: int
+    def __init__(self, ledger_id: _Optional[int] = ..., previous: _Optional[int] = ..., entries_size_bytes_max: _Optional[int] = ...) -> None: ...
 
 class LacReply(_message.Message):
-    __slots__ = ("code", "last_add_confirmed")
+    __slots__ = ("code", "last_add_confirmed", "entries")
     CODE_FIELD_NUMBER: _ClassVar[int]
     LAST_ADD_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
     code: Code
     last_add_confirmed: int
-    def __init__(self, code: _Optional[_Union[Code, str]] = ..., last_add_confirmed: _Optional[int] = ...) -> None: ...
+    entries: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., last_add_confirmed: _Optional[int] = ..., entries: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ListEntriesRequest(_message.Message):
     __slots__ = ("ledger_id",)

@@ -26,6 +26,7 @@ from ledgerlog_spark.wire.error_codes import code_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledgerlog_spark.transport import control_pb2 as pb
     from ledgerlog_spark.transport.port import (
         CancelWatch,
         OnLacRise,
@@ -106,12 +107,12 @@ class GrpcBookie:
         task.add_done_callback(lambda done: self._calls.pop(done, None))
 
     def watch_lac(
-        self, ledger_id: int, previous: int, on_rise: OnLacRise, on_end: OnWatchEnd
+        self, request: pb.WatchLacRequest, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
         """One server stream, until it breaks or is cancelled."""
         watch = LacWatch(self.channel, self.retire, on_rise, on_end)
         self._watches.add(watch)
-        watch.start(ledger_id, previous, self._watches.discard)
+        watch.start(request, self._watches.discard)
         return watch.cancel
 
     def channel(self) -> ChannelTask:

@@ -148,6 +148,8 @@ class GrpcTransport:
         previous: int,
         on_rise: OnLacRise,
         on_end: OnWatchEnd,
+        *,
+        entries_size_bytes_max: int = 0,
     ) -> CancelWatch:
         """See `BookieTransport.watch_lac`.
 
@@ -157,7 +159,12 @@ class GrpcTransport:
         check_ids(ledger_id)
         if self._is_closed:
             return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
-        return self._bookie(bookie_id).watch_lac(ledger_id, previous, on_rise, on_end)
+        request = pb.WatchLacRequest(
+            ledger_id=ledger_id,
+            previous=previous,
+            entries_size_bytes_max=entries_size_bytes_max,
+        )
+        return self._bookie(bookie_id).watch_lac(request, on_rise, on_end)
 
     async def aclose(self) -> None:
         """See `BookieTransport.aclose`."""

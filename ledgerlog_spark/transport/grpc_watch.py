@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 import grpc
 
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport.grpc_channel import (
     UNREACHABLE,
     ChannelTask,
     code_of_status,
     stub_of,
 )
+from ledgerlog_spark.transport.port import LacRise
 from ledgerlog_spark.wire.error_codes import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledgerlog_spark.transport import control_pb2 as pb
     from ledgerlog_spark.transport.port import OnLacRise, OnWatchEnd
 
 
@@ -47,10 +48,11 @@ class LacWatch:
         self._is_over = False
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, ledger_id: int, previous: int, forget: Callable[[LacWatch], object]) -> None:
+    def start(self, request: pb.WatchLacRequest, forget: Callable[[LacWatch], object]) -> None:
         """Begin; `forget` is called when nothing of it runs any more."""
-        request = pb.WatchLacRequest(ledger_id=ledger_id, previous=previous)
-        self._task = asyncio.create_task(self._run(request, previous), name="watch of a LAC")
+        self._task = asyncio.create_task(
+            self._run(request, request.previous), name="watch of a LAC"
+        )
         self._task.add_done_callback(lambda _: forget(self))
 
     def cancel(self) -> None:
@@ -77,8 +79,8 @@ class LacWatch:
                         break
                     code = Code.UNAVAILABLE
                     if reply.last_add_confirmed > last and not self._is_over:
-                        last = reply.last_add_confirmed
-                        self._on_rise(last)
+                        first, last = last + 1, reply.last_add_confirmed
+                        self._on_rise(LacRise(last, first, reply.entries))
             finally:
                 call.cancel()
         except grpc.aio.AioRpcError as error:

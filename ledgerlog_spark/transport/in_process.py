@@ -20,6 +20,7 @@ from ledgerlog_spark.transport.pending import (
 from ledgerlog_spark.transport.port import (
     AddRun,
     CancelWatch,
+    LacRise,
     OnAdd,
     OnLac,
     OnLacRise,
@@ -237,6 +238,8 @@ class InProcessTransport:
         previous: int,
         on_rise: OnLacRise,
         on_end: OnWatchEnd,
+        *,
+        entries_size_bytes_max: int = 0,
     ) -> CancelWatch:
         """See `BookieTransport.watch_lac`.
 
@@ -244,11 +247,28 @@ class InProcessTransport:
             LocalProtocolError: A negative id.
         """
         check_ids(ledger_id)
-        watch = _Watch(self._loop, previous, on_rise, on_end)
         storage = None if self._is_closed else self._bookies.get(bookie_id)
         if storage is None:
-            self._loop.call_soon(watch.end)
-            return watch.cancel
+            return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
+
+        def read(first: int, last: int, on_entries: Callable[[Sequence[bytes]], None]) -> None:
+            if not entries_size_bytes_max:
+                on_entries(())
+                return
+            request = self._requests.batch_read(
+                ledger_id=ledger_id,
+                first_entry_id=first,
+                count_max=last + 1 - first,
+                size_bytes_max=entries_size_bytes_max,
+            )
+
+            def answered(_code: Code, found: Sequence[bytes]) -> None:
+                fits = sum(map(len, found)) <= entries_size_bytes_max
+                on_entries(tuple(found) if fits else ())
+
+            storage.read_batch(request, answered)
+
+        watch = _Watch(self._loop, previous, read, on_rise, on_end)
         self._watches.add(watch)
         end = storage.watch_lac(ledger_id, watch.told)
         storage.read_lac(ledger_id, lambda _, lac: watch.told(lac))
@@ -311,6 +331,10 @@ class _PendingLac(Pending):
             self._on_reply(code, lac if code is Code.OK else NO_ENTRY)
 
 
+ReadEntries = Callable[[int, int, Callable[[Sequence[bytes]], None]], None]
+"""Gives the third what there is of the entries from the first to the second, both inclusive."""
+
+
 class _Watch:
     """One watch of a LAC; tells of rises from the loop, never from within the storage."""
 
@@ -318,11 +342,13 @@ class _Watch:
         self,
         loop: asyncio.AbstractEventLoop,
         previous: int,
+        read: ReadEntries,
         on_rise: OnLacRise,
         on_end: OnWatchEnd,
     ) -> None:
         self._loop = loop
         self._known = previous
+        self._read = read
         self._on_rise = on_rise
         self._on_end = on_end
         self._is_over = False
@@ -343,8 +369,12 @@ class _Watch:
 
     def _tell(self, lac: int) -> None:
         if lac > self._known and not self._is_over:
-            self._known = lac
-            self._on_rise(lac)
+            first, self._known = self._known + 1, lac
+            self._read(first, lac, lambda found: self._pass_on(LacRise(lac, first, found)))
+
+    def _pass_on(self, rise: LacRise) -> None:
+        if not self._is_over:
+            self._on_rise(rise)
 
 
 def _expire(expired: list[Pending]) -> None:

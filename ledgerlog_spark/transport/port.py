@@ -21,7 +21,7 @@ OnAdd = Callable[[Code], None]
 OnRead = Callable[[Code, bytes | None], None]
 OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnLac = Callable[[Code, int], None]
-OnLacRise = Callable[[int], None]
+OnLacRise = Callable[["LacRise"], None]
 OnWatchEnd = Callable[[Code], None]
 CancelWatch = Callable[[], None]
 ResolveBookie = Callable[[str], Awaitable[BookieInfo]]
@@ -93,6 +93,22 @@ class WriteLac:
     master_key: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class LacRise:
+    """What a watch tells.
+
+    Attributes:
+        last_add_confirmed: Larger than what was told before.
+        first_entry_id: Behind what was told before.
+        entries: Stored entries from `first_entry_id` on, digests not yet verified. Fewer than up to
+            `last_add_confirmed`, or none, says nothing of the others.
+    """
+
+    last_add_confirmed: int
+    first_entry_id: int
+    entries: Sequence[bytes] = ()
+
+
 class BookieTransport(Protocol):
     """Requests to bookies by id. One instance serves all ledgers of a client."""
 
@@ -122,12 +138,15 @@ class BookieTransport(Protocol):
         previous: int,
         on_rise: OnLacRise,
         on_end: OnWatchEnd,
+        *,
+        entries_size_bytes_max: int = 0,
     ) -> CancelWatch:
         """Hear of the bookie's LAC when it is above `previous`, now or later, and of each rise.
 
-        Rises that come close together may be told as one. A watch has no deadline: it lasts until
-        it is cancelled, after which nothing is called, or until `on_end` was called, once, because
-        the bookie, its connection or this transport ended. Watch again then, or another bookie.
+        With `entries_size_bytes_max` the entries that it covers come along, up to that size. Rises
+        that come close together may be told as one. A watch has no deadline: it lasts until it is
+        cancelled, after which nothing is called, or until `on_end` was called, once, because the
+        bookie, its connection or this transport ended. Watch again then, or another bookie.
         """
 
     async def aclose(self) -> None:

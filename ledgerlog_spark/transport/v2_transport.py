@@ -116,9 +116,18 @@ class V2Transport:
         previous: int,
         on_rise: OnLacRise,
         on_end: OnWatchEnd,
+        *,
+        entries_size_bytes_max: int = 0,
     ) -> CancelWatch:
         """See `BookieTransport.watch_lac`; errors as of `GrpcTransport`."""
-        return self._lacs().watch_lac(bookie_id, ledger_id, previous, on_rise, on_end)
+        return self._lacs().watch_lac(
+            bookie_id,
+            ledger_id,
+            previous,
+            on_rise,
+            on_end,
+            entries_size_bytes_max=entries_size_bytes_max,
+        )
 
     async def aclose(self) -> None:
         """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""

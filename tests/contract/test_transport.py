@@ -424,6 +424,40 @@ async def test_watch_of_a_ledger_without_entries_tells_of_its_first_lac(caller: 
     watch.cancel()
 
 
+async def test_watch_brings_the_entries_along_that_its_rises_cover(caller: Caller) -> None:
+    watch = caller.watch_lac(7, entries_size_bytes_max=1_000)
+    await caller.add(run_of(7, range(3)))
+    await caller.write_lac(7, 2)
+    await watch.rises_to(2)
+    await caller.add(run_of(7, range(3, 5), last_add_confirmed=2))
+    await caller.write_lac(7, 3)
+    await watch.rises_to(3)
+    told = {first + n: one for first, some in watch.told for n, one in enumerate(some)}
+    assert told == {number: stored(7, number) for number in range(3)} | {
+        3: run_of(7, range(3, 4), last_add_confirmed=2).entries[0][0] + b"payload"
+    }
+    watch.cancel()
+
+
+async def test_watch_brings_no_entries_beyond_the_size_that_is_wanted(caller: Caller) -> None:
+    small = caller.watch_lac(7, entries_size_bytes_max=2_500)
+    none = caller.watch_lac(7)
+    await caller.add(run_of(7, range(10), b"x" * 1_000))
+    await caller.write_lac(7, 9)
+    await small.rises_to(9)
+    await none.rises_to(9)
+    ((first, some),) = small.told
+    assert first == 0
+    assert some == [stored(7, number, b"x" * 1_000) for number in range(2)]
+    assert none.told == [(0, [])]
+    await caller.add(run_of(7, range(10, 11), b"y" * 5_000))
+    await caller.write_lac(7, 10)
+    await small.rises_to(10)
+    assert small.told[-1] == (10, [])
+    small.cancel()
+    none.cancel()
+
+
 async def test_watch_that_was_cancelled_says_nothing_more(caller: Caller) -> None:
     await caller.add(run_of(7, range(10)))
     watch, other = caller.watch_lac(7), caller.watch_lac(7)

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ledgerlog_spark.model import Code, DigestType
-from ledgerlog_spark.transport.port import AddRun, BookieTransport, ReadBatch, ReadEntry, WriteLac
+from ledgerlog_spark.transport.port import (
+    AddRun,
+    BookieTransport,
+    LacRise,
+    ReadBatch,
+    ReadEntry,
+    WriteLac,
+)
 from ledgerlog_spark.wire.entry_codec import EntryCodec
 from ledgerlog_spark.wire.master_key import master_key
 
@@ -114,27 +121,29 @@ class Caller:
     async def read_lac(self, ledger_id: int) -> tuple[Code, int]:
         return await self.start_read_lac(ledger_id).result()  # type: ignore[return-value]
 
-    def watch_lac(self, ledger_id: int, previous: int = -1) -> Watch:
-        return Watch(self, ledger_id, previous)
+    def watch_lac(self, ledger_id: int, previous: int = -1, **options: int) -> Watch:
+        return Watch(self, ledger_id, previous, **options)
 
 
 class Watch:
     """One watch: the rises it told of, and why it ended."""
 
-    def __init__(self, caller: Caller, ledger_id: int, previous: int) -> None:
+    def __init__(self, caller: Caller, ledger_id: int, previous: int, **options: int) -> None:
         self.rises: list[int] = []
+        self.told: list[tuple[int, list[bytes]]] = []
         self.ends: list[Code] = []
         self._changed = asyncio.Event()
         self.cancel = caller.transport.watch_lac(
-            caller.bookie_id, ledger_id, previous, self._on_rise, self._on_end
+            caller.bookie_id, ledger_id, previous, self._on_rise, self._on_end, **options
         )
         assert not self.rises
         assert not self.ends
 
-    def _on_rise(self, lac: int) -> None:
+    def _on_rise(self, rise: LacRise) -> None:
         assert not self.ends
-        assert not self.rises or lac > self.rises[-1]
-        self.rises.append(lac)
+        assert not self.rises or rise.last_add_confirmed > self.rises[-1]
+        self.rises.append(rise.last_add_confirmed)
+        self.told.append((rise.first_entry_id, list(rise.entries)))
         self._changed.set()
 
     def _on_end(self, code: Code) -> None:

@@ -368,6 +368,43 @@ def test_tail_delivers_the_last_record_of_an_idle_leader_within_100_ms() -> None
     in_world(work)
 
 
+def test_record_that_came_damaged_with_the_news_of_it_is_read_from_another_bookie() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        first = await leader.append(b"record 0")
+        tailing = Tailing(await world.reader())
+        await tailing.has(1)
+        metadata = await world.client().ledger_metadata(first.ledger_id)
+        ensemble = metadata.last_fragment.ensemble
+        world.transport.corrupt.add(ensemble[first.ledger_id % len(ensemble)])
+        await leader.append(b"record 1")
+        await tailing.has(2)
+        assert [record.value for record in tailing.records] == of(0, 2)
+        await tailing.end()
+        await leader.close()
+
+    in_world(work)
+
+
+def test_new_records_come_with_the_news_of_them_and_are_not_asked_for() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append(b"record 0")
+        tailing = Tailing(await world.reader())
+        await tailing.has(1)
+        asked = len(world.transport.asked)
+        for number in range(1, 20):
+            await leader.append(b"record %d" % number)
+            await tailing.has(number + 1)
+            await asyncio.sleep(1)
+        reads = [what for what, _ in world.transport.asked[asked:] if what.startswith("read")]
+        assert reads == []
+        await tailing.end()
+        await leader.close()
+
+    in_world(work)
+
+
 def test_tail_goes_on_over_rolls_leaders_and_a_lost_bookie() -> None:
     async def work(world: LeaderWorld) -> None:
         tailing: Tailing | None = None
