@@ -12,7 +12,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import lz4.block
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -50,17 +49,19 @@ class LeaderBatch:
     append_time_ms: int
 
 
-def decode_record_entries(entries: Iterable[bytes | memoryview]) -> Iterator[LeaderBatch]:
+def decode_record_bodies(
+    bodies: Iterable[tuple[LeaderEntryHeader, memoryview]],
+) -> Iterator[LeaderBatch]:
     """Entries of a log of records, as batches of RECORDS_SCHEMA.
 
+    Args:
+        bodies: Header and body of each entry, the body without compression.
+
     Raises:
-        WireFormatError: An entry is none of records.
-        MetadataFormatError: A later version of ledgerlog wrote it.
+        WireFormatError: A body is not what its header says.
     """
-    for entry in entries:
-        header = decode_entry_header(entry)
-        values = _values(_plain_body(header, memoryview(entry)[HEADER_SIZE_BYTES:]), header.count)
-        batch = pa.RecordBatch.from_arrays([values], schema=RECORDS_SCHEMA)
+    for header, body in bodies:
+        batch = pa.RecordBatch.from_arrays([_values(body, header.count)], schema=RECORDS_SCHEMA)
         yield LeaderBatch(batch, header.first_offset, header.append_time_ms)
 
 
@@ -100,28 +101,14 @@ def decode_row_entries(
         yield LeaderBatch(decoded.batch, header.first_offset, header.append_time_ms)
 
 
-def _plain_body(header: LeaderEntryHeader, body: memoryview) -> memoryview | bytes:
-    if header.codec is LeaderCodec.PLAIN:
-        return body
-    if header.codec is not LeaderCodec.LZ4:
-        raise WireFormatError("an entry of rows in a leader log of records")
-    try:
-        plain: bytes = lz4.block.decompress(body, uncompressed_size=header.body_size_bytes)
-    except lz4.block.LZ4BlockError as error:
-        raise WireFormatError(f"an entry of a leader log that is no LZ4 block: {error}") from error
-    if len(plain) != header.body_size_bytes:
-        raise WireFormatError(
-            f"an entry of a leader log of {len(plain)} bytes claims {header.body_size_bytes}"
-        )
-    return plain
-
-
-def _values(body: memoryview | bytes, count: int) -> pa.Array:
+def _values(body: memoryview, count: int) -> pa.Array:
     """The records of a body: its lengths, summed up, are the offsets of an Arrow array."""
     start = count * _LENGTH_SIZE_BYTES
+    if start > len(body):
+        raise WireFormatError(f"a body of {len(body)} bytes that claims {count} records")
     lengths = array("i", [0])
     assert lengths.itemsize == _LENGTH_SIZE_BYTES
-    lengths.frombytes(memoryview(body)[:start])
+    lengths.frombytes(body[:start])
     if sys.byteorder == "little":
         lengths.byteswap()
     each = pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(lengths)])
@@ -132,5 +119,5 @@ def _values(body: memoryview | bytes, count: int) -> pa.Array:
         offsets = None
     if offsets is None or offsets[-1].as_py() != data_size_bytes or pc.min(each).as_py() < 0:
         raise WireFormatError(f"{count} records whose lengths are not those of {len(body)} bytes")
-    data = pa.py_buffer(memoryview(body)[start:])
+    data = pa.py_buffer(body[start:])
     return pa.Array.from_buffers(pa.binary(), count, [None, offsets.buffers()[1], data])

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerlog_spark.arrow.conform import Conformer
-from ledgerlog_spark.arrow.leader_batches import decode_record_entries, decode_row_entries
+from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.plan import EntryForm
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.log.record_codec import plain_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ def _decoded(
             yield _Rows(entry.batch, entry.first_row, scanned.commit_time_ms)
         return
     if scanned.form is EntryForm.LEADER_RECORDS:
-        led = decode_record_entries(payloads)
+        led = decode_record_bodies(map(plain_body, payloads))
     else:
         stored = task.schemas[scanned.log, scanned.schema_id]
         led = decode_row_entries(stored, payloads, columns=columns)

@@ -83,13 +83,19 @@ def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
         WireFormatError: The bytes are no entry of records.
         MetadataFormatError: A later version of ledgerlog wrote it.
     """
+    header, body = plain_body(entry)
+    return header, split_records(body, header.count)
+
+
+def plain_body(entry: Payload) -> tuple[LeaderEntryHeader, memoryview]:
+    """Header and body of an entry of records, the body without compression; errors likewise."""
     header = decode_entry_header(entry)
     body = memoryview(entry)[HEADER_SIZE_BYTES:]
     if header.codec is LeaderCodec.ARROW:
         raise WireFormatError("an entry of rows where records are expected")
     if header.codec is LeaderCodec.LZ4:
         body = memoryview(_unpacked(body, header.body_size_bytes))
-    return header, split_records(body, header.count)
+    return header, body
 
 
 def _unpacked(packed: memoryview, size_bytes: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import lz4.block
 import pyarrow as pa
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.leader_batches import (
     RECORDS_SCHEMA,
-    decode_record_entries,
+    LeaderBatch,
+    decode_record_bodies,
     decode_row_entries,
 )
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
 from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.log.record_codec import plain_body
 from ledgerlog_spark.protocol.leader_entry import (
     HEADER_SIZE_BYTES,
     LeaderCodec,
@@ -26,7 +29,14 @@ from ledgerlog_spark.protocol.leader_entry import (
     split_records,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+def decode_record_entries(entries: Iterable[bytes | memoryview]) -> Iterator[LeaderBatch]:
+    return decode_record_bodies(map(plain_body, entries))
 
 
 def records_entry(
@@ -136,7 +146,7 @@ def test_a_compressed_body_that_is_not_what_the_header_says_is_an_error(change: 
 
 
 def test_entries_of_the_other_content_are_an_error() -> None:
-    with pytest.raises(WireFormatError, match="an entry of rows in a leader log of records"):
+    with pytest.raises(WireFormatError, match="an entry of rows where records are expected"):
         list(decode_record_entries([rows_entry(rows(0, 5))]))
     with pytest.raises(WireFormatError, match="an entry of records in a leader log of rows"):
         list(decode_row_entries(encode_schema(SCHEMA), [records_entry([b"a"])]))
