@@ -6,6 +6,7 @@ number; `tests/golden/plan` holds cases that every implementation of the planner
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -117,8 +118,10 @@ class ScanRange:
             from there, plus this is the offset of its first row.
         start_offset: Rows before this offset are not part of the scan.
         end_offset: Neither are this one and those behind it.
-        commit_time_ms: When the rows were committed, None when the history does not say any more
-            and where each entry tells its own time.
+        commit_times: Of the commits whose rows the range has, rising: the offset behind a commit's
+            last row (the last one at or behind `end_offset`), and its time in ms since the epoch,
+            None when the history does not say any more. Empty without a history, and when each
+            entry tells its own time.
         index_entry_id: The entry to read first, because it tells which of the entries are needed;
             NO_ENTRY when all are.
         entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
@@ -138,7 +141,7 @@ class ScanRange:
     range_offset: int
     start_offset: int
     end_offset: int
-    commit_time_ms: int | None
+    commit_times: tuple[tuple[int, int | None], ...]
     index_entry_id: int = NO_ENTRY
     entry_rows: tuple[int, int] | None = None
     form: EntryForm = EntryForm.ARROW_STREAM
@@ -361,7 +364,7 @@ def _ranges_of(
                 range_offset=item.first_offset,
                 start_offset=first,
                 end_offset=behind,
-                commit_time_ms=None if is_leader else _commit_time_ms(log.history, item),
+                commit_times=() if is_leader else _commit_times(log.history, first, behind),
                 index_entry_id=item.index_entry_id if use_index else NO_ENTRY,
                 entry_rows=(0, item.rows),
                 form=form,
@@ -377,19 +380,26 @@ def _narrowing_pays(item: Item) -> bool:
     return entries > 1 and item.size_bytes > OPEN_COST_BYTES
 
 
-def _commit_time_ms(history: Sequence[VersionInterval], item: Item) -> int | None:
-    """When the item's last row was committed.
+def _commit_times(
+    history: Sequence[VersionInterval], first: int, behind: int
+) -> tuple[tuple[int, int | None], ...]:
+    """When rows [first, behind) were committed; a merged range has rows of several commits.
 
-    That is the first version that has the row, known to be the first because the version before
+    A row came with the first version that has it, known to be the first because the version before
     it is in the history too and ends earlier (version 0 is empty).
     """
-    before_end: int | None = None
-    for interval in history:
-        if interval.end_offset >= item.end_offset:
-            is_first = interval.version == 0 or before_end is not None
-            return interval.commit_time_ms if is_first else None
-        before_end = interval.end_offset
-    return None
+    if not history:
+        return ()
+    place = bisect_right(history, first, key=lambda version: version.end_offset)
+    times: list[tuple[int, int | None]] = []
+    for version in history[place:]:
+        is_first = version.version == 0 or bool(times) or place > 0
+        end = min(version.end_offset, behind)
+        if not times or end > times[-1][0]:
+            times.append((end, version.commit_time_ms if is_first else None))
+        if end == behind:
+            return tuple(times)
+    return (*times, (behind, None))
 
 
 def _is_wanted(log: LogScan, item: Item, predicates: Sequence[Predicate]) -> bool:

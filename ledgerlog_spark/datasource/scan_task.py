@@ -97,7 +97,7 @@ class _Rows(NamedTuple):
     Attributes:
         batch: The rows.
         first_row: Place of the first of them in the listed range.
-        time_ms: When they came into the log, ms since the epoch; None when nothing says so.
+        time_ms: When they came into the log, ms since the epoch; None when the entry does not say.
     """
 
     batch: pa.RecordBatch
@@ -111,7 +111,7 @@ def _decoded(
     if scanned.form is EntryForm.ARROW_STREAM:
         stored = task.schemas[scanned.log, scanned.schema_id]
         for entry in decode_entries(stored, payloads, columns=columns):
-            yield _Rows(entry.batch, entry.first_row, scanned.commit_time_ms)
+            yield _Rows(entry.batch, entry.first_row, None)
         return
     if scanned.form is EntryForm.LEADER_RECORDS:
         led = decode_record_bodies(map(plain_body, payloads))
@@ -182,17 +182,30 @@ def _with_metadata(
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     ones = pa.repeat(pa.scalar(1, pa.int64()), rows)
-    micros = None if time_ms is None else time_ms * 1000
+    times = scanned.commit_times if time_ms is None else ((first_offset + rows, time_ms),)
     values = {
         "_log": pa.repeat(pa.scalar(scanned.log), rows),
         "_ledger": pa.repeat(pa.scalar(scanned.ledger_id, pa.int64()), rows),
         "_entry": pa.repeat(pa.scalar(entry_id, pa.int64()), rows),
         "_offset": pc.cumulative_sum(ones, start=first_offset - 1),
-        "_append_time": pa.repeat(pa.scalar(micros, pa.timestamp("us", tz="UTC")), rows),
+        "_append_time": _times_of(first_offset, first_offset + rows, times),
     }
     names = [name for name in batch.schema.names if name not in METADATA_COLUMNS]
     arrays = [*(batch.column(name) for name in names), *values.values()]
     return pa.RecordBatch.from_arrays(arrays, names=[*names, *values])
+
+
+def _times_of(first: int, behind: int, times: Sequence[tuple[int, int | None]]) -> pa.Array:
+    """The times of rows [first, behind), given by the offsets up to which each holds."""
+    kind = pa.timestamp("us", tz="UTC")
+    pieces = []
+    for end, time_ms in (*times, (behind, None)):
+        rows = min(end, behind) - first
+        if rows > 0:
+            micros = None if time_ms is None else time_ms * 1000
+            pieces.append(pa.repeat(pa.scalar(micros, kind), rows))
+            first += rows
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
 def _wrong_first_row(

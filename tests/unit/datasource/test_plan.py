@@ -72,6 +72,28 @@ def test_an_end_before_the_start_reads_nothing() -> None:
     assert plan([scan_of([ITEM])], options).partitions == ()
 
 
+def test_a_merged_range_has_the_times_of_its_commits() -> None:
+    history = [
+        VersionInterval(version, 0, end, version * 100, "0" * 32, 0)
+        for version, end in ((3, 10), (4, 40), (5, 40), (6, 100))
+    ]
+    scan = replace(scan_of([ITEM]), history=history)
+
+    def times(start: int, end: int) -> tuple[tuple[int, int | None], ...]:
+        options = ScanOptions(starting_offsets={"*": start}, ending_offsets={"*": end})
+        return plan([scan], options).partitions[0].ranges[0].commit_times
+
+    assert times(0, 100) == ((10, None), (40, 400), (100, 600))
+    assert times(10, 40) == ((40, 400),)
+    assert times(39, 41) == ((40, 400), (41, 600))
+    later = replace(scan, history=history[:2])
+    assert plan([later], ScanOptions()).partitions[0].ranges[0].commit_times == (
+        (10, None),
+        (40, 400),
+        (100, None),
+    )
+
+
 def test_a_schema_that_the_record_lacks_is_an_error_when_filters_need_it() -> None:
     scan = scan_of([replace(ITEM, schema_id=9)])
     with pytest.raises(SchemaMismatchError, match="schema 9"):

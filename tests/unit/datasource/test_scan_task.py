@@ -42,7 +42,8 @@ def ledger(rows: int = ROWS) -> list[Entry]:
 
 
 ENTRIES = ledger()
-WHOLE = ScanRange("flights", 7, 1, len(ENTRIES), ROWS, 0, 0, 1000, 1000, 1000 + ROWS, 1_700)
+COMMITS = ((1002, 1_500), (1000 + ROWS, 1_700))
+WHOLE = ScanRange("flights", 7, 1, len(ENTRIES), ROWS, 0, 0, 1000, 1000, 1000 + ROWS, COMMITS)
 
 
 def reading(entries: list[Entry]) -> Callable[[ScanRange], Iterator[Entry]]:
@@ -93,6 +94,13 @@ def test_metadata_columns_say_where_each_row_is() -> None:
     last = table.slice(table.num_rows - 1).to_pylist()[0]
     assert last["_append_time"] == datetime(1970, 1, 1, 0, 0, 1, 700_000, tzinfo=UTC)
     assert (last["_log"], last["_ledger"], last["_entry"]) == ("flights", 7, len(ENTRIES))
+
+
+def test_rows_of_a_merged_range_keep_the_times_of_their_commits() -> None:
+    target = pa.schema([*SCHEMA, ("_append_time", pa.timestamp("us", "UTC"))])
+    forgotten = replace(WHOLE, commit_times=((1001, None), *COMMITS))
+    times = rows_of(forgotten, target=target, include_metadata=True)["_append_time"]
+    assert times.cast(pa.int64()).to_pylist() == [None, 1_500_000] + [1_700_000] * (ROWS - 2)
 
 
 def test_metadata_columns_alone_count_the_rows() -> None:

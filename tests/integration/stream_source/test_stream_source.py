@@ -1,0 +1,248 @@
+"""The streaming source on a real cluster: crashes anywhere, and what it costs to ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
+from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.local.cluster import local_cluster
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.upkeep.merge_plan import MergePolicy
+from ledgerlog_spark.upkeep.merging import LogMerger
+from tests.integration.stream_source.stream_query import (
+    SCHEMA_JSON,
+    CrashError,
+    Query,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.upkeep.merging import Merged
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+RECORDS_JSON = (
+    '{"type":"struct","fields":[{"name":"value","type":"binary","nullable":true,"metadata":{}}]}'
+)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with local_cluster(bookies=3, directory=tmp_path_factory.mktemp("cluster")) as running:
+        yield running.metadata_service_uri
+
+
+@pytest.fixture
+def log() -> str:
+    return f"log-{uuid.uuid4().hex}"
+
+
+def merge(uri: str, log: str) -> Merged:
+    """Make one range of all that can be."""
+
+    async def merged(client: LedgerClient) -> Merged:
+        opened = await logs_of(client).open(log)
+        return await LogMerger(opened, client, MergePolicy(), seals=True).merge()
+
+    return client_of(uri).run(merged)
+
+
+def requests(uri: str) -> int:
+    """Sent to ZooKeeper so far by this process's client."""
+
+    async def sent(client: Any) -> int:
+        return int(client.services.logs._tree.requests_sent)
+
+    return client_of(uri).run(sent)
+
+
+def with_metadata(schema_json: str) -> str:
+    """The schema with the columns that `includeMetadata` adds."""
+    schema = json.loads(schema_json)
+    schema["fields"] += [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in METADATA_COLUMNS.items()
+    ]
+    return json.dumps(schema)
+
+
+def column(rows: list[Any]) -> list[Any]:
+    return [row[0] for row in rows]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 25)),
+        st.tuples(st.just("overwrite"), st.integers(1, 12)),
+        st.tuples(st.just("merge"), st.none()),
+        st.tuples(st.just("run"), st.none() | st.integers(1, 15)),
+        st.tuples(st.just("crash in the next"), st.none() | st.integers(1, 15)),
+        st.tuples(st.just("crash in the one after"), st.none() | st.integers(1, 15)),
+    ),
+    min_size=3,
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS, metadata=st.booleans())
+def test_every_row_is_read_once_and_in_order_whatever_happens(
+    uri: str, steps: list[tuple[str, Any]], metadata: bool
+) -> None:
+    log = f"log-{uuid.uuid4().hex}"
+    write(uri, log, [])
+    query = Query(
+        uri,
+        with_metadata(SCHEMA_JSON) if metadata else SCHEMA_JSON,
+        log=log,
+        startingOffsets="earliest",
+        onOverwrite="continue",
+        includeMetadata=str(metadata),
+    )
+    written = begun = 0
+    for step, number in steps:
+        if step in {"append", "overwrite"}:
+            ids = range(written, written + number)
+            if step == "overwrite" and not query.logged:
+                begun = written
+            write(uri, log, ids, overwrite=step == "overwrite")
+            written += number
+        elif step == "merge":
+            merge(uri, log)
+        else:
+            limit = {} if number is None else {"maxRowsPerTrigger": str(number)}
+            crashes = {"crash in the next": 0, "crash in the one after": 1}
+            crash_at = query.done + crashes[step] if step in crashes else None
+            with contextlib.suppress(CrashError):
+                query.run(crash_at=crash_at, **limit)
+    query.run()
+    assert column(query.all_rows) == list(range(begun, written))
+
+
+def test_asking_for_the_end_costs_zookeeper_nothing_while_nothing_changes(
+    uri: str, log: str
+) -> None:
+    write(uri, log, range(10))
+    query = Query(uri, log=log, startingOffsets="earliest")
+    reader = query.open()
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    before = requests(uri)
+    for _ in range(200):
+        assert reader.latestOffset(end, limit) == end
+        reader.reportLatestOffset()
+    assert requests(uri) == before
+    reader.partitions(reader.initialOffset(), end)
+    assert requests(uri) == before
+    reader.stop()
+
+
+def test_a_commit_is_noticed_without_asking_and_costs_two_requests(uri: str, log: str) -> None:
+    write(uri, log, range(10))
+    query = Query(uri, log=log, startingOffsets="earliest")
+    reader = query.open()
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    write(uri, log, range(10, 20))
+    before = requests(uri)
+    while (following := reader.latestOffset(end, limit)) == end:
+        pass
+    assert following[log]["offset"] == 20
+    assert requests(uri) - before <= 2, "the head, and its watch set again"
+    reader.stop()
+
+
+def test_a_batch_reads_the_same_rows_after_its_ranges_were_merged(uri: str, log: str) -> None:
+    for first in range(0, 30, 10):
+        write(uri, log, range(first, first + 10))
+    query = Query(
+        uri,
+        with_metadata(SCHEMA_JSON),
+        log=log,
+        startingOffsets="earliest",
+        includeMetadata="true",
+        maxRowsPerTrigger="12",
+    )
+    with pytest.raises(CrashError):
+        query.run(crash_at=1)
+    assert merge(uri, log).ranges_after == 1
+    query.run()
+    assert column(query.all_rows) == list(range(30))
+
+
+def test_rows_truncated_between_a_batch_and_its_replay_are_data_loss(uri: str, log: str) -> None:
+    write(uri, log, range(30))
+    query = Query(uri, log=log, startingOffsets="earliest", maxRowsPerTrigger="10")
+    with pytest.raises(CrashError):
+        query.run(crash_at=1)
+    logs_at(uri).open(log).truncate(15)
+    with pytest.raises(DataLossError, match="5 rows were truncated"):
+        query.run()
+
+
+def test_a_leader_log_is_read_up_to_what_is_acknowledged_while_it_grows(uri: str, log: str) -> None:
+    with client_of(uri).open_log(log, lead=True) as leader:
+        leader.append_many([b"%d" % n for n in range(100)])
+        leader.flush()
+        query = Query(uri, RECORDS_JSON, log=log, startingOffsets="earliest")
+        reader = query.open(maxRowsPerTrigger="1000")
+        limit = reader.getDefaultReadLimit()
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, limit)
+        assert end[log]["offset"] == 100
+        before = requests(uri)
+        assert reader.latestOffset(end, limit) == end
+        assert requests(uri) == before
+        leader.append_many([b"%d" % n for n in range(100, 150)])
+        leader.flush()
+        while (following := reader.latestOffset(end, limit))[log]["offset"] < 150:
+            pass
+        values = [
+            row["value"]
+            for partition in reader.partitions(start, following)
+            for batch in reader.read(partition)
+            for row in batch.to_pylist()
+        ]
+        assert values == [b"%d" % n for n in range(150)]
+        reader.stop()
+
+
+def run_until(query: Query, count: int) -> None:
+    """What was appended is announced to readers a little later."""
+    for _ in range(200):
+        query.run()
+        if len(query.all_rows) >= count:
+            break
+    assert column(query.all_rows) == [b"%d" % n for n in range(count)]
+
+
+def test_a_leader_log_is_read_over_rolls_a_crash_and_truncation(uri: str, log: str) -> None:
+    query = Query(uri, RECORDS_JSON, log=log, startingOffsets="earliest", maxRowsPerTrigger="40")
+    with client_of(uri).open_log(log, lead=True) as leader:
+        for first in range(0, 150, 50):
+            leader.append_many([b"%d" % n for n in range(first, first + 50)])
+            leader.roll()
+        leader.flush()
+        with pytest.raises(CrashError):
+            query.run(crash_at=2)
+        positions = leader.append_many([b"%d" % n for n in range(150, 200)])
+        leader.flush()
+        run_until(query, 200)
+        leader.append_many([b"%d" % n for n in range(200, 210)])
+        leader.flush()
+        leader.truncate(positions[-1])
+        run_until(query, 210)
