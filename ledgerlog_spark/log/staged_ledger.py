@@ -78,14 +78,15 @@ class StagedLedger:
         self._last_batch_size_bytes += size_bytes
         self._ranges_size_bytes += size_bytes
 
-    @property
-    def is_mostly_unlisted(self) -> bool:
-        """Whether less than half of it is listed, when every batch replaced the one before.
+    def is_mostly_unlisted(self, batch_id: int) -> bool:
+        """Whether less than half of it is listed before `batch_id`, when every batch overwrites.
 
         Such a ledger has to roll, or a log in complete mode would keep every batch on disk that it
         ever had (DESIGN 6.6).
         """
-        return 2 * self._last_batch_size_bytes < self._ranges_size_bytes
+        is_replaced = self._last_batch_id < batch_id - 1
+        listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes
+        return 2 * listed_size_bytes < self._ranges_size_bytes
 
     async def close(self) -> None:
         """Close it behind what was appended; errors as of the client's handle."""

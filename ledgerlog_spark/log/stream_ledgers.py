@@ -123,7 +123,7 @@ class StreamLedgers:
         if ledger is not None and (
             ledger.is_full
             or not ledger.is_writable
-            or (job.mode is WriteMode.OVERWRITE and ledger.is_mostly_unlisted)
+            or (job.mode is WriteMode.OVERWRITE and ledger.is_mostly_unlisted(job.batch_id))
         ):
             self._begin(ledger.close())
             ledger = None

@@ -257,6 +257,22 @@ def test_run_that_meets_another_log_of_the_same_name_is_stopped(in_world: Any) -
     in_world(work)
 
 
+def test_ledger_without_a_listed_range_is_not_used_again_in_complete_mode(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world)
+        stream.mode = WriteMode.OVERWRITE
+        first, second = await stream.batch(), await stream.batch()
+        elsewhere = StreamLedgers(world.client())
+        elsewhere, stream.ledgers = stream.ledgers, elsewhere
+        await stream.batch()
+        stream.ledgers = elsewhere
+        fourth = await stream.batch()
+        assert first.ledger_id == second.ledger_id != fourth.ledger_id
+        assert await payloads(stream.log) == [b"batch 3"]
+
+    in_world(work)
+
+
 async def stored(world: LogWorld) -> tuple[int, int]:
     """Ledgers that there are, and the bytes that a bookie keeps of them."""
     client = world.client()
