@@ -117,7 +117,7 @@ class LogChecker:
             log=self._name,
             ledgers=tuple(checked),
             staged=tuple(sorted(staged - set(by_ledger))),
-            marked=tuple(sorted(marked)),
+            marked=tuple(sorted(marked - set(by_ledger))),
             orphans=tuple([i for i in sorted(unknown) if await self._metadata(i) is not None]),
         )
 

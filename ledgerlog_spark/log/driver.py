@@ -70,7 +70,6 @@ class Driver:
             m.TouchPages: self._touch_pages,
             m.DeletePages: self._delete_pages,
             m.DropLedger: self._drop_ledger,
-            m.ForgetMark: self._forget_mark,
         }
 
     async def run(self, machine: LogMachine) -> Any:
@@ -213,10 +212,6 @@ class Driver:
                 ledger_id=ledger_id,
             ) from error
         await self._store.forget_mark(self.log_id, ledger_id)
-
-    async def _forget_mark(self, ask: m.ForgetMark) -> m.Written:
-        outcome, _ = await _attempt(self._store.forget_mark(self.log_id, ask.ledger_id))
-        return m.Written(ask.request, outcome)
 
 
 async def _attempt(work: Awaitable[Any]) -> tuple[MetadataOutcome, Any]:

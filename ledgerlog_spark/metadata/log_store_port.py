@@ -188,7 +188,7 @@ class LogStore(Protocol):
         """All ledgers that are marked for deletion, rising."""
 
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
-        """Take back a mark; fine when there is none."""
+        """Take back the mark of a ledger that is gone; fine when there is none."""
 
     async def now_ms(self, log_id: str) -> int:
         """The store's clock, of which all times of this port are."""

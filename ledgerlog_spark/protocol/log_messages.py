@@ -165,14 +165,6 @@ class DropLedger:
     ledger_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetMark:
-    """Delete `unlisted/<ledger>` of a ledger that is listed after all; answered by `Written`."""
-
-    request: int
-    ledger_id: int
-
-
 LogRequest = (
     Sync
     | ReadHead
@@ -187,7 +179,6 @@ LogRequest = (
     | TouchPages
     | DeletePages
     | DropLedger
-    | ForgetMark
 )
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 from ledgerlog_spark.protocol.log_messages import (
     DeletePages,
     DropLedger,
-    ForgetMark,
     LogEffect,
     LogReply,
     ProducerRead,
@@ -43,6 +42,7 @@ STEP_LEDGERS_MAX = 1_000
 class SweepPhase(Enum):
     """What the sweeper does around its look at the head."""
 
+    FIRST_LOOK = "first look"
     BEFORE = "before"
     LOOK = "look"
     AFTER = "after"
@@ -219,8 +219,10 @@ class StagedSweep(HeadReader):
 class LedgerSweep(HeadReader):
     """Deletes ledgers that were unlisted long enough ago, if nothing lists them again (W4).
 
-    Deregisters them wherever they are registered and bumps those producer records, looks at the
-    head, then seals and deletes. Ends with `Finished(tuple[int, ...])`: the ledgers deleted.
+    What is listed again, because its writer went on with it, is left alone, with its mark and its
+    registration: it will be unlisted again one day. The others are deregistered wherever they are
+    registered, which bumps those producer records, then looked for in the list once more, sealed
+    and deleted. Ends with `Finished(tuple[int, ...])`: the ledgers deleted.
     """
 
     __slots__ = (
@@ -229,18 +231,16 @@ class LedgerSweep(HeadReader):
         "_ledger_ids",
         "_registrations",
         "_to_drop",
-        "_to_forget",
         "sweep_phase",
     )
 
     def __init__(self, log: str, ledger_ids: tuple[int, ...]) -> None:
         super().__init__(log)
-        self.sweep_phase = SweepPhase.BEFORE
+        self.sweep_phase = SweepPhase.FIRST_LOOK
         self._ledger_ids = ledger_ids[:STEP_LEDGERS_MAX]
         self._registrations: list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]] = []
         self._doing = -1
         self._to_drop: list[int] = []
-        self._to_forget: list[int] = []
         self._deleted: list[int] = []
 
     def _begin(self) -> list[LogEffect]:
@@ -249,7 +249,7 @@ class LedgerSweep(HeadReader):
         return super()._begin()
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
-        if self.sweep_phase is SweepPhase.LOOK:
+        if self.sweep_phase in {SweepPhase.FIRST_LOOK, SweepPhase.LOOK}:
             return super()._step(reply)
         if self.sweep_phase is SweepPhase.AFTER:
             if reply.outcome is MetadataOutcome.OK and self._doing >= 0:
@@ -283,8 +283,13 @@ class LedgerSweep(HeadReader):
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
         listed = listed_ledgers(head, walked[0].records())
-        self._to_drop = [ledger for ledger in self._ledger_ids if ledger not in listed]
-        self._to_forget = [ledger for ledger in self._ledger_ids if ledger in listed]
+        self._ledger_ids = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
+        if not self._ledger_ids:
+            return self._finish(())
+        if self.sweep_phase is SweepPhase.FIRST_LOOK:
+            self.sweep_phase = SweepPhase.BEFORE
+            return self._begin()
+        self._to_drop = list(self._ledger_ids)
         self.sweep_phase = SweepPhase.AFTER
         return self._drop_next()
 
@@ -293,6 +298,4 @@ class LedgerSweep(HeadReader):
         if self._to_drop:
             self._doing = self._to_drop.pop(0)
             return self._ask(partial(DropLedger, ledger_id=self._doing))
-        if self._to_forget:
-            return self._ask(partial(ForgetMark, ledger_id=self._to_forget.pop(0)))
         return self._finish(tuple(self._deleted))

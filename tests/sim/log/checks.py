@@ -77,7 +77,7 @@ class Checks:
         if isinstance(ask, (m.WriteHead, m.DeletePages)):
             self.pages(new)
             self.ledgers(new)
-        if isinstance(ask, (m.WriteHead, m.WriteProducer, m.ForgetMark)):
+        if isinstance(ask, (m.WriteHead, m.WriteProducer)):
             self.accounts(new)
 
     def head(self, ask: m.WriteHead, old: State, new: State) -> None:

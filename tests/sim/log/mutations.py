@@ -75,9 +75,9 @@ def merge_blind_switch(patch: pytest.MonkeyPatch) -> None:
     """Switches whatever the log lists by now."""
 
     def found(self: MergeMachine, items: Any) -> Any:
-        first = self._merge.replaced[0].first_offset
-        end = self._merge.replaced[-1].end_offset
-        return tuple(i for i in items if i.end_offset > first and i.first_offset < end) or items
+        wanted = self._merge.replaced
+        first, end = wanted[0].first_offset, wanted[-1].end_offset
+        return tuple(i for i in items if i.end_offset > first and i.first_offset < end) or wanted
 
     patch.setattr(MergeMachine, "_found", found)
 
@@ -163,8 +163,8 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     commit_forgets_registration_check: "was deleted",
     zombie_starts_from_what_is_known: "zombie|was committed twice|after batch",
     seal_ignores_floor: "below its listed end",
-    merge_blind_switch: "offsets have|rows at the end",
-    merge_renumbers: "rows at the end are not listed|offsets have",
+    merge_blind_switch: "offsets have|rows at the end|items without a version",
+    merge_renumbers: "rows at the end are not listed|offsets have|items without a version",
     merge_deletes_at_once: "went while it was read",
     merge_forgets_to_mark: "is forgotten|stay for ever",
     truncate_deletes_first: "was deleted|went while it was read",

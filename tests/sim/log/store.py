@@ -223,8 +223,6 @@ class SimStore:
                 if not self.drop(ask.ledger_id):
                     return None, None
                 return self._without_mark(at, ask.ledger_id), None
-            case m.ForgetMark():
-                return self._without_mark(at, ask.ledger_id), None
             case Register():
                 producer = at.producers.get(ask.app)
                 if producer is None or producer.version != ask.version:

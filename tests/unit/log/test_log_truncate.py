@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import ConfigurationError, VersionNotAvailableError
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_changes import CommitRequest
+from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, ExpiryMachine
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_read import HistoryMachine, SnapshotMachine
 from ledgerlog_spark.protocol.log_records import Operation, WriteMode
 from ledgerlog_spark.protocol.log_retention import RetentionMachine, due_items
+from ledgerlog_spark.protocol.log_sweep import LedgerSweep
 from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
+from ledgerlog_spark.protocol.messages import MetadataOutcome
 from tests.unit.log.log_values import OneLog, new_head, staged, token
 
 DAY_MS = 86_400_000
@@ -173,6 +178,32 @@ def test_items_of_unknown_age_go_with_the_next_that_says() -> None:
     items[2] = replace(items[2], newest_ms=0)
     since_ms = items[1].newest_ms + 1
     assert due_items(items, since_ms=since_ms, retention_bytes=-1, start_offset=0) == 2
+
+
+def test_sweeper_that_is_overtaken_by_a_commit_after_its_first_look_drops_nothing() -> None:
+    log = OneLog()
+    log.commit(staged(1))
+    truncate(log, 100)
+    log.producer("stream", "run")
+    log.register("stream", 1)
+    sweep = LedgerSweep("flights", (1, 2))
+    asked: list[Any] = []
+    (ask,) = sweep.start()
+    while not isinstance(ask, m.Finished):
+        asked.append(type(ask))
+        if isinstance(ask, m.ReadRegistrations):
+            request = CommitRequest("stream", "run", 0, (staged(1),), planned_version=2)
+            log.run(CommitMachine("flights", request, token=token(log.new_number())))
+            found = (("stream", log.producers["stream"], (1,)),)
+            (ask,) = sweep.handle(m.RegistrationsRead(ask.request, MetadataOutcome.OK, found))
+        elif isinstance(ask, m.DropLedger):
+            assert ask.ledger_id == 2
+            (ask,) = sweep.handle(m.Written(ask.request, MetadataOutcome.OK))
+        else:
+            (ask,) = sweep.handle(log.reply(ask))
+    assert ask.result == (2,)
+    assert asked.count(m.ReadHead) == 2
+    assert ledgers(log) == [1]
 
 
 def change(log: OneLog, **changes: str | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
 from ledgerlog_spark.protocol.log_commit import CommitStatus
 from ledgerlog_spark.protocol.log_records import Operation, StagedRange, WriteMode
@@ -67,6 +68,36 @@ def test_truncated_rows_are_gone_and_a_reader_that_planned_before_still_finishes
         with pytest.raises(LedgerNotFoundError):
             await world.client().ledger_metadata(item.ledger_id)
         assert await payloads(log) == of("y", "z")
+
+    in_world(work)
+
+
+def test_ledger_that_was_let_go_and_is_listed_again_keeps_its_registration(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights", properties={"stagingTtlMs": str(90 * DAY_MS)})
+        first = await log.begin(schema=SCHEMA, app="stream", run="run", batch_id=0)
+        ledger = await log.open_ledger(first)
+
+        async def keep(_: RangeWriter) -> None:
+            """The ledger stays open for the next batch."""
+
+        for batch_id in range(3):
+            job = await log.begin(schema=SCHEMA, app="stream", run="run", batch_id=batch_id)
+            writer = RangeWriter(ledger, keep)
+            await writer.append(b"%d" % batch_id, rows=10)
+            staged = await writer.finish(b"index", statistics=b"")
+            assert staged is not None
+            await log.commit(job, [staged])
+            if batch_id == 0:
+                assert (await log.truncate(10)).unlisted == (ledger.ledger_id,)
+            world.skip(2 * DAY_MS if batch_id else 0)
+            assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0
+        assert await payloads(log) == [b"1", b"2"]
+        await log.truncate(30)
+        assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0
+        world.skip(2 * DAY_MS)
+        assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 1
 
     in_world(work)
 
