@@ -20,7 +20,7 @@ from ledgerlog_spark.errors import DataLossError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-RANGE = ScanRange("a", 0, 1, 2, 10, 1000, 0, 0, 0, 10, None)
+RANGE = ScanRange("a", 0, 1, 2, 10, 1000, 0, 0, 0, 10, ())
 
 
 class Ranges:

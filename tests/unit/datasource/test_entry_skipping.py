@@ -396,7 +396,7 @@ def test_gaps_that_cost_no_more_than_another_range_are_read_along() -> None:
         [IndexedEntry(10, size_bytes + 1) for _ in range(3)]
         + [IndexedEntry(10, size_bytes), IndexedEntry(10, 7)],
     )
-    scanned = ScanRange("flights", 7, 0, 4, 50, 0, 0, 0, 0, 50, None, 5)
+    scanned = ScanRange("flights", 7, 0, 4, 50, 0, 0, 0, 0, 50, (), 5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(range_index, "OPEN_COST_BYTES", size_bytes)
         patch.setattr(range_index, "may_match", lambda *known: known[3] and known[1] == "wanted")

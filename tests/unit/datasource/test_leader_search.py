@@ -31,7 +31,7 @@ class Ledger:
     def range(self, start: int, end: int) -> ScanRange:
         rows = self.edges[-1] - OFFSET
         return ScanRange(
-            "events", 7, 0, len(self.edges) - 2, end - start, 0, -1, OFFSET, start, end, None,
+            "events", 7, 0, len(self.edges) - 2, end - start, 0, -1, OFFSET, start, end, (),
             entry_rows=(0, rows), form=EntryForm.LEADER_RECORDS, is_searched=True,
         )  # fmt: skip
 
