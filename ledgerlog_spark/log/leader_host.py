@@ -91,6 +91,7 @@ class LeaderHost:
         self._is_running = False
         self._history: deque[Any] = deque(maxlen=EVENTS_KEPT)
         self._written: dict[int, LeaderWriter] = {}
+        self._ordered: LeaderWriter | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
@@ -115,6 +116,9 @@ class LeaderHost:
         finally:
             self._is_running = False
         self._owner.on_settled()
+        ordered, self._ordered = self._ordered, None
+        if ordered is not None:
+            ordered.send_now()
 
     def stop(self) -> None:
         """Forget the machine and stop writing; ledgers stay as they are."""
@@ -143,7 +147,8 @@ class LeaderHost:
             for effect in self._machine.handle(event):
                 kind = type(effect)
                 if kind is AppendEntry:
-                    self._written[effect.ledger_id].order(self._owner.entry_of(effect))
+                    self._ordered = self._written[effect.ledger_id]
+                    self._ordered.order(self._owner.entry_of(effect))
                 elif kind in self._requests:
                     self._spawn(self._answer(self._requests[kind](effect)))
                 elif kind is StartTimer:

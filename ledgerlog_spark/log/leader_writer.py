@@ -39,6 +39,7 @@ class LeaderWriter:
         self._tell = tell
         self._handle: LedgerWriterHandle | None = None
         self._is_broken = False
+        self._is_speaking = False
 
     def adopt(self, handle: LedgerWriterHandle) -> None:
         """This is the handle that the face was given to."""
@@ -48,6 +49,15 @@ class LeaderWriter:
         """Append the next entry."""
         assert self._handle is not None
         self._handle.submit(entry, self)
+
+    def send_now(self) -> None:
+        """Send what was ordered, in this turn of the loop; unless the handle is speaking.
+
+        Its own queue is not empty then, and it sends by itself when that is.
+        """
+        if not self._is_broken and not self._is_speaking:
+            assert self._handle is not None
+            self._handle.send_now()
 
     async def close(self, request: int) -> CloseAnswered:
         """The answer to a `CloseLedger`."""
@@ -78,8 +88,13 @@ class LeaderWriter:
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Entries were confirmed, up to the last one here."""
         assert self._handle is not None
-        if not self._is_broken:
+        if self._is_broken:
+            return
+        self._is_speaking = True
+        try:
             self._tell(EntriesConfirmed(self._handle.id, results[-1][1]))
+        finally:
+            self._is_speaking = False
 
     def done(self) -> bool:
         """Whether there is nothing more to be said."""

@@ -32,6 +32,9 @@ class LedgerWriterHandle(Protocol):
     def submit(self, payload: bytes | bytearray | memoryview, waiter: Waiter) -> None:
         """Take one payload; the waiter, or the face, hears of it."""
 
+    def send_now(self) -> None:
+        """Send what was taken, as far as window and batching allow."""
+
     async def close(self) -> LedgerMetadata:
         """Close the ledger behind what was appended; may be tried again after a retriable error."""
 

@@ -541,3 +541,24 @@ def test_tail_whose_client_is_closed_ends_with_an_error_and_does_not_hang() -> N
                 await leader.close()
 
     in_world(work)
+
+
+def test_appends_that_wait_are_sent_in_order_when_several_entries_are_confirmed_at_once() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        noise = Random(7)
+        world.transport.held.update(world.names)
+        futures = [leader.append_async(noise.randbytes(200_000)) for _ in range(250)]
+        await asyncio.sleep(0.1)
+        world.transport.held.clear()
+        answers = [world.transport.waiting.pop(name) for name in world.names]
+        for answer in (one for of_bookie in answers for one in of_bookie[1:]):
+            answer()
+        assert not any(future.done() for future in futures)
+        for of_bookie in answers:
+            of_bookie[0]()
+        assert [(await future).offset for future in futures] == list(range(250))
+        await leader.close()
+        assert len(await world.values()) == 250
+
+    in_world(work)
