@@ -70,5 +70,5 @@ def ledgers_of(client: LedgerClient) -> StreamLedgers:
     """What the process of this client keeps for tasks of streams."""
     found = _ledgers.get(client)
     if found is None:
-        found = _ledgers[client] = StreamLedgers(client)
+        found = _ledgers[client] = StreamLedgers()
     return found

@@ -254,6 +254,10 @@ class Log(LogRecords):
         ledger.start(job.schema if schema_message is None else schema_message)
         return ledger
 
+    async def new_ledger_ids(self, count: int) -> Sequence[int]:
+        """Ids for `open_ledger`, taken at once; see `Ledgers.new_ledger_ids`."""
+        return await self._ledgers.new_ledger_ids(count)
+
     async def join(self, job: Job) -> Joined:
         """Take over as the producer of a stream's job, or find its run in place.
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.log.staged_ledger import StagedLedger
     from ledgerlog_spark.model import DigestType, Quorum
     from ledgerlog_spark.protocol.log_epoch import Joined
@@ -75,8 +74,7 @@ class StreamLedgers:
     nothing: only a range that was finished comes back.
     """
 
-    def __init__(self, ledgers: Ledgers) -> None:
-        self._ledgers = ledgers
+    def __init__(self) -> None:
         self._idle: OrderedDict[_Key, _Idle] = OrderedDict()
         self._runs: OrderedDict[tuple[str, str, str], _Run] = OrderedDict()
         self._ids: deque[int] = deque()
@@ -128,7 +126,7 @@ class StreamLedgers:
             self._begin(ledger.close())
             ledger = None
         if ledger is None:
-            ledger = await log.open_ledger(job, ledger_id=await self._new_id())
+            ledger = await log.open_ledger(job, ledger_id=await self._new_id(log))
         kept = ledger
 
         async def keep(written: RangeWriter) -> None:
@@ -171,9 +169,9 @@ class StreamLedgers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _new_id(self) -> int:
+    async def _new_id(self, log: Log) -> int:
         if not self._ids:
-            self._ids.extend(await self._ledgers.new_ledger_ids(IDS_AT_ONCE))
+            self._ids.extend(await log.new_ledger_ids(IDS_AT_ONCE))
         return self._ids.popleft()
 
 

@@ -29,7 +29,7 @@ class Stream:
         self.log = log
         self.run = run
         self.app = app
-        self.ledgers = StreamLedgers(world.client())
+        self.ledgers = StreamLedgers()
         self.known = KnownLogs()
         self.next_batch = 0
         self.mode = WriteMode.APPEND
@@ -262,7 +262,7 @@ def test_ledger_without_a_listed_range_is_not_used_again_in_complete_mode(in_wor
         stream = await opened(world)
         stream.mode = WriteMode.OVERWRITE
         first, second = await stream.batch(), await stream.batch()
-        elsewhere = StreamLedgers(world.client())
+        elsewhere = StreamLedgers()
         elsewhere, stream.ledgers = stream.ledgers, elsewhere
         await stream.batch()
         stream.ledgers = elsewhere
