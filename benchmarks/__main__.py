@@ -14,6 +14,7 @@ SCRIPTS = (
     "tail_latency",
     "spark_write",
     "spark_read",
+    "stream_latency",
 )
 
 
