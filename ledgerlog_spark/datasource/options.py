@@ -284,7 +284,7 @@ def _reject_double(key: str, lowered: Mapping[str, str]) -> None:
 def _report_unknown(key: str, *, is_strict: bool) -> None:
     nearest = NEAREST.get(key)
     if nearest is None:
-        near = difflib.get_close_matches(key, BY_LOWER_NAME, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(key, BY_LOWER_NAME, n=1, cutoff=0.6)
         nearest = BY_LOWER_NAME[near[0]].name if near else None
     guess = f' Did you mean "{nearest}"?' if nearest else ""
     known = ", ".join(option.name for option in TABLE)
