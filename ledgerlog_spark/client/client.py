@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -231,6 +232,28 @@ class LedgerClient:
             MetadataUnavailableError: It could not be read.
         """
         return (await self._load(ledger_id)).value
+
+    async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
+        """Records that are at most 60 s old, without those of ledgers that are gone.
+
+        Raises:
+            MetadataUnavailableError: One could not be read.
+        """
+        records = {i: record for i in ledger_ids if (record := self._recent.get(i)) is not None}
+
+        async def load(ledger_id: int) -> None:
+            with contextlib.suppress(LedgerNotFoundError):
+                records[ledger_id] = (await self._load(ledger_id)).value
+
+        await asyncio.gather(*(load(i) for i in ledger_ids if i not in records))
+        self.remember(records)
+        return records
+
+    def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
+        """Keep records that another client has read, for handles that may be outdated."""
+        for ledger_id, record in records.items():
+            if self._recent.get(ledger_id) is None:
+                self._recent.put(ledger_id, record)
 
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int

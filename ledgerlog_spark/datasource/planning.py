@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
-    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.plan import ScanPartition, ScanRange
     from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.model import LedgerMetadata
+
+RECORDS_MAX = 1_000
+"""Ledgers whose records the driver reads for the tasks, all at once; of others the tasks do."""
 
 
 def schema_of(options: ReadOptions, uri: str) -> str:
@@ -117,6 +122,8 @@ def tasks_from(
     scans = _with_indexes(uri, scans, indexes_wanted(scans, options, predicates), password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
+    partitions = plan(scans, options, predicates).partitions
+    ledgers = _records(uri, partitions)
     return [
         ScanTask(
             ranges=partition.ranges,
@@ -127,9 +134,25 @@ def tasks_from(
             },
             include_metadata=include_metadata,
             predicates=tuple(predicates),
+            ledgers={
+                scanned.ledger_id: ledgers[scanned.ledger_id]
+                for scanned in partition.ranges
+                if scanned.ledger_id in ledgers
+            },
         )
-        for partition in plan(scans, options, predicates).partitions
+        for partition in partitions
     ]
+
+
+def _records(uri: str, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
+    """Records of the ledgers to read, at most RECORDS_MAX: those first that several tasks read."""
+    readers = Counter(
+        ledger_id
+        for partition in partitions
+        for ledger_id in {scanned.ledger_id for scanned in partition.ranges}
+    )
+    chosen = [ledger_id for ledger_id, _ in readers.most_common(RECORDS_MAX)]
+    return logs_at(uri).records(chosen) if chosen else {}
 
 
 def _with_indexes(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.model import LedgerMetadata
 
     ReadEntries = Callable[["ScanRange"], Iterable[Any]]
     """Entries (`entry_id`, `payload`) of a range, in order, first to last."""
@@ -40,6 +41,8 @@ class ScanTask:
         schemas: Schema messages of the ranges' rows, by log and schema id.
         include_metadata: Whether the scan's schema has the metadata columns.
         predicates: Filters by which index entries tell that entries need not be read.
+        ledgers: Records of ledgers that the driver has read, by id; the task reads others, and
+            these again when they turn out to be outdated.
     """
 
     ranges: tuple[ScanRange, ...]
@@ -47,6 +50,7 @@ class ScanTask:
     schemas: Mapping[tuple[str, int], bytes] = field(repr=False)
     include_metadata: bool = False
     predicates: tuple[Predicate, ...] = ()
+    ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict, repr=False)
 
 
 def read_batches(

@@ -10,6 +10,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.committed_entries import CommittedEntries
 from ledgerlog_spark.datasource.index_entries import with_needed_entries
 from ledgerlog_spark.datasource.scan_task import read_batches
@@ -50,6 +51,8 @@ def task_rows(
         SchemaMismatchError: Stored rows cannot become the target's.
         WireFormatError: A ledger is not what the log lists.
     """
+    if task.ledgers:
+        logs_at(uri).remember(task.ledgers)
     needed = with_needed_entries(uri, task, password)
     with CommittedEntries(uri, needed, password) as read_entries:
         if fail_on_data_loss:

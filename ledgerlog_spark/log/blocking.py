@@ -66,6 +66,18 @@ class BlockingLogs:
         """The log of that id, without asking the store."""
         return BlockingLog(self._client, name, log_id)
 
+    def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
+        """Records of ledgers for `remember`; see `LedgerClient.recent_records`."""
+        return self._client.run(lambda client: client.recent_records(ledger_ids))
+
+    def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
+        """Read listed ranges under these records, which another client has read lately."""
+
+        async def remembered(client: LedgerClient) -> None:
+            client.remember(records)
+
+        self._client.run(remembered)
+
     def names(self) -> Sequence[str]:
         """See `Logs.names`."""
         return self._client.run(lambda client: logs_of(client).names())

@@ -1,0 +1,76 @@
+"""What travels to the tasks of a scan (ledgerlog_spark.datasource.planning)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.datasource import planning
+from ledgerlog_spark.datasource.plan import LogScan, ScanOptions
+from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RECORD = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("a", "b", "c")),), LedgerState.OPEN)
+
+
+class Logs:
+    """The logs of a cluster, one of whose ledgers is gone."""
+
+    def __init__(self, gone: int) -> None:
+        self.asked: list[list[int]] = []
+        self.gone = gone
+
+    def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
+        self.asked.append(list(ledger_ids))
+        return {ledger_id: RECORD for ledger_id in ledger_ids if ledger_id != self.gone}
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
+    cluster = Logs(gone=2)
+    monkeypatch.setattr(planning, "logs_at", lambda _uri: cluster)
+    return cluster
+
+
+def scan() -> LogScan:
+    """Three ledgers of ten entries, of which the last is large enough for several tasks."""
+    sizes = (100, 100, 10_000)
+    items = tuple(
+        Item(ledger_id, 1, 11, 11, 10, size, 10 * place, 0)
+        for place, (ledger_id, size) in enumerate(zip((1, 2, 3), sizes, strict=True))
+    )
+    interval = VersionInterval(1, 0, 30, 0, "0" * 32, 0)
+    return LogScan(LogSnapshot("id", "flights", interval, items, {0: b"schema"}))
+
+
+def test_tasks_carry_the_records_of_their_ledgers_which_are_asked_for_at_once(logs: Logs) -> None:
+    options = ScanOptions(max_bytes_per_partition=4_000)
+    tasks = planning.tasks_from("uri", [scan()], options, include_metadata=False)
+    assert [sorted({scanned.ledger_id for scanned in task.ranges}) for task in tasks] == [
+        [1],
+        [2],
+        [3],
+        [3],
+        [3],
+    ]
+    assert [dict(task.ledgers) for task in tasks] == [{1: RECORD}, {}, *[{3: RECORD}] * 3]
+    assert [sorted(asked) for asked in logs.asked] == [[1, 2, 3]]
+
+
+def test_of_too_many_ledgers_those_that_several_tasks_read_come_first(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "RECORDS_MAX", 1)
+    options = ScanOptions(max_bytes_per_partition=4_000)
+    planning.tasks_from("uri", [scan()], options, include_metadata=False)
+    assert logs.asked == [[3]]
+
+
+def test_a_scan_of_nothing_asks_for_nothing(logs: Logs) -> None:
+    nothing = ScanOptions(starting_offsets={"*": 30})
+    assert planning.tasks_from("uri", [scan()], nothing, include_metadata=False) == []
+    assert logs.asked == []
