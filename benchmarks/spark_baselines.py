@@ -63,11 +63,14 @@ class _MemoryReader(DataSourceReader):
         return [InputPartition(n) for n in range(self.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        batch = memory_batch(self.batch_rows)
-        left = self.rows // self.parts
-        while left > 0:
-            yield batch if left >= batch.num_rows else batch.slice(0, left)
-            left -= batch.num_rows
+        yield from memory_batches(self.rows // self.parts, self.batch_rows)
+
+
+def memory_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """So many rows, in batches of `batch_rows` and a smaller last one."""
+    batch = memory_batch(batch_rows)
+    for first in range(0, rows, batch_rows):
+        yield batch if rows - first >= batch_rows else batch.slice(0, rows - first)
 
 
 @cache

@@ -16,7 +16,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-SCHEMA = "a long, b long, c double, d string"
+from benchmarks.spark_baselines import SCHEMA, memory_batches
+
+BATCH_ROWS = 65_536
 
 
 class StreamFloor(DataSource):
@@ -56,15 +58,8 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(number) for number in range(self.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        rows = range(self.rows // self.parts)
-        yield pa.record_batch(
-            {
-                "a": pa.array(rows, pa.int64()),
-                "b": pa.array(rows, pa.int64()),
-                "c": pa.array([float(row) for row in rows], pa.float64()),
-                "d": pa.array([f"{row:020}" for row in rows], pa.string()),
-            }
-        )
+        rows = self.rows // self.parts
+        yield from memory_batches(rows, min(rows, BATCH_ROWS))
 
 
 class _Writer(DataSourceStreamArrowWriter):

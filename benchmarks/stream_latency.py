@@ -23,8 +23,9 @@ import ledgerlog_spark as ll
 from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
+from benchmarks.spark_baselines import SCHEMA
 from benchmarks.spark_session import cpu_seconds, session
-from benchmarks.stream_baselines import SCHEMA, StreamFloor
+from benchmarks.stream_baselines import StreamFloor
 from ledgerlog_spark.datasource.schemas import stored_schema
 from ledgerlog_spark.datasource.write_task import stage_ranges
 from ledgerlog_spark.log.blocking import BlockingLogs

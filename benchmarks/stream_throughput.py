@@ -1,0 +1,120 @@
+"""How many rows/s does a stream read, and copy from log to log, when it has a lot to catch up with?
+
+One query with Trigger.AvailableNow over 5 million rows of (long, long, double, string of 20), all
+of them there when it starts: into a Python sink that drops them, and into a log of three durable
+copies. A round is a new query with a new checkpoint. The figure is of the micro-batches, from their
+planning to their commit; the whole query beside it has Spark's start of a query in it as well. The
+limit is a Python source that has the rows in memory, into the same sink that drops them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ledgerlog_spark as ll
+from benchmarks.machine import median
+from benchmarks.options import parsed
+from benchmarks.report import Figure, show
+from benchmarks.spark_session import CORES, cpu_seconds, generated, session
+from benchmarks.stream_baselines import StreamFloor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from ledgerlog_spark.local.cluster import Cluster
+
+ROWS = 5_000_000
+INPUT = "input"
+READ, COPY, FLOOR = "read", "copy", "floor"
+GOALS = {READ: 1.5, COPY: 0.8}
+WHAT = {READ: "stream into a sink that drops", COPY: "stream from log to log"}
+
+
+@dataclass
+class Side:
+    """What one kind of query took, one value for each round.
+
+    Attributes:
+        batches: M rows/s of the micro-batches.
+        whole: M rows/s of the whole query, from its start to its end.
+        cpu: CPU seconds of Spark and its workers.
+    """
+
+    batches: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Write the input, then run all queries in turn; a first round warms up and does not count."""
+    options = parsed(__doc__)
+    scratch = Path(tempfile.mkdtemp(prefix="stream-throughput-", dir=options.directory))
+    try:
+        with (
+            ll.local_cluster(bookies=3, directory=scratch / "cluster") as cluster,
+            session() as spark,
+        ):
+            spark.dataSource.register(StreamFloor)
+            generated(spark, ROWS).write.format("ledger").mode("append").save(INPUT)
+            sides = {name: Side() for name in (FLOOR, READ, COPY)}
+            for number in range(options.rounds + 1):
+                for name, side in sides.items():
+                    run(
+                        spark, cluster, name, scratch / f"{name}-{number}", side if number else None
+                    )
+    finally:
+        shutil.rmtree(scratch)
+    show("stream_throughput", list(figures(sides)), as_json=options.json)
+
+
+def run(
+    spark: SparkSession, cluster: Cluster, name: str, checkpoint: Path, side: Side | None
+) -> None:
+    """One query from its start to its end."""
+    if name == FLOOR:
+        shape = {"batches": 1, "rows": ROWS, "partitions": CORES}
+        frame = spark.readStream.format("benchmark_floor").options(**shape).load()
+    else:
+        reader = spark.readStream.format("ledger").option("startingOffsets", "earliest")
+        frame = reader.load(INPUT)
+    writer: Any = frame.writeStream.option("checkpointLocation", str(checkpoint))
+    writer = writer.trigger(availableNow=True)
+    before, begun = cpu_seconds(cluster)[0], time.perf_counter()
+    if name == COPY:
+        query = writer.format("ledger").start(checkpoint.name)
+    else:
+        query = writer.format("benchmark_floor").start()
+    query.awaitTermination()
+    seconds = time.perf_counter() - begun
+    took = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
+    rows = sum(p["numInputRows"] for p in query.recentProgress)
+    if rows != ROWS:
+        raise SystemExit(f"{name}: {rows} rows instead of {ROWS}")
+    if side is not None:
+        side.batches.append(ROWS / sum(took) / 1e3)
+        side.whole.append(ROWS / seconds / 1e6)
+        side.cpu.append(cpu_seconds(cluster)[0] - before)
+
+
+def figures(sides: dict[str, Side]) -> Iterator[Figure]:
+    """Both kinds of query, beside the source in memory."""
+    floor = sides[FLOOR]
+    for name, goal in GOALS.items():
+        side = sides[name]
+        yield Figure(WHAT[name], median(side.batches), "M rows/s", tuple(side.batches), goal=goal,
+                     limit=median(floor.batches), limit_of="source in memory, dropped")  # fmt: skip
+        yield Figure("the whole query", median(side.whole), "M rows/s", tuple(side.whole),
+                     limit=median(floor.whole), limit_of="source in memory, dropped")  # fmt: skip
+        yield Figure("CPU of Spark and its workers", median(side.cpu), "s", tuple(side.cpu),
+                     limit=median(floor.cpu), limit_of="source in memory, dropped")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
