@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -45,13 +46,27 @@ def code_of_status(status: grpc.StatusCode) -> Code:
     return _CODES.get(status, Code.UNAVAILABLE)
 
 
+_using_process: list[int] = []
+"""The process that first made a channel. gRPC's threads do not survive a fork, and calls in a child
+of a process that used it never end: there they fail at once instead."""
+
+
 async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
     """A channel to the bookie as it is registered now.
 
     Raises:
-        BookieUnavailableError: It is not registered, or has no control service.
+        BookieUnavailableError: It is not registered, or has no control service; or this process was
+            forked from one that used gRPC.
         MetadataError: The registration could not be read.
     """
+    if not _using_process:
+        _using_process.append(os.getpid())
+    if _using_process[0] != os.getpid():
+        raise BookieUnavailableError(
+            f"bookie {bookie_id} cannot be reached over gRPC by a process that was forked from one "
+            "that did so: start processes with the spawn method",
+            bookie_id=bookie_id,
+        )
     info: BookieInfo = await resolve(bookie_id)
     if info.grpc_port is None:
         raise BookieUnavailableError(f"bookie {bookie_id} has no gRPC port", bookie_id=bookie_id)
