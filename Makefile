@@ -11,7 +11,7 @@ ROUNDS ?= 50
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once ack-audit interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once leader-stream ack-audit interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ kill-test: $(STAMP) ## ROUNDS rounds of SIGKILL on real processes during appends
 
 exactly-once: $(STAMP) ## KILLS kills of drivers, workers, bookies and ZooKeeper under two streaming queries
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)
+
+leader-stream: $(STAMP) ## A stream over 5,000,000 records while their leader rolls and loses a bookie
+	$(BIN)/python -m tests.leader_stream
 
 ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes each answer
 	$(BIN)/python -m tests.ack_audit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,10 +41,11 @@ def main() -> int:
     parser.add_argument("--no-zombie", action="store_true")
     chosen = parser.parse_args()
     console = Console(stderr=True)
+    directory = tempfile.mkdtemp(prefix="exactly-once-")
+    print(f"what drivers say is in {directory}", file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())  # fmt: skip
     with (
-        tempfile.TemporaryDirectory(prefix="exactly-once-") as directory,
         local_cluster(bookies=BOOKIES) as cluster,
         Progress(*columns, console=console) as progress,
     ):
@@ -60,6 +62,7 @@ def main() -> int:
         progress.update(bar, description="finish")
         scenario.finish()
         result = _compared(cluster, scenario.rows)
+    shutil.rmtree(directory)
     return _report(scenario, result, verdict)
 
 

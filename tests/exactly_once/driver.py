@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 ENDINGS_IN_A_ROW_MAX = 10
 
 
