@@ -30,7 +30,14 @@ from ledgerlog_spark.cli.output import (
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
-from ledgerlog_spark.protocol.log_records import NO_SCHEMA, Item, LogSnapshot
+from ledgerlog_spark.log.record_codec import plain_body
+from ledgerlog_spark.protocol.log_records import (
+    NO_SCHEMA,
+    Item,
+    LogContent,
+    LogKind,
+    LogSnapshot,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +57,8 @@ def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
     return {
         "name": name,
         "log_id": snapshot.log_id,
+        "kind": snapshot.kind.name.lower(),
+        "content": snapshot.content.name.lower(),
         "version": snapshot.interval.version,
         "start_offset": snapshot.interval.start_offset,
         "end_offset": snapshot.interval.end_offset,
@@ -152,8 +161,11 @@ def _range(item: Item) -> dict[str, int]:
 
 def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
     """Columns of the version's schema; none when nothing was ever written."""
+    from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
     from ledgerlog_spark.arrow.stream_codec import decode_schema
 
+    if snapshot.content is LogContent.RECORDS:
+        return list(RECORDS_SCHEMA)
     if snapshot.interval.schema_id == NO_SCHEMA or snapshot.schema is None:
         return []
     return list(decode_schema(snapshot.schema))
@@ -188,8 +200,18 @@ def read(
         f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}, "
         f"version {snapshot.interval.version}",
         columns,
-        [["" if row.get(c) is None else str(row.get(c)) for c in columns] for row in found],
+        [[_cell(row.get(column)) for column in columns] for row in found],
     )
+
+
+def _cell(value: object) -> str:
+    """What a table shows: text where bytes are text."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return repr(value)
+    return "" if value is None else str(value)
 
 
 def _json_text(value: object) -> str:
@@ -199,16 +221,27 @@ def _json_text(value: object) -> str:
 
 def _batches(log: BlockingLog, snapshot: LogSnapshot) -> Iterator[pa.RecordBatch]:
     """The version's rows in order, batch by batch."""
+    from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
     from ledgerlog_spark.arrow.stream_codec import decode_entries
 
     start, end = snapshot.interval.start_offset, snapshot.interval.end_offset
     for item in snapshot.items:
-        schema = snapshot.schemas[item.schema_id]
+        schema = snapshot.schemas.get(item.schema_id, b"")
         entries = log.read_range(item.ledger_id, item.first_entry_id, item.last_entry_id)
         payloads = (entry.payload for batch in entries for entry in batch)
-        for decoded in decode_entries(schema, payloads):
-            at = item.first_offset + decoded.first_row
+        placed: Iterator[tuple[int, pa.RecordBatch]]
+        if snapshot.kind is LogKind.TRANSACTIONAL:
+            decoded = decode_entries(schema, payloads)
+            placed = ((item.first_offset + one.first_row, one.batch) for one in decoded)
+        else:
+            led = (
+                decode_record_bodies(map(plain_body, payloads))
+                if snapshot.content is LogContent.RECORDS
+                else decode_row_entries(schema, payloads)
+            )
+            placed = ((one.first_offset, one.batch) for one in led)
+        for at, batch in placed:
             skip = max(0, start - at)
-            keep = min(decoded.batch.num_rows, end - at) - skip
+            keep = min(batch.num_rows, end - at) - skip
             if keep > 0:
-                yield decoded.batch.slice(skip, keep)
+                yield batch.slice(skip, keep)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.blocking import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
+    from ledgerlog_spark.log.clients import BlockingLogClient
     from tests.fixtures.command_line import Ended
 
     Run = Callable[..., Ended]
@@ -64,6 +65,20 @@ def test_rows_are_read_without_spark(run: Run, log: str) -> None:
     table = run("logs", "read", log, "--rows", 2).out
     assert "2 of 3 rows of log flights, version 1" in table
     assert "flight number" in table
+
+
+def test_leader_log_is_shown_and_read_while_it_is_led(run: Run, client: BlockingLogClient) -> None:
+    with client.open_log("orders", lead=True) as leader:
+        leader.append_many([b"one", b"two", b"\xff"])
+        leader.roll()
+        leader.append(b"four")
+        next(client.open_log("orders").tail(3))
+        shown = run("logs", "show", "orders", "--json").json
+        assert (shown["kind"], shown["content"], shown["rows"]) == ("leader", "records", 4)
+        assert shown["schema"] == ["value binary"]
+        lines = run("logs", "read", "orders", "--json").out.splitlines()
+        assert [json.loads(line)["value"] for line in lines] == ["b25l", "dHdv", "/w==", "Zm91cg=="]
+        assert "two" in run("logs", "read", "orders").out
 
 
 def test_unknown_log_names_the_nearest_one(run: Run, log: str) -> None:
