@@ -1,0 +1,182 @@
+"""What docs/STREAMING.md says of options and errors is what the code does."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import ledgerlog_spark
+from ledgerlog_spark import errors
+from ledgerlog_spark.client.errors_from_codes import FAILURES
+from ledgerlog_spark.datasource.option_table import ALIASES, BY_LOWER_NAME, TABLE, Use
+from ledgerlog_spark.datasource.options import SourceOptions
+from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
+from tests.unit.datasource.test_documentation import line
+
+PAGE = (Path(__file__).parents[3] / "docs" / "STREAMING.md").read_text()
+SOURCE = Path(ledgerlog_spark.__file__).parent
+OPEN = "…"
+"""Stands for what differs from one message to the next."""
+
+PARTS_OF_A_STREAM = (
+    "datasource/committed_entries.py",
+    "datasource/ledger_stream.py",
+    "datasource/starting_offsets.py",
+    "datasource/stream_*.py",
+    "log/committed_range.py",
+    "log/stream_ledgers.py",
+    "protocol/log_commit.py",
+    "protocol/log_epoch.py",
+    "arrow/schema_evolution.py",
+)
+"""Modules all of whose errors a stream can stop with."""
+
+BUGS = {"LocalProtocolError", "InternalError"}
+"""Of these the modules have some that only a bug of ours brings about."""
+
+BETWEEN = {
+    # Spark's own mistake: no query of writeStream meets it.
+    "Spark does not say which streaming query this is (… is not set): write with writeStream",
+    # Wraps another one's message.
+    "…. Some rows may have been lost. Set the option",
+}
+
+
+def chapter(title: str) -> str:
+    """The chapter of that title, to the next one."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None, title
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of the tables' rows that begin with code."""
+    lines = [row for row in text.splitlines() if row.startswith("| `")]
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in lines]
+
+
+STOPS = [(row[0].strip("`"), row[1].strip("`")) for row in rows(chapter("When a query stops"))]
+MOVED = rows(chapter("Coming from Kafka or Pulsar"))
+
+
+def test_the_options_are_those_of_the_code_that_a_stream_takes() -> None:
+    documented = [row for row in chapter("Options").splitlines() if row.startswith("| `")]
+    assert documented == [line(option) for option in TABLE if option.use is not Use.BATCH]
+
+
+@pytest.mark.parametrize("row", MOVED, ids=lambda row: row[0].strip("`"))
+def test_an_option_of_kafka_or_pulsar_is_answered_as_documented(row: list[str]) -> None:
+    theirs, ours, answer = row[0].strip("`"), row[1].strip("`"), row[2]
+    assert ours == "" or ours.lower() in BY_LOWER_NAME
+    known = ALIASES.get(theirs.lower(), theirs)
+    if answer == "taken":
+        assert known.lower() == ours.lower()
+        assert known.lower() in BY_LOWER_NAME
+        return
+    assert answer == "refused"
+    with pytest.raises(ConfigurationError) as caught:
+        SourceOptions.parse({theirs: "x"})
+    hint = "" if "the error has no hint" in row[-1] else ours
+    assert (caught.value.option, caught.value.nearest or "") == (theirs.lower(), hint)
+
+
+def test_most_options_of_kafka_are_there() -> None:
+    assert len(MOVED) > 40
+    assert {"subscribe", "startingOffsets", "service.url"} <= {row[0].strip("`") for row in MOVED}
+
+
+@pytest.mark.parametrize(("error", "beginning"), STOPS, ids=lambda value: value[:60])
+def test_a_message_in_the_table_is_one_that_the_code_makes(error: str, beginning: str) -> None:
+    made = [text for text in messages()[error] if text.startswith(closed(beginning))]
+    assert made, (error, beginning, messages()[error])
+
+
+@pytest.mark.parametrize("pattern", PARTS_OF_A_STREAM)
+def test_every_error_of_a_streams_modules_is_in_the_table(pattern: str) -> None:
+    paths = sorted(SOURCE.glob(pattern))
+    assert paths
+    missing = [
+        (str(path.relative_to(SOURCE)), error, text)
+        for path in paths
+        for error, text in messages_in(path)
+        if error not in BUGS
+        and not any(text.startswith(start) for start in BETWEEN)
+        and not any(error == name and text.startswith(closed(start)) for name, start in STOPS)
+    ]
+    assert missing == []
+
+
+def test_every_class_of_errors_is_in_the_tables_or_said_not_to_be_met() -> None:
+    classes = {
+        name
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, LedgerLogError)
+    }
+    in_tables = {error for error, _ in STOPS}
+    _, ending = chapter("When a query stops").split("### Not met")
+    not_met = set(re.findall(r"`(\w+Error)`", ending))
+    not_met -= {"DataLossError"}  # named there as what others become
+    assert in_tables | not_met == classes
+    assert not in_tables & not_met
+
+
+def closed(beginning: str) -> str:
+    """The beginning as far as it is a text of its own."""
+    return beginning.removesuffix(OPEN).rstrip()
+
+
+@cache
+def messages() -> dict[str, list[str]]:
+    """Every message in the package by the name of its error, what differs as `OPEN`."""
+    found: dict[str, list[str]] = {name: [] for name, _ in STOPS}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for error, text in messages_in(path):
+            found.setdefault(error, []).append(text)
+    for failure, entry in FAILURES.items():
+        for subject in ("ledger …", "entry … of ledger …", "nothing was sent: ledger …"):
+            found.setdefault(entry.error.__name__, []).append(f"{subject}: {failure.value}")
+    return found
+
+
+@cache
+def messages_in(path: Path) -> list[tuple[str, str]]:
+    """Error and message of every error that a module makes."""
+    found = []
+    for function in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        named = {
+            target.id: node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        found += [
+            (node.func.id, re.sub(f"{OPEN}+", OPEN, text_of(node.args[0], named)).replace("`", ""))
+            for node in ast.walk(function)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in vars(errors)
+            and node.args
+        ]
+    return found
+
+
+def text_of(node: ast.AST, named: dict[str, ast.expr]) -> str:
+    """A text as far as it is written down; the value of a name if that is given once in reach."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.BinOp):
+        return text_of(node.left, named) + text_of(node.right, named)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part, named) for part in node.values)
+    inner = node.value if isinstance(node, ast.FormattedValue) else node
+    if isinstance(inner, ast.Name) and isinstance(named.get(inner.id), ast.JoinedStr):
+        return text_of(named[inner.id], {})
+    return OPEN
