@@ -205,12 +205,10 @@ def read(
 
 
 def _cell(value: object) -> str:
-    """What a table shows: text where bytes are text."""
+    """What a table shows: text where bytes are printable text."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return repr(value)
+        text = value.decode(errors="replace")
+        return text if text.isprintable() and text.encode() == value and text else repr(value)
     return "" if value is None else str(value)
 
 
