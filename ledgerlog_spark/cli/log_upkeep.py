@@ -203,12 +203,18 @@ def check(
         bool,
         typer.Option("--every-entry", help="Ask for all entries, not the ends of each range."),
     ] = False,
+    let_go: Annotated[
+        bool,
+        typer.Option(
+            "--let-go", help="Leave to the sweeper what nobody has known of for `stagingTtlMs`."
+        ),
+    ] = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
     """Check that all a log lists is there in enough copies, and whose its ledgers are.
 
-    Changes nothing. Ends with 1 when rows are lost or too few bookies have them.
+    Changes nothing but with --let-go. Ends with 1 when rows are lost or too few bookies have them.
     """
     with connect(uri) as client:
         log = opened(client, name)
@@ -218,8 +224,9 @@ def check(
                 every_entry=every_entry,
                 on_progress=lambda done, total: progress.update(task, completed=done, total=total),
             )
+        gone = log.let_go_orphans() if let_go else ()
     if as_json:
-        print_json(_checked(found))
+        print_json({**_checked(found), "let_go": gone})
     else:
         print_table(
             f"ledgers of log {name}",
@@ -235,7 +242,11 @@ def check(
         print_fields("other ledgers", {k: len(ids) for k, ids in others.items()})
         if found.orphans:
             shown = ", ".join(map(str, found.orphans[:20]))
-            console.print(f"nobody knows of ledgers {shown}: look at them, then delete them")
+            console.print(
+                f"nobody knows of ledgers {shown}: --let-go leaves old ones to the sweeper"
+            )
+        if let_go:
+            console.print(f"{len(gone):,} ledgers are left to the sweeper")
     if found.is_damaged:
         raise typer.Exit(1)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
+from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.log_read import ListingMachine, StateMachine
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_records import Item
 
 AT_ONCE = 64
+YOUNG_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class LogCheck:
         ledgers: Every listed ledger, rising.
         staged: Ledgers that jobs are writing, or wrote and never committed.
         marked: Ledgers that no version names and that are to be deleted.
-        orphans: Ledgers that say they are the log's and that it knows nothing of.
+        orphans: Ledgers that say they are the log's and that it knows nothing of; those made in
+            the last minute are left out, because their makers may be about to list them.
     """
 
     log: str
@@ -85,6 +88,16 @@ class LogCheck:
         return any(ledger.is_damaged for ledger in self.ledgers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Where the log's ledgers stand; `strangers` are its own and stand nowhere."""
+
+    listed: dict[int, list[Item]]
+    staged: set[int]
+    marked: set[int]
+    strangers: tuple[int, ...]
+
+
 class LogChecker:
     """Checks one log, of either kind."""
 
@@ -99,27 +112,46 @@ class LogChecker:
         self, *, every_entry: bool, on_progress: Callable[[int, int], None]
     ) -> LogCheck:
         """See `Log.check`."""
+        known = await self._known()
+        checked = []
+        for done, ledger_id in enumerate(sorted(known.listed)):
+            on_progress(done, len(known.listed))
+            checked.append(
+                await self._check_ledger(ledger_id, known.listed[ledger_id], every_entry)
+            )
+        on_progress(len(known.listed), len(known.listed))
+        return LogCheck(
+            log=self._name,
+            ledgers=tuple(checked),
+            staged=tuple(sorted(known.staged.difference(known.listed))),
+            marked=tuple(sorted(known.marked.difference(known.listed))),
+            orphans=await self.older(known.strangers, YOUNG_MS),
+        )
+
+    async def orphans(self) -> tuple[int, ...]:
+        """As in `LogCheck`, without looking at what is listed."""
+        return await self.older((await self._known()).strangers, YOUNG_MS)
+
+    async def older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
+        """Those of the ledgers that are there and were made longer ago."""
+        found = []
+        for ledger_id in ledger_ids:
+            metadata = await self._metadata(ledger_id)
+            if metadata is not None and clock.now_ms() - metadata.created_ms > age_ms:
+                found.append(ledger_id)
+        return tuple(found)
+
+    async def _known(self) -> _Known:
         own = await self._own_ledgers()
         staged = await self._staged()
         state: LogState = await self._driver.run(StateMachine(self._name))
         items: tuple[Item, ...] = await self._driver.run(ListingMachine(self._name))
         marked = {mark.ledger_id for mark in await self._store.marked(self._log_id)}
-        by_ledger: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
+        listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
         for item in items:
-            by_ledger.setdefault(item.ledger_id, []).append(item)
-        checked = []
-        for done, ledger_id in enumerate(sorted(by_ledger)):
-            on_progress(done, len(by_ledger))
-            checked.append(await self._check_ledger(ledger_id, by_ledger[ledger_id], every_entry))
-        on_progress(len(by_ledger), len(by_ledger))
-        unknown = own - staged - marked - set(by_ledger)
-        return LogCheck(
-            log=self._name,
-            ledgers=tuple(checked),
-            staged=tuple(sorted(staged - set(by_ledger))),
-            marked=tuple(sorted(marked - set(by_ledger))),
-            orphans=tuple([i for i in sorted(unknown) if await self._metadata(i) is not None]),
-        )
+            listed.setdefault(item.ledger_id, []).append(item)
+        strangers = tuple(sorted(own - staged - marked - set(listed)))
+        return _Known(listed, staged, marked, strangers)
 
     async def _own_ledgers(self) -> set[int]:
         """Ledgers whose records name this log."""

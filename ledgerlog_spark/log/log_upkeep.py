@@ -20,6 +20,7 @@ from ledgerlog_spark.log.version_at import version_at
 from ledgerlog_spark.protocol.log_commit import CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log_let_go import LetGoMachine
 from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
@@ -32,7 +33,7 @@ from ledgerlog_spark.protocol.log_restore import (
     cut_ranges,
 )
 from ledgerlog_spark.protocol.log_retention import KEPT, RetentionMachine
-from ledgerlog_spark.protocol.log_sweep import Deregistered, StagedSweep
+from ledgerlog_spark.protocol.log_sweep import STEP_LEDGERS_MAX, Deregistered, StagedSweep
 from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
 
 if TYPE_CHECKING:
@@ -213,6 +214,28 @@ class LogUpkeep:
         """
         checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
         return await checker.check(every_entry=every_entry, on_progress=on_progress)
+
+    async def let_go_orphans(self) -> tuple[int, ...]:
+        """Mark the log's orphans that are older than `stagingTtlMs`; the ledgers marked.
+
+        A leader that died after it made a ledger and before it listed it leaves such a one. The
+        sweeper seals and deletes them after `deletedRetentionMs`, if nothing lists them by then.
+
+        Raises:
+            LogNotFoundError: The log was deleted.
+            ConcurrentCommitError: Overtaken all the time.
+            MetadataUnknownError: Not definite; calling it again is safe.
+        """
+        checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
+        orphans = await checker.orphans()
+        properties = LogProperties.from_mapping((await self._state()).head.properties)
+        old = await checker.older(orphans, properties.staging_ttl_ms)
+        gone: list[int] = []
+        for first in range(0, len(old), STEP_LEDGERS_MAX):
+            some = old[first : first + STEP_LEDGERS_MAX]
+            machine = LetGoMachine(self.name, some, token=uuid.uuid4().hex)
+            gone += await self._driver.run(machine)
+        return tuple(gone)
 
     async def delete(self) -> None:
         """Delete the log. Its name is free at once; its ledgers go after `deletedRetentionMs`.

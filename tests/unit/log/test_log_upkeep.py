@@ -291,6 +291,8 @@ def test_check_names_what_is_missing_and_what_nobody_knows_of(in_world: Any) -> 
         await world.client().delete_ledger(first)
         metadata = await world.client().ledger_metadata(second)
         orphan = await world.client().create_ledger(custom_metadata=metadata.custom)
+        world.skip_to_the_clock_of_the_machine()
+        world.skip(120_000)
         for bookie in metadata.fragments[0].ensemble[:2]:
             del world.storages[bookie].ledgers[second]
         broken = await log.check()
@@ -300,6 +302,32 @@ def test_check_names_what_is_missing_and_what_nobody_knows_of(in_world: Any) -> 
         ]  # fmt: skip
         assert "has none" in broken.findings[1].finding
         assert broken.orphans == (orphan.id,)
+
+    in_world(work)
+
+
+def test_orphan_is_let_go_when_it_is_old_and_swept_after_the_grace(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await commit(log, "x")
+        before = (await log.snapshot()).items
+        metadata = await world.client().ledger_metadata(before[0].ledger_id)
+        orphan = await world.client().create_ledger(custom_metadata=metadata.custom)
+        other = await world.client().create_ledger()
+        world.skip_to_the_clock_of_the_machine()
+        world.skip(6 * DAY_MS)
+        assert (await log.check()).orphans == (orphan.id,)
+        assert await log.let_go_orphans() == ()
+        world.skip(2 * DAY_MS)
+        assert await log.let_go_orphans() == (orphan.id,)
+        assert (await log.check()).marked == (orphan.id,)
+        assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0
+        world.skip(2 * DAY_MS)
+        assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 1
+        assert (await log.snapshot()).items == before
+        assert not (await world.client().ledger_metadata(other.id)).is_closed
+        assert await log.let_go_orphans() == ()
 
     in_world(work)
 
