@@ -157,6 +157,6 @@ def check_head(options: WriteOptions, head: LogHead) -> None:
         if wanted != found:
             raise ConfigurationError(
                 f'option "{name}" is {wanted}, and log {options.log!r} was made with {found}. '
-                f"Leave the option out: a log's properties are fixed when it is made.",
+                f"Leave the option out: it is of new logs; `ledgerlog logs set` changes this one.",
                 option=name,
             )
