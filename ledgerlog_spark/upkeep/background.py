@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.upkeep.upkeep import Upkeep
@@ -32,17 +31,34 @@ async def keep_up(
     interval_seconds: float = INTERVAL_SECONDS,
     on_log: Callable[[Kept], None] = lambda _: None,
 ) -> None:
-    """Pass after pass, an interval apart, until told to stop; an error waits for the next one."""
+    """Pass after pass, an interval apart; an error waits for the next one.
+
+    Told to stop it ends at once, also in the middle of a pass.
+    """
     upkeep = Upkeep(client, on_log=on_log)
-    while not stop.is_set():
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), interval_seconds)
-        if stop.is_set():
-            return
-        try:
-            await upkeep.run()
-        except LedgerLogError as error:
-            _LOGGER.warning("upkeep has to wait: %s", error)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        while not stop.is_set():
+            await asyncio.wait([stopped], timeout=interval_seconds)
+            if not stop.is_set():
+                await _until(stopped, asyncio.ensure_future(upkeep.run()))
+    finally:
+        stopped.cancel()
+
+
+async def _until(stopped: asyncio.Future[Any], work: asyncio.Future[Any]) -> None:
+    """The end of the work, or of its cancellation when it is told to stop."""
+    try:
+        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        work.cancel()
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not stopped.done():
+            raise
+    except LedgerLogError as error:
+        _LOGGER.warning("upkeep has to wait: %s", error)
 
 
 class _Passes:

@@ -127,9 +127,12 @@ class Upkeep:
         """All logs; a deleted one, whose name is free, goes by its id."""
         found = []
         for log_id in await self._logs.store.ids():
-            head = await self._logs.store.read_head(log_id)
-            is_there = head is not None and not head.value.deleted_ms
-            name = head.value.name if head is not None and is_there else log_id
+            name = log_id
+            # What cannot be read is said by the steps, and does not keep the others waiting.
+            with contextlib.suppress(LedgerLogError):
+                head = await self._logs.store.read_head(log_id)
+                if head is not None and not head.value.deleted_ms:
+                    name = head.value.name
             found.append(self._logs.open_by_id(name, log_id))
         return found
 

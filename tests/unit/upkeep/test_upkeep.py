@@ -140,6 +140,28 @@ def test_background_upkeep_goes_on_until_it_is_told_to_stop(in_world: Any) -> No
     in_world(work)
 
 
+def test_background_upkeep_ends_at_once_in_the_middle_of_a_pass(in_world: Any) -> None:
+    async def work(world: RowsWorld) -> None:
+        client, logs = world.opened()
+        log = await logs.create("flights")
+        await append(log, *[1] * 64)
+        world.transport.held.update(world.names)
+        before = len(world.transport.asked)
+        stop = asyncio.Event()
+        task = asyncio.ensure_future(keep_up(client, stop=stop, interval_seconds=0.001))
+        while len(world.transport.asked) == before:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0)
+        stop.set()
+        await task
+        for name in world.names:
+            world.transport.release(name)
+        assert len((await log.snapshot()).items) == 64
+        other, _ = world.opened()
+        assert await holder(other) is None
+
+    in_world(work)
+
+
 def test_client_without_leases_is_refused(in_world: Any) -> None:
     async def work(world: RowsWorld) -> None:
         client, _ = world.opened()
