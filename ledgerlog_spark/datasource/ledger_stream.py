@@ -77,6 +77,7 @@ class LedgerStream:
         self._accepted: dict[str, int] = {}
         self._waits_since: float | None = None
         self._has_planned = False
+        self._passed_over: set[str] = set()
 
     def initial(self) -> dict[str, LogOffset]:
         """Where a query without a checkpoint begins: once for all, however often it is asked.
@@ -179,7 +180,9 @@ class LedgerStream:
 
         Raises:
             DataLossError: Rows of the batch are gone, unless `failOnDataLoss` is false.
+            ConfigurationError: The batch is of other logs.
         """
+        check_checkpoint(self._selection, end)
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)
         # A batch that was logged before an overwrite is still read: its rows are kept.
@@ -269,7 +272,9 @@ class LedgerStream:
     def _reject_deletion(self, name: str) -> None:
         if self._rules.fail_on_data_loss:
             raise log_deleted(name)
-        _logger.warning("log %s was deleted; the query goes on without it", name)
+        if name not in self._passed_over:
+            self._passed_over.add(name)
+            _logger.warning("log %s was deleted; the query goes on without it", name)
 
     def _has_to_wait(self, backlogs: list[Backlog], limits: Limits | None) -> bool:
         """Whether there are too few rows for a batch, and they have not waited for too long."""

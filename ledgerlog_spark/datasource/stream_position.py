@@ -5,6 +5,7 @@ Pure. Each message says what happened, what it means for the rows, and what to d
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -103,16 +104,14 @@ def overwrite_behind(
     A version that begins exactly at the offset counts: the stream has read what it replaced. One
     that replaced no row does not.
     """
-    before: VersionInterval | None = None
-    for version in versions:
-        is_settled = accepted_version is not None and version.version <= accepted_version
+    place = 0
+    if accepted_version is not None and versions:
+        place = max(0, accepted_version + 1 - versions[0].version)
+    before = versions[place - 1] if place else None
+    for version in versions[place:]:
         replaced_rows = before is None or before.rows > 0
-        if (
-            version.operation in _REPLACING
-            and version.start_offset >= max(1, offset)
-            and replaced_rows
-            and not is_settled
-        ):
+        begins_behind = version.start_offset >= max(1, offset)
+        if version.operation in _REPLACING and begins_behind and replaced_rows:
             return version
         before = version
     return None
@@ -120,10 +119,8 @@ def overwrite_behind(
 
 def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
     """When the row at `offset` was committed, 0 when that is not known."""
-    for version in versions:
-        if version.end_offset > offset:
-            return version.commit_time_ms
-    return 0
+    place = bisect_right(versions, offset, key=lambda version: version.end_offset)
+    return versions[place].commit_time_ms if place < len(versions) else 0
 
 
 def log_deleted(name: str) -> DataLossError:

@@ -76,7 +76,10 @@ class WatchedLog:
             return known
         self._has_changed.clear()  # before reading: what changes meanwhile is read next time
         try:
-            self._view = _patiently(lambda: self._read(first_offset, known, is_fresh=is_fresh))
+            if known is None or is_fresh:
+                self._view = _patiently(lambda: self._read(first_offset, known, is_fresh=is_fresh))
+            else:
+                self._view = self._read(first_offset, known, is_fresh=False)
         except LedgerLogError as error:
             self._has_changed.set()
             if known is None or is_fresh or not error.retriable:
