@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,17 +97,18 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class _Rows(NamedTuple):
-    """The rows of one entry.
+    """The rows of some consecutive entries.
 
     Attributes:
         batch: The rows.
         first_row: Place of the first of them in the listed range.
-        time_ms: When they came into the log, ms since the epoch; None when the entry does not say.
+        entries: Of each entry how many rows it has, and when they came into the log in ms since
+            the epoch; None where the range says when they were committed.
     """
 
     batch: pa.RecordBatch
     first_row: int
-    time_ms: int | None
+    entries: Sequence[tuple[int, int | None]]
 
 
 def _decoded(
@@ -115,7 +117,7 @@ def _decoded(
     if scanned.form is EntryForm.ARROW_STREAM:
         stored = task.schemas[scanned.log, scanned.schema_id]
         for entry in decode_entries(stored, payloads, columns=columns):
-            yield _Rows(entry.batch, entry.first_row, None)
+            yield _Rows(entry.batch, entry.first_row, ((entry.batch.num_rows, None),))
         return
     if scanned.form is EntryForm.LEADER_RECORDS:
         led = decode_record_bodies(map(plain_body, payloads))
@@ -123,7 +125,7 @@ def _decoded(
         stored = task.schemas[scanned.log, scanned.schema_id]
         led = decode_row_entries(stored, payloads, columns=columns)
     for each in led:
-        yield _Rows(each.batch, each.first_offset - scanned.range_offset, each.append_time_ms)
+        yield _Rows(each.batch, each.first_offset - scanned.range_offset, each.entries)
 
 
 def _range_batches(
@@ -131,19 +133,19 @@ def _range_batches(
 ) -> Iterator[pa.RecordBatch]:
     payloads = (entry.payload for entry in _contiguous(scanned, read_entries(scanned)))
     next_row = None if scanned.entry_rows is None else scanned.entry_rows[0]
-    for place, rows in enumerate(_decoded(task, scanned, payloads, target.names)):
-        entry_id = scanned.first_entry_id + place
+    entry_id = scanned.first_entry_id
+    for rows in _decoded(task, scanned, payloads, target.names):
         if rows.first_row < 0 or next_row not in {None, rows.first_row}:
             raise _wrong_first_row(scanned, entry_id, rows.first_row, next_row)
         next_row = rows.first_row + rows.batch.num_rows
         first = scanned.range_offset + rows.first_row
-        kept = _rows_within(rows.batch, first, scanned)
-        if not kept.num_rows:
-            continue
+        batch = rows.batch
         if task.include_metadata:
-            first = max(first, scanned.start_offset)
-            kept = _with_metadata(kept, first, entry_id, rows.time_ms, scanned)
-        yield kept
+            batch = _with_metadata(batch, first, entry_id, rows.entries, scanned)
+        entry_id += len(rows.entries)
+        kept = _rows_within(batch, first, scanned)
+        if kept.num_rows:
+            yield kept
     if scanned.entry_rows is not None and next_row != scanned.entry_rows[1]:
         raise WireFormatError(
             f"entries {scanned.first_entry_id} to {scanned.last_entry_id} of ledger "
@@ -180,36 +182,54 @@ def _rows_within(batch: pa.RecordBatch, first: int, scanned: ScanRange) -> pa.Re
 def _with_metadata(
     batch: pa.RecordBatch,
     first_offset: int,
-    entry_id: int,
-    time_ms: int | None,
+    first_entry_id: int,
+    entries: Sequence[tuple[int, int | None]],
     scanned: ScanRange,
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     ones = pa.repeat(pa.scalar(1, pa.int64()), rows)
-    times = scanned.commit_times if time_ms is None else ((first_offset + rows, time_ms),)
     values = {
         "_log": pa.repeat(pa.scalar(scanned.log), rows),
         "_ledger": pa.repeat(pa.scalar(scanned.ledger_id, pa.int64()), rows),
-        "_entry": pa.repeat(pa.scalar(entry_id, pa.int64()), rows),
+        "_entry": _repeated(
+            (count, first_entry_id + place) for place, (count, _) in enumerate(entries)
+        ),
         "_offset": pc.cumulative_sum(ones, start=first_offset - 1),
-        "_append_time": _times_of(first_offset, first_offset + rows, times),
+        "_append_time": _times_of(entries, first_offset, scanned),
     }
     names = [name for name in batch.schema.names if name not in METADATA_COLUMNS]
     arrays = [*(batch.column(name) for name in names), *values.values()]
     return pa.RecordBatch.from_arrays(arrays, names=[*names, *values])
 
 
-def _times_of(first: int, behind: int, times: Sequence[tuple[int, int | None]]) -> pa.Array:
-    """The times of rows [first, behind), given by the offsets up to which each holds."""
+def _times_of(
+    entries: Sequence[tuple[int, int | None]], first: int, scanned: ScanRange
+) -> pa.Array:
+    """When the rows came: as the entries say, else as the commits from offset `first` on do."""
     kind = pa.timestamp("us", tz="UTC")
+    rows = sum(count for count, _ in entries)
+    if all(time_ms is not None for _, time_ms in entries):
+        return _repeated((count, 1_000 * (time_ms or 0)) for count, time_ms in entries).cast(kind)
+    behind = first + rows
     pieces = []
-    for end, time_ms in (*times, (behind, None)):
-        rows = min(end, behind) - first
-        if rows > 0:
+    for end, time_ms in (*scanned.commit_times, (behind, None)):
+        count = min(end, behind) - first
+        if count > 0:
             micros = None if time_ms is None else time_ms * 1000
-            pieces.append(pa.repeat(pa.scalar(micros, kind), rows))
-            first += rows
+            pieces.append(pa.repeat(pa.scalar(micros, kind), count))
+            first += count
     return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+
+def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
+    """Each number as often as said; a loop over entries, so it makes no Arrow value for each."""
+    numbers = array("q")
+    for count, number in runs:
+        if count == 1:
+            numbers.append(number)
+        else:
+            numbers.extend(array("q", (number,)) * count)
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _wrong_first_row(

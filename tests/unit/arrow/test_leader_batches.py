@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ledgerlog_spark.arrow import leader_batches
 from ledgerlog_spark.arrow.leader_batches import (
     RECORDS_SCHEMA,
     LeaderBatch,
@@ -72,15 +73,53 @@ def test_records_come_back_as_they_were_appended(records: list[bytes], lz4_used:
     assert decoded.batch.schema == RECORDS_SCHEMA
     decoded.batch.validate(full=True)
     assert decoded.batch["value"].to_pylist() == records
-    assert (decoded.first_offset, decoded.append_time_ms) == (70, 1_700)
+    assert (decoded.first_offset, decoded.entries) == (70, [(len(records), 1_700)])
 
 
-def test_records_of_a_plain_entry_are_not_copied() -> None:
-    entry = records_entry([b"a" * 1000, b"b" * 1000])
+def test_records_of_a_large_plain_entry_are_not_copied() -> None:
+    entry = records_entry([b"a" * 100_000, b"b" * 1000])
     (decoded,) = decode_record_entries([entry])
     data = decoded.batch["value"].buffers()[2]
     whole = pa.py_buffer(entry)
     assert data.address == whole.address + HEADER_SIZE_BYTES + 8
+
+
+@given(
+    entries=st.lists(
+        st.lists(st.binary(max_size=300), min_size=1, max_size=6), min_size=1, max_size=30
+    ),
+    gap=st.integers(0, 29),
+)
+def test_small_entries_share_a_batch_as_long_as_they_follow_each_other(
+    entries: list[list[bytes]], gap: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leader_batches, "JOINED_SIZE_BYTES_MAX", 700)
+        patch.setattr(leader_batches, "BATCH_SIZE_BYTES_MAX", 2_000)
+        payloads, offset, starts = [], 0, []
+        for place, records in enumerate(entries):
+            offset += 5 * (place == gap)
+            starts.append(offset)
+            payloads.append(records_entry(records, first_offset=offset))
+            offset += len(records)
+        decoded = list(decode_record_entries(payloads))
+    assert [value for each in decoded for value in each.batch["value"].to_pylist()] == [
+        record for records in entries for record in records
+    ]
+    assert [count for each in decoded for count, _ in each.entries] == list(map(len, entries))
+    place = 0
+    for each in decoded:
+        each.batch.validate(full=True)
+        assert each.first_offset == starts[place]
+        place += len(each.entries)
+        end = starts[place - 1] + len(entries[place - 1])
+        assert each.batch.num_rows == end - each.first_offset
+        assert len(each.entries) == 1 or each.batch.nbytes < 2_200
+
+
+def test_many_small_entries_are_few_batches() -> None:
+    payloads = [records_entry([b"x" * 200], first_offset=n) for n in range(4_000)]
+    assert len(list(decode_record_entries(payloads))) == 1
 
 
 def test_rows_come_back_as_they_were_appended_with_the_columns_asked_for() -> None:
