@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -46,13 +48,13 @@ def many(count: int) -> Callable[[BlockingLeader, list[bytes], float], float]:
     """Records/s of `append_many`, `count` records each, up to 40,000 records outstanding."""
 
     def run(log: BlockingLeader, records: list[bytes], seconds: float) -> float:
-        batches = [records[at : at + count] for at in range(0, RECORDS, count)]
-        begun, done, pending = time.perf_counter(), 0, []
+        batches = cycle([records[at : at + count] for at in range(0, RECORDS, count)])
+        begun, done, pending = time.perf_counter(), 0, deque()
         while time.perf_counter() - begun < seconds:
-            pending.append(log.append_many_async(batches[len(pending) % len(batches)]))
+            pending.append(log.append_many_async(next(batches)))
             done += count
             if len(pending) > IN_FLIGHT // count:
-                pending.pop(0).result()
+                pending.popleft().result()
         pending[-1].result()
         return done / (time.perf_counter() - begun)
 
