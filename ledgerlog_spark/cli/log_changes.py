@@ -19,7 +19,11 @@ from ledgerlog_spark.cli.output import (
     print_table,
 )
 from ledgerlog_spark.connect import connect
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LogKindError,
+    VersionNotAvailableError,
+)
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log_commit import CommitStatus
 from ledgerlog_spark.protocol.log_properties import LogProperties
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking import BlockingLog
 
 app = typer.Typer()
+END_OF_TIME_MS = 1 << 62
 OfTime = Annotated[
     str | None,
     typer.Option("--at", help="A time, like '2026-01-31 12:00': the version that was newest then."),
@@ -89,7 +94,9 @@ def history(
     """List the versions of a log that can be read, oldest first, or the one of a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        versions = list(log.history()) if at is None else [log.version_at(time_ms(at, "--at"))]
+        # Asked first also without a time: it is what refuses a log that has no versions.
+        newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
+        versions = [newest] if at is not None else list(log.history())
     if as_json:
         print_json([describe_version(version) for version in versions])
         return
@@ -193,7 +200,17 @@ def truncate(
 
 
 def _end_at(log: BlockingLog, before: str) -> int:
-    return log.version_at(time_ms(before, "--before")).end_offset
+    """Where the rows end that were in the log by then.
+
+    Where no version tells (a leader log, a history that does not go back so far) whole ranges do.
+    """
+    wall_ms = time_ms(before, "--before")
+    try:
+        return log.version_at(wall_ms).end_offset
+    except (LogKindError, VersionNotAvailableError):
+        items = log.snapshot().items
+        ends = [item.end_offset for item in items if 0 < item.newest_ms <= wall_ms]
+        return max(ends, default=0)
 
 
 @app.command("delete", epilog="Example: ledgerlog logs delete flights --yes")

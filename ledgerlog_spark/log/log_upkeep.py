@@ -11,7 +11,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, MetadataVersionError
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    LocalProtocolError,
+    LogKindError,
+    MetadataVersionError,
+)
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.check import LogCheck, LogChecker
 from ledgerlog_spark.log.job import Job
@@ -25,7 +30,7 @@ from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_read import HistoryMachine, SnapshotMachine, StateMachine
-from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log_records import LogKind, StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_restore import (
     CutRange,
     RestoreMachine,
@@ -74,7 +79,12 @@ class LogUpkeep:
 
         Raises:
             VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
+            LogKindError: A leader log has no versions.
         """
+        if (await self._state()).head.kind is LogKind.LEADER:
+            raise LogKindError(
+                f"log {self.name!r} is a leader log, which has no versions", log=self.name
+            )
         history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
         return version_at(self.name, history, timestamp_ms)
 

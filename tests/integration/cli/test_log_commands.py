@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.blocking import BlockingClient
     from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.log.clients import BlockingLogClient
     from tests.fixtures.command_line import Ended
 
     Run = Callable[..., Ended]
@@ -134,6 +135,27 @@ def test_truncation_asks_first_and_says_where_the_log_begins(
     done = run("logs", "truncate", flights.name, "--before", "2999-01-01", "--yes", "--json").json
     assert done["start_offset"] == 30
     assert numbers(run, flights) == []
+
+
+def test_leader_log_is_truncated_by_time_and_has_no_history(
+    run: Run, client: BlockingLogClient
+) -> None:
+    leader = client.open_log("orders", lead=True)
+    for number in range(3):
+        leader.append(b"%d" % number)
+        leader.roll()
+    refused = run("logs", "history", "orders")
+    assert refused.code == 1
+    assert "no versions" in refused.err
+    early = run("logs", "truncate", "orders", "--before", "2001-01-01", "--yes", "--json").json
+    assert early["start_offset"] == 0
+    done = run("logs", "truncate", "orders", "--before", "2999-01-01", "--yes", "--json").json
+    assert (done["start_offset"], done["ledgers_let_go"]) == (3, 3)
+    leader.append(b"3")
+    leader.close()
+    (merged,) = run("logs", "merge", "orders", "--json").json
+    assert (merged["ranges_before"], merged["ledgers"]) == (1, 0)
+    assert not run("logs", "check", "orders", "--every-entry", "--json").json["is_damaged"]
 
 
 def test_sweep_lets_go_of_what_retention_and_grace_allow(

@@ -74,6 +74,8 @@ def test_leader_log_is_truncated_at_a_position_and_has_no_versions_to_restore(
             await log.truncate(Position("of another", 1))
         with pytest.raises(LogKindError):
             await log.restore(0)
+        with pytest.raises(LogKindError):
+            await log.version_at(world.now_ms)
         await leader.close()
 
     in_world(work)
