@@ -8,6 +8,7 @@ appended: the same records at the same offsets.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import threading
@@ -92,6 +93,16 @@ def stream(spark: SparkSession, directory: str) -> Any:
     return rows.writeStream.format("ledger").option("checkpointLocation", directory).start(COPY)
 
 
+def copied_to(query: Any) -> int:
+    """The offset behind the newest batch that is through, 0 before the first."""
+    progress = query.lastProgress
+    end = progress["sources"][0]["endOffset"] if progress else None
+    if not end:
+        return 0
+    offsets = json.loads(end) if isinstance(end, str) else end
+    return int(offsets[SOURCE]["offset"])
+
+
 def differences(spark: SparkSession, rows: int) -> dict[str, int]:
     """Rows copied, and how many of them are not what was appended there."""
     copied = spark.read.format("ledger").option("includeMetadata", "true").load(COPY)
@@ -127,8 +138,7 @@ def main() -> int:
         copied = 0
         while copied < rows and query.isActive and appender.failure is None:
             query.awaitTermination(1)
-            ends = (query.lastProgress or {}).get("sources", [{}])[0].get("endOffset") or {}
-            copied = ends.get(SOURCE, {}).get("offset", 0) if isinstance(ends, dict) else copied
+            copied = copied_to(query)
             progress.update(bar, completed=copied)
         appender.join()
         if query.exception() is not None or appender.failure is not None:
