@@ -389,6 +389,18 @@ def test_an_entry_in_the_place_of_the_index_is_an_error() -> None:
         rows_read(log, ScanOptions(starting_offsets={"*": 495}))
 
 
+@pytest.mark.parametrize(
+    ("comparison", "value", "kept"), [("=", 3, 0), ("is null", None, 100), ("<=>", None, 100)]
+)
+def test_a_column_that_the_range_lacks_is_null_in_all_its_entries(
+    comparison: str, value: int | None, kept: int
+) -> None:
+    index = RangeIndex.of(101, [IndexedEntry(10, 1_000)] * 100)
+    scanned = ScanRange("flights", 7, 1, 100, 1_000, 0, 0, 0, 0, 1_000, (), 101)
+    parts = index.needed(scanned, [Predicate("later", comparison, value)], {"n": 0})
+    assert sum(part.last_entry_id - part.first_entry_id + 1 for part in parts) == kept
+
+
 def test_gaps_that_cost_no_more_than_another_range_are_read_along() -> None:
     size_bytes = 64 << 10
     index = RangeIndex.of(
