@@ -83,10 +83,10 @@ async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
     )
 
 
-async def stream(client: LedgerClient, log: Log, batches: int) -> None:
+async def stream(log: Log, batches: int) -> None:
     """All batches of one query, each of so many tasks at once."""
     payload, index, statistics = encoded()
-    workers = [StreamLedgers(client) for _ in range(TASKS)]
+    workers = [StreamLedgers() for _ in range(TASKS)]
     known = KnownLogs()
     schema = encode_schema(SCHEMA)
     begun = await log.begin(schema=schema, app="query", run="run", kind=JobKind.STREAM)
@@ -120,7 +120,7 @@ async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[fl
         log = await logs.create("stream", properties={"deletedRetentionMs": "1"})
         found = [await sizes(client, cluster, log)]
         times = [time.perf_counter()]
-        await stream(client, log, batches)
+        await stream(log, batches)
         times.append(time.perf_counter())
         found.append(await sizes(client, cluster, log))
         await LogMerger(log, client, MergePolicy()).merge()
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     options = parser.parse_args()
-    with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
+    with ll.local_cluster(bookies=3, directory=options.directory, upkeep=False) as cluster:
         (before, written, merged), seconds = asyncio.run(measured(cluster, options.batches))
     grown = merged.zookeeper_log_bytes - before.zookeeper_log_bytes
     streamed = (written.zookeeper_bytes - before.zookeeper_bytes) / MEBIBYTE

@@ -346,7 +346,7 @@ class Cluster:
 class OwnedCluster(Cluster):
     """A cluster that is stopped when its `with` block ends, and removed when it was temporary."""
 
-    def __init__(self, directory: str | Path | None, bookies: int) -> None:
+    def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:
         """Starts nothing; the `with` statement does."""
         if bookies < 1:
             raise ConfigurationError(f"a cluster needs at least 1 bookie, got {bookies}")
@@ -360,11 +360,12 @@ class OwnedCluster(Cluster):
                 directory=str(self.directory),
             )
         self._bookies = bookies
+        self._upkeep = upkeep
         self._previous_uri: str | None = None
 
     def __enter__(self) -> Self:
         try:
-            self.up(self._bookies, upkeep=True)
+            self.up(self._bookies, upkeep=self._upkeep)
         except BaseException:
             self.close()
             raise
@@ -398,19 +399,22 @@ class OwnedCluster(Cluster):
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def local_cluster(bookies: int = 3, directory: str | Path | None = None) -> OwnedCluster:
+def local_cluster(
+    bookies: int = 3, directory: str | Path | None = None, *, upkeep: bool = True
+) -> OwnedCluster:
     """A cluster for the length of a `with` block; sets the default service URI meanwhile.
 
     Args:
         bookies: How many, at least 1.
         directory: Where the data stay; None takes a temporary one that is removed at the end.
+        upkeep: Whether a process merges and sweeps logs, and drops what their retention lets go.
 
     Raises:
         ConfigurationError: A cluster runs in the directory already.
 
     Source: DESIGN sections 7 and 10.
     """
-    return OwnedCluster(directory, bookies)
+    return OwnedCluster(directory, bookies, upkeep=upkeep)
 
 
 def zookeeper_answers(port: int) -> bool:
