@@ -107,7 +107,8 @@ class LogMerger:
         """Merge what is worth it, one run after the other; each counts as soon as it is done.
 
         Raises:
-            DataLossError: A listed range cannot be read. It was left as it is.
+            DataLossError: A listed range cannot be read. Its run was left as it is; the others
+                were merged.
             LogNotFoundError: The log was deleted.
             NotEnoughBookiesError: Fewer writable bookies than the log's ensemble size.
             MetadataError: The store failed; what was merged so far stands.
@@ -120,10 +121,17 @@ class LogMerger:
         runs = await self._plan(snapshot)
         self._ranges_total = sum(map(len, runs))
         switched: list[StagedRange] = []
+        losses: list[DataLossError] = []
         for run in runs:
-            staged = await self._merge_run(snapshot, run)
+            try:
+                staged = await self._merge_run(snapshot, run)
+            except DataLossError as error:
+                losses.append(error)
+                continue
             if staged is not None:
                 switched.append(staged)
+        if losses:
+            raise losses[0]
         after = len((await self._log.snapshot()).items) if runs else before
         return Merged(
             log=self._log.name,

@@ -122,6 +122,11 @@ def test_range_that_cannot_be_read_is_left_as_it_is(in_world: Any) -> None:
         with pytest.raises(DataLossError):
             await merger.merge()
         assert (await log.snapshot()).items == listed
+        await append(log, 2, schema=SCHEMA.append(pa.field("more", pa.float64())))
+        await append(log, 2, schema=SCHEMA.append(pa.field("more", pa.float64())))
+        with pytest.raises(DataLossError):
+            await merger.merge()
+        assert [item.rows for item in (await log.snapshot()).items[len(listed) :]] == [4]
 
     in_world(work)
 
