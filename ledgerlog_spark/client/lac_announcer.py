@@ -27,7 +27,7 @@ EXPLICIT_LAC_KEY = "ledgerlog.lac"
 EXPLICIT_LAC = b"explicit"
 """Custom metadata of a ledger whose writer announces: readers ask for what it announced."""
 
-QUICK_SECONDS = 0.0005
+QUICK_SECONDS = 0.002
 """A writer whose last pause was shorter is about to append again, which announces as well."""
 
 ATTEMPTS_MAX = 8
