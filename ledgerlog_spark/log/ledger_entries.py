@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import DataLossError
@@ -77,10 +78,17 @@ class RecordCursor:
         if self.end_offset is not None and header.end_offset > self.end_offset:
             values = values[: self.end_offset - first]
         first = self.next_offset
-        log_id = self._log_id
-        records = [
-            Record(offset, bytes(value), time_ms, ledger_id, entry_id, log_id)
-            for offset, value in enumerate(values[skipped:], first)
-        ]
+        taken = values[skipped:]
+        columns = zip(
+            range(first, first + len(taken)),
+            map(bytes, taken),
+            repeat(time_ms),
+            repeat(ledger_id),
+            repeat(entry_id),
+            repeat(self._log_id),
+            strict=False,  # the repeated ones have no end
+        )
+        # Half the price of calling the class.
+        records: list[Record] = list(map(tuple.__new__, repeat(Record), columns))
         self.next_offset = first + len(records)
         return records
