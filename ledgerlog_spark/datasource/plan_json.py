@@ -1,6 +1,6 @@
 """The JSON form of a plan, which the golden cases hold and other planners reproduce.
 
-{"format": 1, "versions": {log: version}, "skipped": {"items": n, "rows": n},
+{"format": 2, "versions": {log: version}, "skipped": {"items": n, "rows": n},
  "ledgers": {id: {"state": "OPEN", "fragments": [[first entry, [bookie, ...]], ...]}},
  "partitions": [[{one range: the fields of `ScanRange`}, ...], ...]}
 """
