@@ -6,6 +6,8 @@
         ledger = client.create_ledger()
         entry_id = ledger.append(b"payload")
         ledger.close()
+        with client.open_log("orders", lead=True) as log:
+            position = log.append(b"record")
 
 Names are imported when they are used, so that importing the package costs nothing.
 """
@@ -24,10 +26,14 @@ if TYPE_CHECKING:
     from ledgerlog_spark.connect import connect
     from ledgerlog_spark.datasource.configure import configure
     from ledgerlog_spark.local.cluster import local_cluster
+    from ledgerlog_spark.log.records import Record
+    from ledgerlog_spark.model import Position
 
 _WHERE = {
     "ClientSettings": "ledgerlog_spark.client.settings",
     "Entry": "ledgerlog_spark.client.reader_handle",
+    "Position": "ledgerlog_spark.model",
+    "Record": "ledgerlog_spark.log.records",
     "configure": "ledgerlog_spark.datasource.configure",
     "connect": "ledgerlog_spark.connect",
     "local_cluster": "ledgerlog_spark.local.cluster",
@@ -37,6 +43,8 @@ _MODULES = ("aio", "errors")
 __all__ = [
     "ClientSettings",
     "Entry",
+    "Position",
+    "Record",
     "aio",
     "configure",
     "connect",

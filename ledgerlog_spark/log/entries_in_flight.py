@@ -63,6 +63,7 @@ class EntriesInFlight:
     def add(self, gathered: Gathered) -> EncodedBody:
         """Take the records of the next entry; their encoded body."""
         body = encode_body(gathered.payloads)
+        gathered.payloads = []  # the body has them now
         self._sent.append(_Sent(gathered, body))
         return body
 

@@ -352,7 +352,7 @@ class Leader:
 
     def _send(self, gathered: Gathered) -> None:
         body = self._sent.add(gathered)
-        self._tell_sent(len(gathered.payloads), gathered.size_bytes)
+        self._tell_sent(body.count, gathered.size_bytes)
         self._host.post(AppendRequested(body.count, body.entry_size_bytes, clock.now_ms()))
 
     def _tell_sent(self, records: int, size_bytes: int) -> None:
@@ -390,7 +390,9 @@ class Leader:
             self._on_stopped(indication)
         else:
             assert kind is LeaderClosed, indication
-            self._ended.set_result(None)
+            self._host.retire()
+            if not self._ended.done():
+                self._ended.set_result(None)
         self._wake()
 
     def on_crash(self, crash: InternalError) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Position, Quorum
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 1), (3, 2, 3), (3, 3, 0), (0, 0, 0), (2, 2, -1)])
@@ -35,3 +37,19 @@ def test_closed_metadata_keeps_everything_else() -> None:
     assert closed.state is LedgerState.CLOSED
     assert (closed.last_entry_id, closed.length, closed.password) == (4, 10, b"x")
     assert "x" not in repr(closed)
+
+
+def test_positions_are_ordered_by_offset_wherever_the_records_lie() -> None:
+    early, late = Position("log", 3, 9, 0), Position("log", 5, 7, 1)
+    assert early < late
+    assert late >= early
+    assert max(late, early) is late
+    assert Position("log", 3) == early
+    assert len({early, Position("log", 3, 1, 1)}) == 1
+    assert pickle.loads(pickle.dumps(late)).entry_id == 1
+
+
+def test_positions_of_different_logs_cannot_be_compared() -> None:
+    with pytest.raises(TypeError):
+        _ = Position("log", 3) < Position("other", 5)
+    assert Position("log", 3) != Position("other", 3)
