@@ -24,6 +24,7 @@ from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.record_log import RecordLog
 from ledgerlog_spark.log.records import RECORD_SIZE_BYTES_MAX, Record
+from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from tests.fixtures.autojump import run_in_virtual_time
@@ -560,5 +561,62 @@ def test_appends_that_wait_are_sent_in_order_when_several_entries_are_confirmed_
         assert [(await future).offset for future in futures] == list(range(250))
         await leader.close()
         assert len(await world.values()) == 250
+
+    in_world(work)
+
+
+def test_tail_outlives_a_metadata_store_that_is_away_and_a_lost_session() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        client, stores = world.client_and_stores()
+        tree = stores.tree
+        assert isinstance(tree, MemoryTree)
+        log = await Logs(store=stores.logs, ledgers=client).open("orders")
+        tailing = Tailing(RecordLog(log, LogKind.LEADER, LogContent.RECORDS))
+        await leader.append_many(of(0, 10))
+        await tailing.has(10)
+        tree.disconnect()
+        await leader.append_many(of(10, 20))
+        await tailing.has(20)  # of the ledger that is followed, from its bookies
+        for first in (20, 30):
+            await leader.roll()
+            await leader.append_many(of(first, first + 10))
+        await asyncio.sleep(30)
+        assert len(tailing.records) == 20
+        tree.connect()
+        await tailing.has(40, seconds=5)
+        tree.expire_session()
+        await leader.roll()
+        await leader.append_many(of(40, 50))
+        await tailing.has(50, seconds=5)
+        assert [record.value for record in tailing.records] == of(0, 50)
+        await tailing.end()
+        await leader.close()
+
+    in_world(work)
+
+
+def test_leader_goes_on_in_its_ledger_while_the_metadata_store_is_away() -> None:
+    async def work(world: LeaderWorld) -> None:
+        client, stores = world.client_and_stores()
+        tree = stores.tree
+        assert isinstance(tree, MemoryTree)
+        log = await Logs(store=stores.logs, ledgers=client).create(
+            "orders",
+            kind=LogKind.LEADER,
+            content=LogContent.RECORDS,
+            properties={"rollBytes": "2000"},
+        )
+        leader = await log.lead(ClientSettings())
+        first = await leader.append(b"record 0")
+        tree.disconnect()
+        for number in range(1, 500):
+            position = await leader.append(b"record %d" % number)
+            assert (position.offset, position.ledger_id) == (number, first.ledger_id)
+        tree.connect()
+        await asyncio.sleep(30)
+        assert (await leader.append(b"record 500")).ledger_id != first.ledger_id
+        await leader.close()
+        assert await world.values() == of(0, 501)
 
     in_world(work)
