@@ -27,6 +27,8 @@ from ledgerlog_spark.wire.error_codes import number_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    import grpc
+
     from bookie_server.service.collector import Collector
     from bookie_server.service.in_flight import InFlight
     from bookie_server.service.metrics import ServiceCounters
@@ -152,10 +154,13 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             yield reply
 
     async def WatchLac(  # noqa: N802
-        self, request: pb.WatchLacRequest, context: object
+        self, request: pb.WatchLacRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.LacReply]:
-        """The last add confirmed now, if it is above `previous`, and after each rise."""
-        del context
+        """The last add confirmed now, if it is above `previous`, and after each rise.
+
+        The head of the answer goes out at once: it tells the client that somebody watches.
+        """
+        await context.send_initial_metadata(())
         if not _are_ids(request.ledger_id):
             yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
             return

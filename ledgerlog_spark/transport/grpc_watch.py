@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ledgerlog_spark.transport.port import OnLacRise, OnWatchEnd
 
 
+BEGIN_SECONDS_MAX = 3.0
+"""Within so long a bookie says that it watches; one that hangs is not waited for any longer."""
+
+
 class LacWatch:
     """Passes rises on until the stream ends or it is cancelled; then it is silent.
 
@@ -73,6 +77,8 @@ class LacWatch:
         try:
             call = (await stub_of(channel)).WatchLac(request)
             try:
+                async with asyncio.timeout(BEGIN_SECONDS_MAX):
+                    await call.initial_metadata()
                 async for reply in call:
                     code = code_of(reply.code)
                     if code is not Code.OK:
@@ -86,7 +92,7 @@ class LacWatch:
         except grpc.aio.AioRpcError as error:
             self._retire(channel)
             code = code_of_status(error.code())
-        except UNREACHABLE:
+        except (*UNREACHABLE, TimeoutError):
             self._retire(channel)
         if not self._is_over:
             self._is_over = True
