@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from ledgerlog_spark.client.blocking import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
@@ -46,10 +47,11 @@ INPUT, COPY, ROLLING = "input", "copy", "rolling"
 FLOOR = "floor"
 ROWS = 200
 TASKS = 2
-BATCHES = 30
-COLD = 5
+BATCHES = 60
+COLD = 10
 """Batches of each start of a query that are not counted as warm."""
 
+POLL_SECONDS = 0.05
 GOAL = 1.3
 
 
@@ -60,7 +62,7 @@ class Side:
     Attributes:
         warm: Milliseconds of a batch, the median of the start.
         first: Milliseconds of its first batch.
-        cpu: CPU milliseconds of Spark and its workers, a batch on average.
+        cpu: CPU milliseconds of Spark and its workers, a warm batch on average.
     """
 
     warm: list[float] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Side:
 
 
 def main() -> None:
-    """Feed a log, then start each query `--rounds` times and let it run for 30 batches."""
+    """Feed a log, then start each query `--rounds` times and let it run for 60 batches."""
     options = parsed(__doc__)
     scratch = Path(tempfile.mkdtemp(prefix="stream-latency-", dir=options.directory))
     try:
@@ -95,9 +97,9 @@ def run(spark: SparkSession, cluster: Cluster, scratch: Path, *, rounds: int) ->
         for number in range(rounds + 1):
             feed(client, schema, first_batch=number * BATCHES)
             for name, side in sides.items():
-                before = cpu_seconds(cluster)[0]
-                took = batches_of(spark, name, scratch / f"checkpoint-{name}", starts=number + 1)
-                cpu = (cpu_seconds(cluster)[0] - before) * 1e3 / len(took)
+                query = started(spark, name, scratch / f"checkpoint-{name}", starts=number + 1)
+                cpu = warm_cpu(query, cluster, first_batch=number * BATCHES)
+                took = milliseconds(name, query)
                 if number:
                     side.first.append(took[0])
                     side.warm.append(median(took[COLD:]))
@@ -106,7 +108,7 @@ def run(spark: SparkSession, cluster: Cluster, scratch: Path, *, rounds: int) ->
 
 
 def feed(client: BlockingClient, schema: bytes, *, first_batch: int) -> None:
-    """Thirty commits, each of as many ranges as a batch is to have tasks."""
+    """The commits of one start, each of as many ranges as a batch is to have tasks."""
     rows = range(ROWS // TASKS)
     batch = pa.record_batch(
         {
@@ -132,8 +134,8 @@ def feed(client: BlockingClient, schema: bytes, *, first_batch: int) -> None:
         stream.commit(ranges)
 
 
-def batches_of(spark: SparkSession, name: str, checkpoint: Path, *, starts: int) -> list[float]:
-    """Milliseconds of each batch of one start of a query, which goes on at its checkpoint."""
+def started(spark: SparkSession, name: str, checkpoint: Path, *, starts: int) -> StreamingQuery:
+    """One start of a query, which goes on at its checkpoint for 60 batches."""
     reader = spark.readStream
     if name == FLOOR:
         shape = {"batches": BATCHES * starts, "rows": ROWS, "partitions": TASKS}
@@ -144,8 +146,27 @@ def batches_of(spark: SparkSession, name: str, checkpoint: Path, *, starts: int)
         frame = reader.load(INPUT)
     writer: Any = frame.writeStream.option("checkpointLocation", str(checkpoint))
     writer = writer.format("benchmark_floor" if name == FLOOR else "ledger")
-    query = writer.trigger(availableNow=True).start(*(() if name == FLOOR else (name,)))
-    query.awaitTermination()
+    query: StreamingQuery = writer.trigger(availableNow=True).start(
+        *(() if name == FLOOR else (name,))
+    )
+    return query
+
+
+def warm_cpu(query: StreamingQuery, cluster: Cluster, *, first_batch: int) -> float:
+    """CPU milliseconds of Spark and its workers, of one warm batch on average; waits to the end."""
+    begun: tuple[float, int] | None = None
+    while not query.awaitTermination(POLL_SECONDS):
+        progress = query.lastProgress
+        if begun is None and progress is not None and progress["batchId"] >= first_batch + COLD:
+            begun = cpu_seconds(cluster)[0], progress["batchId"] + 1
+    if begun is None:
+        raise SystemExit("the query ended before it was warm")
+    before, first_warm = begun
+    return (cpu_seconds(cluster)[0] - before) * 1e3 / (first_batch + BATCHES - first_warm)
+
+
+def milliseconds(name: str, query: StreamingQuery) -> list[float]:
+    """Of each batch of a start that has ended."""
     took = [p["durationMs"] for p in query.recentProgress if p["numInputRows"]]
     if len(took) != BATCHES:
         raise SystemExit(f"{name}: {len(took)} batches instead of {BATCHES}")
@@ -164,7 +185,7 @@ def figures(sides: dict[str, Side]) -> Iterator[Figure]:
                      goal=goal, lower_is_better=True)  # fmt: skip
         yield beside_floor(what, side.warm, floor.warm)
     yield beside_floor("first batch of a start", copy.first, floor.first)
-    yield beside_floor("CPU of Spark and its workers, a batch", copy.cpu, floor.cpu)
+    yield beside_floor("CPU of Spark and its workers, a warm batch", copy.cpu, floor.cpu)
 
 
 def beside_floor(what: str, ours: list[float], floor: list[float]) -> Figure:
