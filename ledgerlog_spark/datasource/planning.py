@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.index_entries import find_span, read_indexes
+from ledgerlog_spark.datasource.log_selection import LogSelection
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, indexes_wanted, plan
 from ledgerlog_spark.datasource.scan_task import ScanTask
 from ledgerlog_spark.datasource.schemas import (
@@ -209,12 +209,10 @@ def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
 def _logs(uri: str, options: ReadOptions) -> list[BlockingLog]:
     """Handles of the logs that the options name."""
     logs = logs_at(uri)
-    names: Sequence[str] = options.log_names
-    if options.log_pattern is not None:
-        wanted = re.compile(options.log_pattern)
-        names = [name for name in logs.names() if wanted.fullmatch(name)]
-        if not names:
-            raise LogNotFoundError(
-                f"no log's whole name matches {options.log_pattern!r}", log=options.log_pattern
-            )
+    selection = LogSelection.of(options)
+    names = selection.among(logs.names() if selection.pattern is not None else ())
+    if not names:
+        raise LogNotFoundError(
+            f"no log's whole name matches {options.log_pattern!r}", log=options.log_pattern
+        )
     return [logs.open(name) for name in names]
