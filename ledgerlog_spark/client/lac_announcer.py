@@ -77,6 +77,11 @@ class LacAnnouncer:
             self._tell(ensemble[herald_index(self._ledger.ledger_id, len(ensemble))])
         self._start_timer()
 
+    def on_ensemble_changed(self) -> None:
+        """Bookies came that know nothing, and readers are about to watch one of them."""
+        if self._is_idle:
+            self.on_idle()
+
     def stop(self) -> None:
         """Announce nothing more."""
         self._is_stopped = True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledgerlog_spark.client.lac_announcer import herald_index
 from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.transport.port import LacRise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.engine import Services
     from ledgerlog_spark.metadata.port import CancelWatch
     from ledgerlog_spark.model import Code, LedgerMetadata
-    from ledgerlog_spark.transport.port import LacRise
 
 PAUSE_MS_FIRST = 50
 """Wait after every bookie of the ensemble has failed once; it doubles up to `PAUSE_MS_MAX`."""
@@ -122,7 +122,10 @@ class LedgerFollower:
         if error is not None or self._handle.metadata.is_closed:
             self.cancel()
         elif self._handle.metadata.last_fragment.ensemble != self._ensemble:
-            self._ensemble = self._handle.metadata.last_fragment.ensemble
+            fragment = self._handle.metadata.last_fragment
+            self._ensemble = fragment.ensemble
+            # Entries before the last fragment were confirmed before it was committed.
+            self._handle.take_rise(LacRise(fragment.first_entry_id - 1, 0))
             self._place = herald_index(self._handle.id, len(self._ensemble))
             self._failures = 0
             self._watch_lac()

@@ -340,6 +340,8 @@ class WriteHandle:
                 self._closed.set_result(indication.versioned.value)
         else:
             assert isinstance(indication, EnsembleChanged), indication
+            if self._announcer is not None:
+                self._announcer.on_ensemble_changed()
 
     def _on_failed(self, failed: LedgerFailed) -> None:
         error = error_from_failure(self.id, failed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from concurrent.futures import wait
 
@@ -128,6 +129,25 @@ def test_killed_bookies_cost_no_record_and_no_position(
         assert tailing.has(appended + 1) == of(0, appended + 1)
         log.close()
         assert [record.value for record in client.open_log("orders").read()] == of(0, appended + 1)
+
+
+def test_frozen_bookie_that_was_watched_does_not_hold_up_a_tail(cluster: BookieCluster) -> None:
+    cluster.start(1)
+    with cluster.connect(add_timeout_ms=1_000) as client, cluster.connect() as reading:
+        log = client.open_log("orders", lead=True)
+        tailing = Tailing(reading.open_log("orders").tail(0))
+        first = log.append(b"record 0")
+        assert tailing.has(1) == of(0, 1)
+        ensemble = client.ledger_metadata(first.ledger_id).last_fragment.ensemble
+        frozen = cluster.bookies[ensemble[first.ledger_id % 3]].process
+        assert frozen is not None
+        frozen.send_signal(signal.SIGSTOP)
+        log.append(b"record 1")
+        assert tailing.has(2) == of(0, 2)
+        late = Tailing(reading.open_log("orders").tail(0))
+        assert late.has(2) == of(0, 2)
+        log.close()
+        frozen.send_signal(signal.SIGCONT)
 
 
 def test_appends_of_many_threads_are_each_acknowledged_with_their_own_position(

@@ -177,6 +177,28 @@ def test_follower_goes_along_when_the_ensemble_changes() -> None:
     in_world(work)
 
 
+def test_bookie_that_came_into_the_ensemble_of_an_idle_writer_is_told_and_watched() -> None:
+    async def work(world: ClientWorld) -> None:
+        await world.join("bookie-3")
+        world.names.append("bookie-3")
+        ledger = await written(world)
+        following = await followed(world, ledger)
+        await ledger.append(b"before")
+        await following.sees(0, VISIBLE_SECONDS)
+        first_herald = herald(ledger)
+        world.transport.silent.add(first_herald)
+        await ledger.append(b"confirmed by the others")
+        await following.sees(1)
+        assert first_herald not in ledger.metadata.last_fragment.ensemble
+        watched = [bookie_id for what, bookie_id in world.transport.asked if what == "watch_lac"]
+        assert watched == [first_herald, herald(ledger)]
+        await asyncio.sleep(1)
+        assert herald(ledger) in lac_writes(world)
+        assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == 1
+
+    in_world(work)
+
+
 def test_follower_hears_that_the_ledger_was_closed_and_ends() -> None:
     async def work(world: ClientWorld) -> None:
         ledger = await written(world)
