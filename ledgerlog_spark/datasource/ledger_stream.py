@@ -25,7 +25,6 @@ from ledgerlog_spark.datasource.stream_offsets import LogOffset
 from ledgerlog_spark.datasource.stream_position import (
     Rules,
     check_checkpoint,
-    committed_ms,
     log_deleted,
     log_made_again,
     readable_from,
@@ -171,6 +170,7 @@ class LedgerStream:
                 log.last_view,
                 position.offset,
                 now_ms=clock.now_ms(),
+                came_ms=log.came_ms,
                 new_columns=self._schemas.new_columns(name),
             )
         return reports
@@ -260,9 +260,7 @@ class LedgerStream:
         end = view.end_offset
         if self._ends is not None:
             end = min(end, self._ends[log.name].offset)
-        return Backlog(
-            log.name, first, max(first, end), view.items, committed_ms(view.versions, first)
-        )
+        return Backlog(log.name, first, max(first, end), view.items, log.came_ms(first))
 
     def _accept(self, view: LogView) -> None:
         self._schemas.check(view)

@@ -5,25 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.datasource.admission import Backlog
-from ledgerlog_spark.datasource.stream_position import committed_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ledgerlog_spark.protocol.log_view import LogView
 
 
 def report_of(
-    view: LogView, offset: int, *, now_ms: int, new_columns: Sequence[str] = ()
+    view: LogView,
+    offset: int,
+    *,
+    now_ms: int,
+    came_ms: Callable[[int], int],
+    new_columns: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A log's end, and how far from it a stream is that reads on at `offset`.
 
-    Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row was
-    committed; all 0 when everything is read. `lag.ms` is -1 when the log keeps no commit times.
+    Lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row came;
+    all 0 when everything is read. `lag.ms` is -1 when it is not known when the row came.
+
+    Args:
+        view: Of the log.
+        offset: The next row to read.
+        now_ms: Wall time in ms since the epoch.
+        came_ms: When the row at an offset came, 0 when that is not known.
+        new_columns: Columns that came after the query began.
     """
     first = min(max(offset, view.oldest_offset), view.end_offset)
     backlog = Backlog(view.name, first, view.end_offset, view.items)
-    since_ms = committed_ms(view.versions, first) if backlog.rows else now_ms
+    since_ms = came_ms(first) if backlog.rows else now_ms
     report: dict[str, Any] = {
         "id": view.log_id,
         "offset": view.end_offset,

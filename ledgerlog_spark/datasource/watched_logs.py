@@ -12,9 +12,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from ledgerlog_spark.datasource.arrival_times import ArrivalTimes
 from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.stream_position import committed_ms
 from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
 from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.protocol.log_records import LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +51,7 @@ class WatchedLog:
         self.log_id = log.log_id
         self._log = log
         self._view: LogView | None = None
+        self._arrivals = ArrivalTimes()
         self._has_changed = threading.Event()
         self._cancel = log.watch_end(self._has_changed.set)
 
@@ -86,7 +90,21 @@ class WatchedLog:
                 raise
             _logger.warning("log %s is read as it was: %s", self.name, error)
             return known
+        if self._view.kind is LogKind.LEADER:
+            self._arrivals.note(self._view.items)
         return self._view
+
+    def came_ms(self, offset: int) -> int:
+        """When the row at `offset` came, as of the last view; 0 when that is not known.
+
+        A record of a leader log came then at the latest, and after the last look at the log that
+        did not see it.
+        """
+        if self._view is None:
+            return 0
+        if self._view.kind is LogKind.LEADER:
+            return self._arrivals.came_ms(offset)
+        return committed_ms(self._view.versions, offset)
 
     def _read(self, first_offset: int, known: LogView | None, *, is_fresh: bool) -> LogView:
         if known is None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
+from ledgerlog_spark.datasource.admission import Limits
 from ledgerlog_spark.datasource.batch_reader import BatchReader
+from ledgerlog_spark.datasource.ledger_stream import LedgerStream
 from ledgerlog_spark.datasource.options import SourceOptions
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
 from tests.spark.frames import load, rows_of
@@ -146,6 +148,30 @@ def test_of_a_large_ledger_a_scan_of_few_records_reads_few_entries(
     ]
     assert values == [record(n) for n in range(30_010, 30_020)]
     assert len(read) <= 20
+
+
+def test_lag_of_a_stream_is_told_in_records_and_milliseconds(
+    cluster: Cluster, client: BlockingLogClient, leader: BlockingLeader, log_name: str
+) -> None:
+    append(leader, 0, 300)
+    wait_until_visible(client, leader)
+    options = SourceOptions.parse({"log": log_name, "startingOffsets": "earliest"}).for_stream()
+    value = {"name": "value", "type": "binary", "nullable": True, "metadata": {}}
+    schema_json = json.dumps({"type": "struct", "fields": [value]})
+    stream = LedgerStream(cluster.metadata_service_uri, options, schema_json)
+    try:
+        begun = datetime.now(UTC).timestamp() * 1000
+        ends = stream.latest(stream.initial(), Limits(rows=200))
+        lag = stream.report()[log_name]["lag"]
+        assert lag["rows"] == 100
+        assert lag["bytes"] > 0
+        assert 0 < lag["ms"] < 600_000
+        later = datetime.now(UTC).timestamp() * 1000
+        assert stream.report()[log_name]["lag"]["ms"] >= int(later - begun)
+        stream.latest(ends, None)
+        assert stream.report()[log_name]["lag"] == {"rows": 0, "bytes": 0, "ms": 0}
+    finally:
+        stream.close()
 
 
 def test_times_choose_records_by_their_append(
