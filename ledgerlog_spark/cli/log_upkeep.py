@@ -153,10 +153,12 @@ def merge(
 
     Safe next to writers and readers; the old ledgers go after `deletedRetentionMs`.
     """
+    from ledgerlog_spark.arrow.stream_codec import write_options
     from ledgerlog_spark.upkeep.merge_plan import MergePolicy
     from ledgerlog_spark.upkeep.merging import LogMerger
     from ledgerlog_spark.upkeep.upkeep import leased
 
+    write_options(compression)  # refuses a wrong one before anything is done
     policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
     with connect(uri) as client:
         wanted = _existing(client, names) or list(names_of(client))

@@ -28,15 +28,21 @@ class RowWriter:
     Encoding runs on another thread: the event loop is the client's, and others are waiting for it.
     """
 
-    def __init__(self, writer: RangeWriter, schema: bytes, compression: str) -> None:
-        """See `open`."""
+    def __init__(self, writer: RangeWriter, splitter: EntrySplitter) -> None:
+        """A writer of the entries that `splitter` makes."""
         self._writer = writer
-        self._splitter = EntrySplitter(decode_schema(schema), compression=compression)
+        self._splitter = splitter
 
     @classmethod
     async def open(cls, log: Log, job: Job, schema: bytes, *, compression: str) -> RowWriter:
-        """A writer on a new ledger, registered for the job; errors as of `Log.open_range`."""
-        return cls(await log.open_range(job, schema), schema, compression)
+        """A writer on a new ledger, registered for the job.
+
+        Raises:
+            ConfigurationError: No such compression; no ledger was made.
+            LedgerLogError: As of `Log.open_range`.
+        """
+        splitter = EntrySplitter(decode_schema(schema), compression=compression)
+        return cls(await log.open_range(job, schema), splitter)
 
     @property
     def rows(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import DataLossError, LedgerNotFoundError
 from ledgerlog_spark.log.log import Log
@@ -150,7 +151,7 @@ def test_ranges_of_open_ledgers_are_merged_only_when_they_may_be_sealed(in_world
 
         ranges: list[StagedRange] = []
         for first in (60, 61):
-            writer = RowWriter(RangeWriter(ledger, keep), message, "none")
+            writer = RowWriter(RangeWriter(ledger, keep), EntrySplitter(SCHEMA))
             await writer.add(rows(first, 1))
             staged = await writer.finish()
             assert staged is not None
