@@ -16,6 +16,7 @@ from ledgerlog_spark.datasource.admission import Backlog, Limits, admitted
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.log_selection import LogSelection
 from ledgerlog_spark.datasource.option_table import CONTINUE
+from ledgerlog_spark.datasource.patience import patiently
 from ledgerlog_spark.datasource.plan import LogScan
 from ledgerlog_spark.datasource.planning import scan_options, tasks_from
 from ledgerlog_spark.datasource.schemas import with_records_schema
@@ -203,14 +204,17 @@ class LedgerStream:
             is_timed = self._options.read.include_metadata
             scans.append(replace(scan, history=view.versions) if is_timed else scan)
         read = self._options.read
-        return tasks_from(
-            self._uri,
-            scans,
-            scan_options(
-                read, starting_offsets=starts, ending_offsets=ends, parallelism=self._parallelism
-            ),
-            include_metadata=read.include_metadata,
-            password=password_in(read.password_file),
+        options = scan_options(
+            read, starting_offsets=starts, ending_offsets=ends, parallelism=self._parallelism
+        )
+        return patiently(
+            lambda: tasks_from(
+                self._uri,
+                scans,
+                options,
+                include_metadata=read.include_metadata,
+                password=password_in(read.password_file),
+            )
         )
 
     def close(self) -> None:

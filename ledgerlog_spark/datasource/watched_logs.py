@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.datasource.arrival_times import ArrivalTimes
 from ledgerlog_spark.datasource.cluster import client_of, logs_at
+from ledgerlog_spark.datasource.patience import patiently
 from ledgerlog_spark.datasource.stream_position import committed_ms
 from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log_records import LogKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.datasource.log_selection import LogSelection
     from ledgerlog_spark.log.blocking import BlockingLog
     from ledgerlog_spark.protocol.log_records import VersionInterval
     from ledgerlog_spark.protocol.log_view import LogView
-
-T = TypeVar("T")
-
-PATIENCE_SECONDS = 60.0
-"""For how long a request is repeated before its failure ends the query."""
-_PAUSE_SECONDS_MAX = 2.0
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +73,7 @@ class WatchedLog:
         self._has_changed.clear()  # before reading: what changes meanwhile is read next time
         try:
             if known is None or is_fresh:
-                self._view = _patiently(lambda: self._read(first_offset, known, is_fresh=is_fresh))
+                self._view = patiently(lambda: self._read(first_offset, known, is_fresh=is_fresh))
             else:
                 self._view = self._read(first_offset, known, is_fresh=False)
         except LedgerLogError as error:
@@ -141,7 +133,7 @@ class WatchedLogs:
         self._has_changed = threading.Event()
         self._has_changed.set()
         self._is_listed = False
-        self._cancel = _patiently(lambda: self._logs.watch_names(self._has_changed.set))
+        self._cancel = patiently(lambda: self._logs.watch_names(self._has_changed.set))
 
     def current(self) -> dict[str, WatchedLog]:
         """The selected logs that there are, by name.
@@ -152,7 +144,7 @@ class WatchedLogs:
         if self._has_changed.is_set():
             self._has_changed.clear()
             try:
-                self._by_name = _patiently(self._listed)
+                self._by_name = patiently(self._listed)
             except LedgerLogError:
                 self._has_changed.set()
                 raise
@@ -213,22 +205,3 @@ def _joined(
     while kept + 1 < len(versions) and versions[kept + 1].end_offset < first_offset:
         kept += 1
     return versions[kept:]
-
-
-def _patiently(ask: Callable[[], T]) -> T:
-    """What `ask` returns, asked again while its failure may pass: one that gets out ends the query.
-
-    Raises:
-        LedgerLogError: It did not pass in `PATIENCE_SECONDS`, or cannot.
-    """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = 0.05
-    while True:
-        try:
-            return ask()
-        except LedgerLogError as error:
-            if not error.retriable or time.monotonic() + pause > deadline:
-                raise
-            _logger.warning("asked again: %s", error)
-        time.sleep(pause)
-        pause = min(2 * pause, _PAUSE_SECONDS_MAX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from ledgerlog_spark.datasource.cluster import client_of, logs_at
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
-from ledgerlog_spark.errors import ConfigurationError, DataLossError
+from ledgerlog_spark.errors import ConfigurationError, DataLossError, MetadataUnavailableError
 from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
@@ -27,6 +28,7 @@ from tests.integration.stream_source.stream_query import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.upkeep.merging import Merged
@@ -269,3 +271,38 @@ def test_a_leader_log_is_read_over_rolls_a_crash_and_truncation(uri: str, log: s
         leader.flush()
         leader.truncate(positions[-1])
         run_until(query, 210)
+
+
+def test_a_query_goes_on_with_what_it_knows_while_zookeeper_is_away(
+    tmp_path: Path, log: str
+) -> None:
+    with local_cluster(bookies=3, directory=tmp_path / "cluster") as cluster:
+        uri = cluster.metadata_service_uri
+        write(uri, log, range(10))
+        query = Query(uri, log=log, startingOffsets="earliest")
+        reader = query.open()
+        limit = reader.getDefaultReadLimit()
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, limit)
+        cluster.kill("zookeeper")
+        assert reader.latestOffset(end, limit) == end
+        assert reader.reportLatestOffset()[log]["lag"]["rows"] == 0
+        coming_back = threading.Thread(target=cluster.start, args=("zookeeper",))
+        coming_back.start()
+        assert len(reader.partitions(start, end)) == 1, "it asks again for a minute"
+        coming_back.join()
+        write_when_it_is_back(uri, log, range(10, 20))
+        while (following := reader.latestOffset(end, limit)) == end:
+            pass
+        assert following[log]["offset"] == 20
+        reader.stop()
+        client_of(uri).close()
+
+
+def write_when_it_is_back(uri: str, log: str, ids: range) -> None:
+    for _ in range(50):
+        try:
+            return write(uri, log, ids)
+        except MetadataUnavailableError:
+            continue
+    raise AssertionError("ZooKeeper did not come back")
