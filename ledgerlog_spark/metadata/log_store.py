@@ -129,8 +129,8 @@ class TreeLogStore:
             with contextlib.suppress(NodeMissingError):
                 return (await self._tree.get(self._paths.name(name))).value.decode()
         raise LogNotFoundError(
-            f"no log {name!r}: `ledgerlog logs list` shows what there is, and writing with "
-            "createIfMissing makes one",
+            f"no log {name!r}: `ledgerlog logs list` shows what there is; a write from Spark makes "
+            "one (option createIfMissing), and so does open_log(name, lead=True)",
             log=name,
         )
 
