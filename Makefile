@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SCHEDULES ?= 5000
+LOG_SCHEDULES ?= 500
 SEED ?= 1
 ROUNDS ?= 50
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once leader-stream ack-audit interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once leader-stream metadata-size ack-audit interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -39,8 +40,10 @@ types: $(STAMP) ## mypy --strict on both packages
 pytest: $(STAMP) ## All tests; `make sim` runs more schedules than these do
 	LEDGERLOG_SIM_SCHEDULES=400 $(BIN)/python -m pytest
 
-sim: $(STAMP) ## SCHEDULES random schedules of the cluster simulator, from SEED
+sim: $(STAMP) ## SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES of logs and of leaders
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
 
 fuzz: $(STAMP) ## Properties with many new random examples
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests/unit tests/properties
@@ -53,6 +56,9 @@ exactly-once: $(STAMP) ## KILLS kills of drivers, workers, bookies and ZooKeeper
 
 leader-stream: $(STAMP) ## A stream over 5,000,000 records while their leader rolls and loses a bookie
 	$(BIN)/python -m tests.leader_stream
+
+metadata-size: $(STAMP) ## What 10,000 micro-batches leave in ZooKeeper
+	$(BIN)/python -m benchmarks.metadata_size
 
 ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes each answer
 	$(BIN)/python -m tests.ack_audit
