@@ -68,9 +68,7 @@ class LedgerReaderHandle(Protocol):
     def is_closed(self) -> bool:
         """Whether its end is final."""
 
-    def follow(
-        self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0
-    ) -> Follower:
+    def follow(self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0) -> Follower:
         """Keep both up to date, calling back after each change, until cancelled."""
 
     def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
