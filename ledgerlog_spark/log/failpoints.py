@@ -7,6 +7,8 @@ the environment variable `LEDGERLOG_FAILPOINT` names it when the process starts:
 - `commit.before_multi:3`: the third time;
 - `commit.before_multi:3@FILE`: the third time, by the one process that manages to remove `FILE`;
   all others go on. So one Python worker of many dies, and the one that takes over does not.
+
+Several of these, separated by commas, each wait for their own place.
 """
 
 from __future__ import annotations
@@ -51,27 +53,31 @@ class _Armed:
 
 def reach(name: str) -> None:
     """Returns at once, unless the environment chose this failpoint: then the process is killed."""
-    if _armed is None or _armed.name != name:
+    armed = _armed.get(name)
+    if armed is None:
         return
-    _armed.left -= 1
-    if _armed.left != 0:
+    armed.left -= 1
+    if armed.left != 0:
         return
-    if _armed.only_with is not None:
+    if armed.only_with is not None:
         try:
-            _armed.only_with.unlink()
+            armed.only_with.unlink()
         except FileNotFoundError:
             return
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def parse(text: str) -> _Armed | None:
-    """What the variable's value says; None for an empty one.
+def parse(text: str) -> dict[str, _Armed]:
+    """What the variable's value says, by name; empty for an empty one.
 
     Raises:
         ConfigurationError: No such failpoint, or a count below 1.
     """
-    if not text:
-        return None
+    armed = (_parse_one(one) for one in text.split(",") if text)
+    return {one.name: one for one in armed}
+
+
+def _parse_one(text: str) -> _Armed:
     match = re.fullmatch(r"([a-z_.]+)(?::([1-9]\d*))?(?:@(.+))?", text)
     if match is None or match[1] not in NAMES:
         raise ConfigurationError(

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ledgerlog_spark.local.cluster import Cluster, local_cluster
+from ledgerlog_spark.log.failpoints import NAMES
 from tests.exactly_once.compare import Comparison
 from tests.exactly_once.driver import ROOT
 from tests.exactly_once.kills import Scenario
@@ -51,7 +52,10 @@ def main() -> int:
     ):
         scenario = Scenario(cluster, Path(directory), chosen.chunk_rows, chosen.seed)
         bar = progress.add_task("kills", total=chosen.kills)
-        while scenario.tally.total < chosen.kills:
+        drivers_max = chosen.kills // 4 + len(NAMES)
+        while scenario.tally.total < chosen.kills or (
+            scenario.failpoints_left and scenario.drivers < drivers_max
+        ):
             scenario.play_driver(chosen.kills - scenario.tally.total)
             scenario.sweep()
             progress.update(bar, completed=scenario.tally.total)
@@ -62,25 +66,29 @@ def main() -> int:
         progress.update(bar, description="finish")
         scenario.finish()
         result = _compared(cluster, scenario.rows)
-    shutil.rmtree(directory)
-    return _report(scenario, result, verdict)
+    status = _report(scenario, result, verdict)
+    if status == 0:
+        shutil.rmtree(directory)
+    return status
 
 
 def _report(scenario: Scenario, result: Comparison, verdict: object) -> int:
     tally = scenario.tally
-    print(", ".join(f"{count} {role}" for role, count in sorted(tally.kills.items())))
+    print(", ".join(f"{count} {role}" for role, count in sorted(tally.kills.items()) if count))
     if tally.missed:
-        print(f"armed and not reached in time: {', '.join(tally.missed)}")
+        print(f"armed and not reached by the first driver: {', '.join(tally.missed)}")
     print(result)
     if verdict is not None:
         print(verdict)
+    if scenario.failpoints_left:
+        print(f"nothing died at {', '.join(scenario.failpoints_left)}")
     print(
         f"{tally.total} kills at {tally.failpoints} failpoints and at random, "
         f"{tally.batches:,} batches, {result.rows_in:,} rows in, {result.rows_out:,} rows out, "
         f"{result.lost} lost, {result.duplicated} duplicated"
     )
     is_fenced = getattr(verdict, "is_fenced", True) and not getattr(verdict, "survivor_endings", ())
-    return 0 if result.is_exact and is_fenced else 1
+    return 0 if result.is_exact and is_fenced and not scenario.failpoints_left else 1
 
 
 if __name__ == "__main__":

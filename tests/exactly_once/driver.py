@@ -28,6 +28,7 @@ class Driver:
 
     Attributes:
         batches: Micro-batches that it has reported.
+        chunks: Chunks of rows that are fed for certain.
         endings: Why queries ended that the driver started again.
     """
 
@@ -45,6 +46,7 @@ class Driver:
             start_new_session=True,
         )
         self.batches = 0
+        self.chunks = 0
         self.endings: list[str] = []
         self._endings_in_a_row = 0
         self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -70,6 +72,8 @@ class Driver:
             raise SilentDriverError(f"nothing for {seconds:g} s") from None
         if said is None:
             raise SilentDriverError(f"it ended with exit code {self.process.wait()}")
+        if "fed" in said:
+            self.chunks = said["fed"] + 1
         if "batch" in said:
             self.batches += 1
             self._endings_in_a_row = 0

@@ -22,10 +22,11 @@ import ledgerlog_spark as ll
 INPUT, COPY, COUNTS = "input", "copy", "counts"
 KEYS = 17
 FEEDER = "feeder"
-RATE_PARTS = 12
+RATE_PARTS = 40
+IDLE_POLLS_MAX = 40
 SHORT_LIVED = {
     "versionRetentionMs": "2000",
-    "deletedRetentionMs": "20000",
+    "deletedRetentionMs": "60000",
     "stagingTtlMs": "120000",
 }
 """So that the sweeper, which runs beside the queries, has something to delete while they run."""
@@ -99,7 +100,13 @@ def run(spark: SparkSession, settings: dict[str, Any]) -> None:
     queries = {name: start(spark, name, settings, finish=False) for name in (COPY, COUNTS)}
     batches = dict.fromkeys(queries, -1)
     say(running=True)
+    chunk, idle_polls = settings["chunk"], 0
     while True:
+        idle_polls += 1
+        if idle_polls > IDLE_POLLS_MAX:  # both have come to the end of what was fed
+            chunk, idle_polls = chunk + 1, 0
+            feed(spark, chunk, settings["chunk_rows"])
+            say(fed=chunk)
         for name, query in tuple(queries.items()):
             if not query.isActive:
                 ended = queries.pop(name)
@@ -110,6 +117,7 @@ def run(spark: SparkSession, settings: dict[str, Any]) -> None:
             progress = query.lastProgress
             if progress is not None and progress["batchId"] != batches[name]:
                 batches[name] = progress["batchId"]
+                idle_polls = 0
                 say(query=name, batch=batches[name], rows=progress["numInputRows"])
         time.sleep(POLL_SECONDS)
 

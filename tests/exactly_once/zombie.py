@@ -36,7 +36,7 @@ def haunt(scenario: Scenario) -> Verdict:
     survivor: Driver | None = None
     try:
         zombie.wait_for("running")
-        scenario.chunks += 1
+        scenario.chunks = zombie.chunks
         zombie.wait_for_batches(BATCHES_BEFORE)
         paused = zombie.tree()
         signal_all(paused, signal.SIGSTOP)
@@ -45,11 +45,11 @@ def haunt(scenario: Scenario) -> Verdict:
         scenario.directory = elsewhere
         survivor = Driver(scenario.settings(), log)
         survivor.wait_for("running")
-        scenario.chunks += 1
         survivor.wait_for_batches(BATCHES_AFTER)
         signal_all(paused, signal.SIGCONT)
         reasons = tuple(zombie.wait_for("ended")["why"] for _ in range(2))
         survivor.wait_for_batches(BATCHES_AFTER)
+        scenario.chunks = survivor.chunks
     except SilentDriverError as silence:
         raise SilentDriverError(f"zombie: {silence}; see {log}") from None
     finally:
