@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking import BlockingLog
     from ledgerlog_spark.protocol.log_records import VersionInterval
     from ledgerlog_spark.protocol.log_view import LogView
+
+LOOKS_AFTER_SECONDS = (0.05, 0.25, 1.0, 4.0)
+"""When a leader log is looked at again after it changed. One bookie tells that records can be read,
+and those that are asked then may not have heard of it yet."""
 
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +49,7 @@ class WatchedLog:
         self._log = log
         self._view: LogView | None = None
         self._arrivals = ArrivalTimes()
+        self._looks: list[float] = []
         self._has_changed = threading.Event()
         self._cancel = log.watch_end(self._has_changed.set)
 
@@ -68,8 +74,9 @@ class WatchedLog:
         known = self._view
         if known is not None and first_offset < known.first_offset:
             known = None if known.first_offset > known.oldest_offset else known
-        if known is not None and not is_fresh and not self._has_changed.is_set():
+        if known is not None and not is_fresh and not self._is_due():
             return known
+        has_changed = self._has_changed.is_set()
         self._has_changed.clear()  # before reading: what changes meanwhile is read next time
         try:
             if known is None or is_fresh:
@@ -84,6 +91,9 @@ class WatchedLog:
             return known
         if self._view.kind is LogKind.LEADER:
             self._arrivals.note(self._view.items)
+            if has_changed or known is None:
+                now = time.monotonic()
+                self._looks = [now + seconds for seconds in LOOKS_AFTER_SECONDS]
         return self._view
 
     def came_ms(self, offset: int) -> int:
@@ -97,6 +107,15 @@ class WatchedLog:
         if self._view.kind is LogKind.LEADER:
             return self._arrivals.came_ms(offset)
         return committed_ms(self._view.versions, offset)
+
+    def _is_due(self) -> bool:
+        """Whether there may be something new to see."""
+        if self._has_changed.is_set():
+            return True
+        if self._looks and time.monotonic() >= self._looks[0]:
+            del self._looks[0]
+            return True
+        return False
 
     def _read(self, first_offset: int, known: LogView | None, *, is_fresh: bool) -> LogView:
         if known is None:

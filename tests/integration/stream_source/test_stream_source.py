@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledgerlog_spark.client.client import LedgerClient
+    from ledgerlog_spark.datasource.stream_reader import LedgerStreamReader
     from ledgerlog_spark.upkeep.merging import Merged
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
@@ -173,10 +174,7 @@ def test_a_commit_is_noticed_without_asking_and_costs_two_requests(uri: str, log
     for number in range(1, 11):
         write(uri, log, range(number * 10, number * 10 + 10))
         before = requests(uri)
-        start = end
-        while (end := reader.latestOffset(start, limit)) == start:
-            pass
-        assert end[log]["offset"] == number * 10 + 10
+        end = asked_until(reader, end, {log: number * 10 + 10})
         costs.append(requests(uri) - before)
     assert min(costs) <= 2, "the head, and its watch set again; the writer's last may come late"
     reader.stop()
@@ -229,13 +227,11 @@ def test_a_leader_log_is_read_up_to_what_is_acknowledged_while_it_grows(uri: str
         reader = query.open(maxRowsPerTrigger="1000")
         limit = reader.getDefaultReadLimit()
         start = reader.initialOffset()
-        end = reader.latestOffset(start, limit)
-        assert end[log]["offset"] == 100
+        end = asked_until(reader, start, {log: 100})
         assert any(sent_by(uri, lambda: reader.latestOffset(end, limit)) == 0 for _ in range(10))
         leader.append_many([b"%d" % n for n in range(100, 150)])
         leader.flush()
-        while (following := reader.latestOffset(end, limit))[log]["offset"] < 150:
-            pass
+        following = asked_until(reader, end, {log: 150})
         values = [
             row["value"]
             for partition in reader.partitions(start, following)
@@ -244,6 +240,17 @@ def test_a_leader_log_is_read_up_to_what_is_acknowledged_while_it_grows(uri: str
         ]
         assert values == [b"%d" % n for n in range(150)]
         reader.stop()
+
+
+def asked_until(
+    reader: LedgerStreamReader, start: dict[str, Any], ends: dict[str, int]
+) -> dict[str, Any]:
+    """Where a batch ends once a watch has told of everything that was written."""
+    for _ in range(1_000_000):
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if {log: place["offset"] for log, place in end.items()} == ends:
+            return end
+    raise AssertionError(f"{end} instead of {ends}")
 
 
 def run_until(query: Query, count: int) -> None:
@@ -292,9 +299,7 @@ def test_a_query_goes_on_with_what_it_knows_while_zookeeper_is_away(
         assert len(reader.partitions(start, end)) == 1, "it asks again for a minute"
         coming_back.join()
         write_when_it_is_back(uri, log, range(10, 20))
-        while (following := reader.latestOffset(end, limit)) == end:
-            pass
-        assert following[log]["offset"] == 20
+        asked_until(reader, end, {log: 20})
         reader.stop()
         client_of(uri).close()
 
