@@ -237,7 +237,7 @@ def delete(
         return
     grace_ms = LogProperties.from_mapping(head.properties).deleted_retention_ms
     console.print(
-        f"log {name} is deleted; running readers have {grace_ms / 3_600_000:g} h to finish, then "
-        "the sweeper deletes its ledgers",
+        f"log {name} is deleted: streams and tails of it stop; batch reads that have begun have "
+        f"{grace_ms / 3_600_000:g} h to finish, then the sweeper deletes its ledgers",
         soft_wrap=True,
     )

@@ -61,6 +61,18 @@ def _existing(client: BlockingClient, names: Sequence[str] | None) -> list[str] 
     return [opened(client, name).name for name in names] if names else None
 
 
+def _to_merge(client: BlockingClient, names: Sequence[str] | None) -> list[str]:
+    """The names, if such logs are merged; without any, those of all logs that are."""
+    from ledgerlog_spark.upkeep.merging import check_merged, is_merged
+
+    if names:
+        logs = [opened(client, name) for name in names]
+        for log in logs:
+            check_merged(log.state().head)
+        return [log.name for log in logs]
+    return [name for name in names_of(client) if is_merged(opened(client, name).state().head)]
+
+
 def _held(
     client: BlockingClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
@@ -151,7 +163,8 @@ def merge(
 ) -> None:
     """Merge small ranges into large ledgers. Offsets and versions stay as they are.
 
-    Safe next to writers and readers; the old ledgers go after `deletedRetentionMs`.
+    Safe next to writers and readers; the old ledgers go after `deletedRetentionMs`. Leader logs
+    are not merged: `rollBytes` and `rollMs` say how large their ledgers are.
     """
     from ledgerlog_spark.arrow.stream_codec import write_options
     from ledgerlog_spark.upkeep.merge_plan import MergePolicy
@@ -161,7 +174,7 @@ def merge(
     write_options(compression)  # refuses a wrong one before anything is done
     policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
     with connect(uri) as client:
-        wanted = _existing(client, names) or list(names_of(client))
+        wanted = _to_merge(client, names)
         with _bar(as_json) as progress:
 
             async def merged(ledgers: LedgerClient) -> list[Merged] | None:

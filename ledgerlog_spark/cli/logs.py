@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,6 +37,7 @@ from ledgerlog_spark.protocol.log_records import (
     LogContent,
     LogKind,
     LogSnapshot,
+    VersionInterval,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
         "log_id": snapshot.log_id,
         "kind": snapshot.kind.name.lower(),
         "content": snapshot.content.name.lower(),
-        "version": snapshot.interval.version,
+        "version": None if snapshot.kind is LogKind.LEADER else snapshot.interval.version,
         "start_offset": snapshot.interval.start_offset,
         "end_offset": snapshot.interval.end_offset,
         "rows": snapshot.interval.rows,
@@ -80,7 +81,7 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
         return
     print_table(
         f"logs of {uri}",
-        ("log", "version", "rows", "ledgers", "bytes", "last commit"),
+        ("log", "version", "rows", "ledgers", "bytes", "last write"),
         [
             (f["name"], f["version"], f["rows"], f["ledgers"], f["size_bytes"], f["commit_time"])
             for f in found
@@ -107,7 +108,8 @@ def show(
     """Show a log: its schema, versions and ranges, drawn over the bookies that hold them."""
     with connect(uri) as client:
         log = opened(client, name)
-        snapshot, history = log.snapshot(version), log.history()
+        snapshot = log.snapshot(version)
+        history = () if snapshot.kind is LogKind.LEADER else log.history()
         drawn = drawn_ledgers(client, snapshot)
     summary = _summary(name, snapshot)
     schema = [f"{field.name} {field.type}" for field in _fields(snapshot)]
@@ -117,6 +119,13 @@ def show(
         print_json({**summary, "schema": schema, "ranges": ranges, "versions": versions})
         return
     print_fields(f"log {name}", {**summary, "schema": ", ".join(schema) or None})
+    if history:
+        _print_versions(history)
+    bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
+    console.print(draw_ledgers(drawn, bookies=bookies, width=console.width))
+
+
+def _print_versions(history: Sequence[VersionInterval]) -> None:
     print_table(
         "versions",
         ("version", "operation", "start offset", "end offset", "committed"),
@@ -125,8 +134,6 @@ def show(
             for v in history
         ],
     )
-    bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
-    console.print(draw_ledgers(drawn, bookies=bookies, width=console.width))
 
 
 def drawn_ledgers(client: BlockingClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
@@ -196,9 +203,10 @@ def read(
     if not columns:
         console.print(f"log {name} has no rows and no schema yet")
         return
+    is_led = snapshot.kind is LogKind.LEADER
     print_table(
-        f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}, "
-        f"version {snapshot.interval.version}",
+        f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}"
+        + ("" if is_led else f", version {snapshot.interval.version}"),
         columns,
         [[_cell(row.get(column)) for column in columns] for row in found],
     )

@@ -32,7 +32,8 @@ T = TypeVar("T")
 async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot:
     """The snapshot with an item for each open ledger that has entries, and its end behind them.
 
-    Errors as of `open_items`.
+    Its commit time is that of the last entry, if that is later than what the head says. Errors
+    as of `open_items`.
     """
     interval = snapshot.interval
     end_offset, items = await open_items(
@@ -42,9 +43,14 @@ async def with_open_ends(snapshot: LogSnapshot, ledgers: Ledgers) -> LogSnapshot
         schema_id=interval.schema_id,
         log=snapshot.name,
     )
+    newest_ms = max((item.newest_ms for item in items), default=0)
     return replace(
         snapshot,
-        interval=replace(interval, end_offset=end_offset),
+        interval=replace(
+            interval,
+            end_offset=end_offset,
+            commit_time_ms=max(interval.commit_time_ms, newest_ms),
+        ),
         items=(*snapshot.items, *items),
     )
 

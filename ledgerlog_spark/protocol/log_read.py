@@ -262,6 +262,7 @@ def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
         start_offset=head.start_offset,
         end_offset=head.end_offset,
         schema_id=head.schema_id,
+        commit_time_ms=head.commit_time_ms,
     )
 
 

@@ -12,6 +12,7 @@ from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     DataLossError,
     LedgerNotFoundError,
+    LogKindError,
     MetadataError,
 )
 from ledgerlog_spark.log.begun_range import BegunRange
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, StagedRange
+    from ledgerlog_spark.protocol.log_records import Item, LogHead, LogSnapshot, StagedRange
 
 READ_AHEAD = 16
 """Ranges whose first entries are on their way before their turn."""
@@ -70,6 +71,27 @@ class Progress:
     ranges_total: int
 
 
+def is_merged(head: LogHead) -> bool:
+    """Whether ranges of such a log are merged at all (docs/LOGS.md U14)."""
+    return head.kind is LogKind.TRANSACTIONAL and head.content is LogContent.ROWS
+
+
+def check_merged(head: LogHead) -> None:
+    """Let pass a log whose ranges are merged.
+
+    Raises:
+        LogKindError: A leader log, or one of records.
+    """
+    if not is_merged(head):
+        raise LogKindError(
+            f"log {head.name!r} is a {head.kind.name.lower()} log of "
+            f"{head.content.name.lower()}, which is not merged: its ledgers are as large as the "
+            "leader's rolls make them; for larger ones raise rollBytes and rollMs with "
+            "`ledgerlog logs set`",
+            log=head.name,
+        )
+
+
 class LogMerger:
     """Merges one transactional log of rows."""
 
@@ -106,6 +128,8 @@ class LogMerger:
     async def merge(self) -> Merged:
         """Merge what is worth it, one run after the other; each counts as soon as it is done.
 
+        Nothing is worth it in a leader log: see `check_merged`.
+
         Raises:
             DataLossError: A listed range cannot be read. Its run was left as it is; the others
                 were merged.
@@ -114,7 +138,7 @@ class LogMerger:
             MetadataError: The store failed; what was merged so far stands.
         """
         head = (await self._log.state()).head
-        if head.kind is not LogKind.TRANSACTIONAL or head.content is not LogContent.ROWS:
+        if not is_merged(head):
             return Merged(self._log.name, head.items.count, head.items.count)
         snapshot = await self._log.snapshot()
         before = len(snapshot.items)

@@ -76,6 +76,8 @@ def test_leader_log_is_shown_and_read_while_it_is_led(run: Run, client: Blocking
         shown = run("logs", "show", "orders", "--json").json
         assert (shown["kind"], shown["content"], shown["rows"]) == ("leader", "records", 4)
         assert shown["schema"] == ["value binary"]
+        assert (shown["version"], shown["versions"]) == (None, [])
+        assert "CREATE" not in run("logs", "show", "orders").out
         lines = run("logs", "read", "orders", "--json").out.splitlines()
         assert [json.loads(line)["value"] for line in lines] == ["b25l", "dHdv", "/w==", "Zm91cg=="]
         assert "two" in run("logs", "read", "orders").out

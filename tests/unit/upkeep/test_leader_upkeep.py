@@ -9,6 +9,8 @@ import pytest
 from ledgerlog_spark.errors import ConfigurationError, LogKindError
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.upkeep.merge_plan import MergePolicy
+from ledgerlog_spark.upkeep.merging import LogMerger, check_merged
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.unit.upkeep.upkeep_world import RowsWorld
 
@@ -77,5 +79,41 @@ def test_leader_log_is_truncated_at_a_position_and_has_no_versions_to_restore(
         with pytest.raises(LogKindError):
             await log.version_at(world.now_ms)
         await leader.close()
+
+    in_world(work)
+
+
+def test_leader_log_is_not_merged_and_the_error_says_what_makes_its_ledgers_larger(
+    in_world: Any,
+) -> None:
+    async def work(world: RowsWorld) -> None:
+        client, logs = world.opened()
+        log = await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
+        with pytest.raises(LogKindError, match=r"not merged.*rollBytes and rollMs"):
+            check_merged((await log.state()).head)
+        rows = await logs.create("flights")
+        check_merged((await rows.state()).head)
+        merged = await LogMerger(log, client, MergePolicy()).merge()
+        assert (merged.ledgers, merged.ranges_before) == (0, 0)
+
+    in_world(work)
+
+
+def test_snapshot_of_a_leader_log_has_the_time_of_its_newest_record(in_world: Any) -> None:
+    async def work(world: RowsWorld) -> None:
+        client, logs = world.opened()
+        log = await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
+        created_ms = (await log.snapshot()).interval.commit_time_ms
+        leader = await log.lead(client.services.settings)
+        world.skip(HOUR_MS)
+        await leader.append(b"in the open ledger")
+        open_ms = (await log.snapshot()).interval.commit_time_ms
+        assert open_ms >= created_ms + HOUR_MS
+        world.skip(HOUR_MS)
+        await leader.append(b"in a closed one")
+        await leader.close()
+        snapshot = await log.snapshot()
+        assert snapshot.interval.commit_time_ms >= open_ms + HOUR_MS
+        assert snapshot.interval.commit_time_ms == snapshot.items[-1].newest_ms
 
     in_world(work)
