@@ -165,14 +165,21 @@ class AppendBatches:
         )
 
 
-def checked_payload(payload: object) -> Payload:
+def checked_payload(
+    payload: object, *, what: str = "an entry", size_bytes_max: int = PAYLOAD_SIZE_BYTES_MAX
+) -> Payload:
     """A payload whose bytes stay as they are: `bytes` and read-only views as given, else a copy.
 
+    Args:
+        payload: To be appended.
+        what: It is to its caller, for messages.
+        size_bytes_max: Of the payload.
+
     Raises:
-        LocalProtocolError: Not bytes, or larger than an entry can be. Nothing was appended.
+        LocalProtocolError: Not bytes, or larger than that. Nothing was appended.
     """
     kept: Payload
-    if type(payload) is bytes and len(payload) <= PAYLOAD_SIZE_BYTES_MAX:
+    if type(payload) is bytes and len(payload) <= size_bytes_max:
         return payload
     if isinstance(payload, memoryview) and payload.readonly and payload.contiguous:
         kept = payload if payload.format == "B" and payload.ndim == 1 else payload.cast("B")
@@ -180,14 +187,14 @@ def checked_payload(payload: object) -> Payload:
         kept = bytes(payload)
     else:
         raise LocalProtocolError(
-            f"an entry's payload is bytes, a bytearray or a memoryview, not "
-            f"{type(payload).__name__}: encode it first",
+            f"{what} is bytes, a bytearray or a memoryview, not {type(payload).__name__}: encode "
+            "it first",
             type=type(payload).__name__,
         )
-    if len(kept) > PAYLOAD_SIZE_BYTES_MAX:
+    if len(kept) > size_bytes_max:
         raise LocalProtocolError(
-            f"an entry holds at most {PAYLOAD_SIZE_BYTES_MAX} bytes, got {len(kept)}: split it",
+            f"{what} holds at most {size_bytes_max} bytes, got {len(kept)}: split it",
             size_bytes=len(kept),
-            size_bytes_max=PAYLOAD_SIZE_BYTES_MAX,
+            size_bytes_max=size_bytes_max,
         )
     return kept

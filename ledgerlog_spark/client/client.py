@@ -18,6 +18,7 @@ from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC, EXPLICIT_LAC_KEY
 from ledgerlog_spark.client.ledger_creation import (
     CreateRecord,
     candidates_of,
+    checked_ledger_id,
     checked_password,
     create_record,
 )
@@ -158,6 +159,7 @@ class LedgerClient:
                 that find it outdated load it again.
 
         Raises:
+            ConfigurationError: No ledger can have that id.
             LedgerNotFoundError: No such ledger, also after a sync.
             UnauthorizedError: Wrong password; no bookie was contacted.
             EntryUnknownError: Too few bookies answered to know the last add confirmed.
@@ -195,6 +197,7 @@ class LedgerClient:
             floor_entry_id: Highest entry that something durable refers to.
 
         Raises:
+            ConfigurationError: No ledger can have that id.
             LedgerNotFoundError: No such ledger, also after a sync.
             UnauthorizedError: Wrong password; no bookie was contacted.
             LedgerRecoveryError: An entry could be shown neither present nor absent; it stays
@@ -212,11 +215,12 @@ class LedgerClient:
         """Delete the record, so that bookies drop the entries later. Deleting twice is fine.
 
         Raises:
+            ConfigurationError: No ledger can have that id.
             MetadataUnavailableError: Not deleted.
             MetadataUnknownError: Perhaps deleted; delete it again.
         """
         self.check_open()
-        await self.services.ledgers.delete(ledger_id)
+        await self.services.ledgers.delete(checked_ledger_id(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
         """All ledger ids, rising; a snapshot of no single moment. An error ends it loudly."""
@@ -228,6 +232,7 @@ class LedgerClient:
         """The record as it is now; no password is asked.
 
         Raises:
+            ConfigurationError: No ledger can have that id.
             LedgerNotFoundError: No such ledger, also after a sync.
             MetadataUnavailableError: It could not be read.
         """
@@ -326,6 +331,7 @@ class LedgerClient:
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
         """The record; "not found" only after a sync, because any replica may lag."""
         self.check_open()
+        checked_ledger_id(ledger_id)
         store = self.services.ledgers
         timeout_ms = self.services.settings.metadata_timeout_ms
         try:

@@ -19,6 +19,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import DigestType, Fragment, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.placement import choose_ensemble
+from ledgerlog_spark.wire.ledger_path import LEDGER_ID_MAX
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
 """Creates the record of a ledger id, and what has to appear in the same transaction.
@@ -62,6 +63,22 @@ def checked_password(password: object) -> bytes:
             key="password",
         )
     return password
+
+
+def checked_ledger_id(ledger_id: int) -> int:
+    """The ledger id as it is.
+
+    Raises:
+        ConfigurationError: No ledger can have it.
+    """
+    if not 0 <= ledger_id <= LEDGER_ID_MAX:
+        raise ConfigurationError(
+            f"ledger id {ledger_id}: ids go from 0 to {LEDGER_ID_MAX}; `ledgerlog ledgers list` "
+            "shows what there is",
+            key="ledger_id",
+            value=ledger_id,
+        )
+    return ledger_id
 
 
 def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
@@ -132,7 +149,11 @@ async def create_record(
     )
     store_create = create or services.ledgers.create
     for attempt in range(IDS_TRIED_MAX):
-        chosen = ledger_id if ledger_id is not None else (await services.ledgers.new_ids())[0]
+        chosen = (
+            checked_ledger_id(ledger_id)
+            if ledger_id is not None
+            else (await services.ledgers.new_ids())[0]
+        )
         try:
             return chosen, await store_create(chosen, metadata)
         except LedgerExistsError:

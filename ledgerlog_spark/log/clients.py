@@ -72,6 +72,7 @@ class LogClient(LedgerClient):
         Raises:
             ConfigurationError: A bad name or property, before any I/O.
             LogNotFoundError: There is none, and it is not to be made.
+            MetadataError: There is no cluster at the path of the service URI.
             LogKindError: With `lead`: a transactional log, or one of rows.
             LedgerLogError: As of `Leader.open`.
         """

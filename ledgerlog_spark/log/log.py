@@ -1,4 +1,4 @@
-"""One transactional log: snapshots, jobs, commits (DESIGN 6; docs/LOGS.md).
+"""One log of either kind: snapshots, views, jobs, commits (DESIGN 6; docs/LOGS.md).
 
 All methods are coroutines on the client's event loop; `blocking.py` has the same without `await`.
 """

@@ -94,6 +94,7 @@ class Logs:
 
         Raises:
             LogNotFoundError: There is none, also after a sync.
+            MetadataError: There is no cluster at the root.
         """
         check_log_name(name)
         return self._log(name, await self.store.find(name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ledgerlog_spark.client.append_batches import checked_payload
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
-from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
+from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.leader_entry import HEADER_SIZE_BYTES
 
@@ -88,6 +88,8 @@ class Positions(Sequence[Position]):
         return Position(self._log_id, offset, ledger_id, entry_id)
 
     def __repr__(self) -> str:
+        if not self.offsets:
+            return "Positions(none)"
         return f"Positions({self.offsets.start}..{self.offsets.stop - 1})"
 
 
@@ -133,11 +135,4 @@ def checked_record(record: object) -> Payload:
     Raises:
         LocalProtocolError: Not bytes, or larger than a record can be. Nothing was appended.
     """
-    kept = checked_payload(record)
-    if len(kept) > RECORD_SIZE_BYTES_MAX:
-        raise LocalProtocolError(
-            f"a record holds at most {RECORD_SIZE_BYTES_MAX} bytes, got {len(kept)}: split it",
-            size_bytes=len(kept),
-            size_bytes_max=RECORD_SIZE_BYTES_MAX,
-        )
-    return kept
+    return checked_payload(record, what="a record", size_bytes_max=RECORD_SIZE_BYTES_MAX)

@@ -20,6 +20,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata.ledger_ids import require_cluster
 from ledgerlog_spark.metadata.log_paths import LogPaths, app_of_segment
 from ledgerlog_spark.metadata.log_store_port import MarkedLedger, PagesNode
 from ledgerlog_spark.metadata.znode_tree import (
@@ -70,6 +71,7 @@ class TreeLogStore:
     def __init__(self, tree: ZnodeTree, root: str, ledgers: TreeLedgerStore) -> None:
         """Logs of the cluster at `root`; `ledgers` is the store of the same tree and root."""
         self._tree = tree
+        self._root = root
         self._paths = LogPaths(root)
         self._ledgers = ledgers
 
@@ -128,6 +130,7 @@ class TreeLogStore:
                 await self.sync()
             with contextlib.suppress(NodeMissingError):
                 return (await self._tree.get(self._paths.name(name))).value.decode()
+        await require_cluster(self._tree, self._root)
         raise LogNotFoundError(
             f"no log {name!r}: `ledgerlog logs list` shows what there is; a write from Spark makes "
             "one (option createIfMissing), and so does open_log(name, lead=True)",

@@ -60,6 +60,7 @@ class LogStore(Protocol):
 
         Raises:
             LogNotFoundError: There is none.
+            MetadataError: There is no cluster at the root.
         """
 
     async def names(self) -> Sequence[str]:

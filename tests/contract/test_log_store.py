@@ -12,9 +12,11 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LogExistsError,
     LogNotFoundError,
+    MetadataError,
     MetadataUnknownError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.log_changes import created
 from ledgerlog_spark.protocol.log_codec import encode_page
@@ -32,7 +34,6 @@ from ledgerlog_spark.protocol.log_rows import ITEMS
 from tests.fixtures.metadata_worlds import Signal, cluster
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.metadata.stores import MetadataStores
     from ledgerlog_spark.model import Version, Versioned
     from tests.fixtures.metadata_worlds import World
 
@@ -85,6 +86,15 @@ async def test_created_log_is_found_by_name_and_reads_back(stores: MetadataStore
     assert (await head_of(stores, head.log_id)).value == head
     assert list(await stores.logs.names()) == ["flights"]
     assert list(await stores.logs.ids()) == [head.log_id]
+
+
+async def test_log_that_is_looked_for_without_a_cluster_is_answered_with_the_missing_cluster(
+    world: World,
+) -> None:
+    stores = MetadataStores.on(await world.session(), world.root)
+    with pytest.raises(MetadataError, match=f"no cluster at {world.root}"):
+        await stores.logs.find("flights")
+    await stores.close()
 
 
 async def test_second_log_of_a_name_is_refused_and_the_first_stays(stores: MetadataStores) -> None:

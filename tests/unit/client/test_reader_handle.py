@@ -8,6 +8,7 @@ import pytest
 
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import (
+    ConfigurationError,
     DigestMismatchError,
     EntryNotFoundError,
     EntryUnknownError,
@@ -280,6 +281,24 @@ def test_a_wrong_password_is_refused_before_any_bookie_is_asked() -> None:
             await client.seal(ledger_id)
         assert world.transport.asked == []
         assert (await client.open_ledger(ledger_id, password=b"secret")).last_add_confirmed == 2
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("ledger_id", [-1, 1 << 63])
+def test_an_id_that_no_ledger_can_have_is_refused_as_an_argument(ledger_id: int) -> None:
+    async def work(world: ClientWorld) -> None:
+        client = world.client()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: client.open_ledger(ledger_id),
+            lambda: client.seal(ledger_id),
+            lambda: client.delete_ledger(ledger_id),
+            lambda: client.ledger_metadata(ledger_id),
+            lambda: client.create_ledger(ledger_id=ledger_id),
+        ]
+        for call in calls:
+            with pytest.raises(ConfigurationError, match=f"ledger id {ledger_id}: ids go from 0"):
+                await call()
 
     in_world(work)
 

@@ -94,7 +94,8 @@ def test_appended_records_have_dense_positions_and_are_read_back_in_order() -> N
 def test_nothing_appended_is_nothing_read() -> None:
     async def work(world: LeaderWorld) -> None:
         leader = await world.lead()
-        assert list(await leader.append_many([])) == []
+        nothing = await leader.append_many([])
+        assert (list(nothing), repr(nothing)) == ([], "Positions(none)")
         assert await leader.close() == 0
         assert await leader.close() == 0
         assert await world.values() == []
