@@ -23,7 +23,7 @@ INPUT, COPY, COUNTS = "input", "copy", "counts"
 KEYS = 17
 FEEDER = "feeder"
 RATE_PARTS = 40
-IDLE_POLLS_MAX = 40
+IDLE_POLLS_MAX = 300
 SHORT_LIVED = {
     "versionRetentionMs": "2000",
     "deletedRetentionMs": "60000",
@@ -78,7 +78,8 @@ def start(
     spark: SparkSession, name: str, settings: dict[str, Any], *, finish: bool
 ) -> StreamingQuery:
     """Start one of the two queries from its checkpoint."""
-    rows = source(spark, max(1, settings["chunk_rows"] // RATE_PARTS))
+    parts = 1 if finish else RATE_PARTS
+    rows = source(spark, max(1, settings["chunk_rows"] // parts))
     if name == COUNTS:
         rows = rows.groupBy("key").agg(
             f.count("*").alias("rows"), f.sum("seq").alias("sum"), f.max("seq").alias("last")
