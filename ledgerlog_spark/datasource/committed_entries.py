@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.scan_range import ScanRange
     from ledgerlog_spark.datasource.scan_task import ScanTask
     from ledgerlog_spark.log.blocking import BlockingRangeReader
 

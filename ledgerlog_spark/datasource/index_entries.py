@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ledgerlog_spark.datasource.leader_search import EntrySpan
-    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.scan_range import ScanRange
     from ledgerlog_spark.datasource.scan_task import ScanTask
     from ledgerlog_spark.log.blocking import BlockingRangeReader
     from ledgerlog_spark.protocol.leader_entry import LeaderEntryHeader

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.scan_range import ScanRange
     from ledgerlog_spark.protocol.leader_entry import LeaderEntryHeader
 
     HeaderOf = Callable[[int], LeaderEntryHeader]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.datasource.filters import may_match
 from ledgerlog_spark.datasource.range_index import OPEN_COST_BYTES
+from ledgerlog_spark.datasource.scan_range import EntryForm, ScanRange
 from ledgerlog_spark.datasource.starting_offsets import EARLIEST, LATEST, offset_for
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -20,7 +20,6 @@ from ledgerlog_spark.errors import (
     SchemaMismatchError,
 )
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_statistics import decode_statistics
 
 if TYPE_CHECKING:
@@ -83,69 +82,6 @@ class LogScan:
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
     indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
     spans: Mapping[int, EntrySpan] = field(default_factory=dict)
-
-
-class EntryForm(StrEnum):
-    """What the entries of a range are."""
-
-    ARROW_STREAM = "arrow stream"
-    """Record batches, the schema is entry 0 of the ledger: transactional logs."""
-    LEADER_RECORDS = "leader records"
-    LEADER_ROWS = "leader rows"
-
-    @classmethod
-    def of(cls, kind: LogKind, content: LogContent) -> EntryForm:
-        """Of a log's entries."""
-        if kind is LogKind.TRANSACTIONAL:
-            return cls.ARROW_STREAM
-        return cls.LEADER_RECORDS if content is LogContent.RECORDS else cls.LEADER_ROWS
-
-
-@dataclass(frozen=True, slots=True)
-class ScanRange:
-    """Consecutive entries with rows of one listed range, for one task.
-
-    Attributes:
-        log: Name of the log.
-        ledger_id: The ledger.
-        first_entry_id: Inclusive.
-        last_entry_id: Inclusive; never the index entry.
-        rows: About how many: exact when the range was not split, or by its index.
-        size_bytes: About how many payload bytes: exact when the range is read whole, or by its
-            index.
-        schema_id: Of the rows as stored.
-        range_offset: Offset of the listed range's first row: an entry's first row, which counts
-            from there, plus this is the offset of its first row.
-        start_offset: Rows before this offset are not part of the scan.
-        end_offset: Neither are this one and those behind it.
-        commit_times: Of the commits whose rows the range has, rising: the offset behind a commit's
-            last row (the last one at or behind `end_offset`), and its time in ms since the epoch,
-            None when the history does not say any more. Empty without a history, and when each
-            entry tells its own time.
-        index_entry_id: The entry to read first, because it tells which of the entries are needed;
-            NO_ENTRY when all are.
-        entry_rows: Rows of the listed range that the entries hold, half-open; the task checks it.
-            None when nothing says so before they are read.
-        form: What the entries are.
-        is_searched: Of a leader log: look first which of the entries hold the rows, by what some
-            of them say of themselves.
-    """
-
-    log: str
-    ledger_id: int
-    first_entry_id: int
-    last_entry_id: int
-    rows: int
-    size_bytes: int
-    schema_id: int
-    range_offset: int
-    start_offset: int
-    end_offset: int
-    commit_times: tuple[tuple[int, int | None], ...]
-    index_entry_id: int = NO_ENTRY
-    entry_rows: tuple[int, int] | None = None
-    form: EntryForm = EntryForm.ARROW_STREAM
-    is_searched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
-    from ledgerlog_spark.datasource.plan import ScanPartition, ScanRange
+    from ledgerlog_spark.datasource.plan import ScanPartition
+    from ledgerlog_spark.datasource.scan_range import ScanRange
     from ledgerlog_spark.log.blocking import BlockingLog
     from ledgerlog_spark.model import LedgerMetadata
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.arrow.stream_codec import IndexedEntry
     from ledgerlog_spark.datasource.filters import Predicate
-    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.scan_range import ScanRange
 
 OPEN_COST_BYTES = 64 << 10
 """What one more range costs a task, in bytes it could have read meanwhile."""

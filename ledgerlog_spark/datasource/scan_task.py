@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
 from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.datasource.plan import EntryForm
+from ledgerlog_spark.datasource.scan_range import EntryForm
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.log.record_codec import plain_body
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ledgerlog_spark.datasource.filters import Predicate
-    from ledgerlog_spark.datasource.plan import ScanRange
+    from ledgerlog_spark.datasource.scan_range import ScanRange
     from ledgerlog_spark.model import LedgerMetadata
 
     ReadEntries = Callable[["ScanRange"], Iterable[Any]]

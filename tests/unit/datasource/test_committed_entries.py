@@ -13,7 +13,7 @@ from ledgerlog_spark.datasource.committed_entries import (
     RANGES_AHEAD_MAX,
     CommittedEntries,
 )
-from ledgerlog_spark.datasource.plan import ScanRange
+from ledgerlog_spark.datasource.scan_range import ScanRange
 from ledgerlog_spark.datasource.scan_task import ScanTask
 from ledgerlog_spark.errors import DataLossError
 

@@ -18,8 +18,9 @@ from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, IndexedEntry, encode_schema
 from ledgerlog_spark.datasource import committed_entries, index_entries, plan, range_index
 from ledgerlog_spark.datasource.filters import Predicate
-from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, ScanPlan, ScanRange
+from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, ScanPlan
 from ledgerlog_spark.datasource.range_index import RangeIndex
+from ledgerlog_spark.datasource.scan_range import ScanRange
 from ledgerlog_spark.datasource.scan_task import ScanTask
 from ledgerlog_spark.datasource.task_rows import task_rows
 from ledgerlog_spark.errors import DataLossError, WireFormatError

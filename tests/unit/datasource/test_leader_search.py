@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerlog_spark.datasource.leader_search import EntrySpan, entries_between
-from ledgerlog_spark.datasource.plan import EntryForm, ScanRange
+from ledgerlog_spark.datasource.scan_range import EntryForm, ScanRange
 from ledgerlog_spark.protocol.leader_entry import LeaderCodec, LeaderEntryHeader
 
 OFFSET = 5_000
