@@ -47,7 +47,7 @@ def main() -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())  # fmt: skip
     with (
-        local_cluster(bookies=BOOKIES) as cluster,
+        local_cluster(bookies=BOOKIES, upkeep=False) as cluster,
         Progress(*columns, console=console) as progress,
     ):
         scenario = Scenario(cluster, Path(directory), chosen.chunk_rows, chosen.seed)

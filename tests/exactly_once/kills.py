@@ -76,7 +76,6 @@ class Scenario:
         self.tally = Tally()
         self.chunks = 0
         self.drivers = 0
-        self._sweeper_failpoints = list(IN_SWEEPER)
 
     @property
     def rows(self) -> int:
@@ -167,8 +166,8 @@ class Scenario:
 
     def sweep(self) -> None:
         """Sweep once, killed on the way at the next failpoint of the sweeper."""
-        failpoint = self._sweeper_failpoints[0]
-        self._sweeper_failpoints.append(self._sweeper_failpoints.pop(0))
+        left = [name for name in IN_SWEEPER if not self.tally.kills[name]]
+        failpoint = self.dice.choice(left or IN_SWEEPER)
         command = [sys.executable, "-m", "tests.exactly_once.sweep"]
         for armed in (f"LEDGERLOG_FAILPOINT={failpoint}", ""):
             ended = subprocess.run(

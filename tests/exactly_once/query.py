@@ -32,6 +32,7 @@ SHORT_LIVED = {
 """So that the sweeper, which runs beside the queries, has something to delete while they run."""
 
 POLL_SECONDS = 0.05
+REASON_LENGTH_MAX = 20_000
 
 
 def say(**what: Any) -> None:
@@ -131,7 +132,7 @@ def finish(spark: SparkSession, settings: dict[str, Any]) -> None:
 
 def _reason(query: StreamingQuery) -> str:
     error = query.exception()
-    return "" if error is None else str(error)[:2_000]
+    return "" if error is None else str(error)[:REASON_LENGTH_MAX]
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ class Verdict:
     """What became of the two.
 
     Attributes:
-        reasons: Why the zombie's queries ended after it was resumed.
+        reasons: The errors that ended the zombie's queries after it was resumed.
         is_fenced: Whether each of them ended because it was replaced.
         survivor_endings: Why queries of the other one ended; has to be empty.
     """
@@ -58,4 +59,5 @@ def haunt(scenario: Scenario) -> Verdict:
         if survivor is not None:
             survivor.end()
     is_fenced = all("ProducerFencedError" in why for why in reasons)
-    return Verdict(reasons, is_fenced, tuple(survivor.endings))
+    named = tuple(", ".join(sorted(set(re.findall(r"\w+Error", why)))) for why in reasons)
+    return Verdict(named, is_fenced, tuple(survivor.endings))
