@@ -84,7 +84,7 @@ def test_a_write_to_a_path_without_a_cluster_makes_nothing_there(
     elsewhere = cluster.metadata_service_uri.replace("/ledgers", "/other")
     with pytest.raises(Exception, match="no cluster at /other"):
         save(spark.range(1), metadataServiceUri=elsewhere)
-    with pytest.raises(Exception, match=f"LogNotFoundError.*{log_name}"):
+    with pytest.raises(Exception, match="no cluster at /other"):
         load(spark, log_name, metadataServiceUri=elsewhere)
 
 
