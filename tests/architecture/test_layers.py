@@ -40,7 +40,6 @@ BOOKIE_LAYERS = {
     "core": {"errors", "ports"},
     "storage": {"errors", "ports", "core", "config"},
     "service": {"errors", "ports", "core", "storage", "config"},
-    "replication": {"errors", "ports", "core", "storage", "config", "service"},
 }
 BOOKIE_TOP = {"__main__", "__init__"}
 FROM_CLIENT_PACKAGE = {
@@ -50,7 +49,6 @@ FROM_CLIENT_PACKAGE = {
     "core": {"errors", "model", "wire"},
     "storage": {"errors", "model", "wire"},
     "service": {"errors", "model", "wire", "metadata", "transport", "connect"},
-    "replication": {"errors", "model", "wire", "metadata", "client", "protocol", "connect"},
 }
 
 IMPURE = {
