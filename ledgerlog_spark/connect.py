@@ -55,7 +55,7 @@ async def open_client(uri: str | None = None, settings: ClientSettings | None = 
         logs=stores.logs,
         leases=stores.leases,
     )
-    return LogClient(services, on_close=close)
+    return LogClient(services, on_close=close, is_orphaned=stores.tree.is_orphaned)
 
 
 def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> BlockingLogClient:

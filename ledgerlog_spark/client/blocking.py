@@ -119,6 +119,11 @@ class BlockingClient:
         thread, client = self._connected()
         return thread.call(client.ledger_metadata(ledger_id))
 
+    def is_orphaned(self) -> bool:
+        """Whether another cluster answers at the address; see `LedgerClient.is_orphaned`."""
+        thread, client = self._connected()
+        return thread.call(client.is_orphaned())
+
     def run(self, work: Callable[[LedgerClient], Coroutine[Any, Any, T]]) -> T:
         """What `work(client)` returns, run on the client's loop: for layers built on it."""
         thread, client = self._connected()

@@ -28,6 +28,10 @@ def client_of(uri: str) -> BlockingClient:
 
     with _lock:
         client = _clients.get(uri)
+        if client is not None and client.is_orphaned():
+            # A notebook's kernel outlives the clusters that it starts at one address.
+            client.close()
+            client = None
         if client is None:
             client = _clients[uri] = connect(uri)
             # Spark collects garbage after every task; what is imported by now never is any.

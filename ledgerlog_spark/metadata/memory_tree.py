@@ -94,6 +94,10 @@ class MemoryTree:
         """See `ZnodeTree.session_secret`."""
         return self._session_id.to_bytes(8, "big")
 
+    async def is_orphaned(self) -> bool:
+        """Never: nobody else has this store's nodes."""
+        return False
+
     async def get(self, path: str) -> Versioned[bytes]:
         """See `ZnodeTree.get`."""
         node = (await self._view()).node(checked_path(path))

@@ -165,6 +165,10 @@ class ZnodeTree(Protocol):
     def session_secret(self) -> bytes:
         """What `end_session` takes: whoever has it can end the present session."""
 
+    async def is_orphaned(self) -> bool:
+        """Whether another store answers at this address than the one of this session."""
+        ...
+
     async def get(self, path: str) -> Versioned[bytes]:
         """Data and version.
 

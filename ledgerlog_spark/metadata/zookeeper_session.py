@@ -36,6 +36,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     operations_size_bytes,
     parent_of,
 )
+from ledgerlog_spark.metadata.zookeeper_probe import newest_transaction_id, stop
 from ledgerlog_spark.metadata.zookeeper_requests import (
     LOST,
     error_of,
@@ -58,6 +59,7 @@ REQUEST_TIMEOUT_MS = 15_000
 RECONNECT_DELAY_SECONDS = 0.05
 RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
+PROBE_SECONDS = 2.0
 
 # kazoo tells of each failed attempt to connect; what matters of it reaches callers as an error.
 _log = logging.getLogger(__name__)
@@ -173,6 +175,20 @@ class ZookeeperSession:
     def is_connected(self) -> bool:
         """Whether requests go out at once."""
         return self._connected.is_set() and not self._is_closed
+
+    async def is_orphaned(self) -> bool:
+        """Whether another ensemble answers at this address than the one of this session.
+
+        ZooKeeper refuses a session that saw later transactions than it has, for as long as it has
+        not caught up: behind an address that was given to a new cluster, a session would wait for
+        hours. Asked of a connected session, this costs nothing; else up to `PROBE_SECONDS`.
+        """
+        if self.is_connected or self._is_closed:
+            return False
+        newest = await asyncio.to_thread(newest_transaction_id, self._hosts, PROBE_SECONDS)
+        if newest is None or newest >= self._client.last_zxid:
+            return False
+        return not self._connected.is_set()
 
     async def get(self, path: str) -> Versioned[bytes]:
         """See `ZnodeTree.get`."""
@@ -290,7 +306,7 @@ class ZookeeperSession:
         except KazooTimeoutError:
             raise self._unavailable(self._request_timeout) from None
         finally:
-            await asyncio.to_thread(_stop, client)
+            await asyncio.to_thread(stop, client)
 
     async def close(self) -> None:
         """See `ZnodeTree.close`."""
@@ -309,7 +325,7 @@ class ZookeeperSession:
     def _stop_client(self) -> None:
         """Blocks for a moment; up to a session timeout when the server is silent."""
         self._client.remove_listener(self._state_changed)
-        _stop(self._client)
+        stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
         """Transaction ids rise, so only a *later* incarnation than ours shows a path made again.
@@ -414,14 +430,6 @@ class ZookeeperSession:
         if before not in (0, session_id):
             for on_replaced in list(self._session_watches.values()):
                 self._loop.call_soon(on_replaced)
-
-
-def _stop(client: KazooClient) -> None:
-    # kazoo raises what it meets while it stops; there is nothing left to save.
-    with contextlib.suppress(Exception):
-        client.stop()
-    with contextlib.suppress(Exception):
-        client.close()
 
 
 def _settle(future: asyncio.Future[Any], result: Any) -> None:

@@ -43,6 +43,27 @@ async def test_second_start_in_a_directory_finds_port_and_data_of_the_first(
     assert "binding to port /127.0.0.1:" in log or f"127.0.0.1:{second.port}" in log
 
 
+async def test_session_knows_that_another_ensemble_took_its_address(tmp_path: Path) -> None:
+    with ZooKeeperProcess(tmp_path / "first") as first:
+        session = await ZookeeperSession.connect(first.connect_string, request_timeout_ms=500)
+        await session.create("/rows", b"")
+        for _ in range(20):
+            await session.set("/rows", b"", None)
+        assert not await session.is_orphaned()
+    with pytest.raises(MetadataUnavailableError):
+        await session.get("/rows")
+    assert not await session.is_orphaned()
+    with ZooKeeperProcess(tmp_path / "second", port=first.port) as second:
+        assert await session.is_orphaned()
+        with pytest.raises(MetadataUnavailableError):
+            await session.get("/rows")
+        later = await ZookeeperSession.connect(second.connect_string)
+        assert not await later.is_orphaned()
+        await later.close()
+    await session.close()
+    assert not await session.is_orphaned()
+
+
 def test_directory_of_a_running_server_is_refused(own_zookeeper: ZooKeeperProcess) -> None:
     config = (own_zookeeper.directory / "zoo.cfg").read_text()
     with pytest.raises(ConfigurationError, match="another ZooKeeper runs in"):

@@ -1,0 +1,41 @@
+"""Asks a ZooKeeper ensemble for its newest transaction, in a session of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+
+def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
+    """The id of the newest transaction of the ensemble at `hosts`; blocks.
+
+    The server that answers has caught up with its leader first, so an id below one seen before
+    means that the transactions seen are gone: it is another ensemble, or one that lost its data.
+
+    Returns:
+        None when nobody answers in time.
+    """
+    client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_log)
+    try:
+        client.start(timeout_seconds)
+        client.sync_async("/").get(timeout_seconds)
+        return int(client.last_zxid)
+    except (KazooException, client.handler.timeout_exception):
+        return None
+    finally:
+        stop(client)
+
+
+def stop(client: KazooClient) -> None:
+    """End the session and its threads; blocks, up to a session timeout if the server is silent."""
+    # kazoo raises what it meets while it stops; there is nothing left to save.
+    with contextlib.suppress(Exception):
+        client.stop()
+    with contextlib.suppress(Exception):
+        client.close()
