@@ -23,7 +23,7 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError
 
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,7 @@ class BookieSettings(BaseSettings):
     bind_address: str = "127.0.0.1"
     advertised_address: str | None = None
     insecure: bool = False
-    metadata_service_uri: str = "zk://localhost:2181/ledgers"
+    metadata_service_uri: str = SERVICE_URI_DEFAULT
     metadata_wait_ms: TimeMs = 15_000
     session_timeout_ms: TimeMs = 10_000
     file_size_bytes: Annotated[int, Field(ge=8 * MEBIBYTE, le=2_048 * MEBIBYTE)] = 256 * MEBIBYTE

@@ -13,15 +13,17 @@ from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
 from ledgerlog_spark.metadata.port import Registration
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.metadata.stores import open_metadata
+from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 from ledgerlog_spark.transport.v2_transport import V2Transport
 
-URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
-URI_DEFAULT = "zk://localhost:2181/ledgers"
 
+def service_uri(*given: str | None) -> str:
+    """The metadata service URI: the first of those given, else the environment's, else the default.
 
-def service_uri(uri: str | None = None) -> str:
-    """The metadata service URI: the one given, else the environment's, else the default."""
-    return uri or os.environ.get(URI_VARIABLE) or URI_DEFAULT
+    The environment is that of this process: in Spark's Python processes a variable that was set
+    after the JVM started is not there.
+    """
+    return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))
 
 
 async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 NO_ENTRY = -1
 """Stands where an entry id would: an empty ledger's last entry, a LAC before the first add."""
 
+SERVICE_URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
+"""The environment variable that names a cluster's ZooKeeper."""
+
+SERVICE_URI_DEFAULT = "zk://localhost:2181/ledgers"
+
 MASTER_KEY_SIZE_BYTES = 20
 ENTRY_HEADER_SIZE_BYTES = 32
 FRAME_SIZE_BYTES_MAX = 5_253_120

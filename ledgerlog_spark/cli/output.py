@@ -11,16 +11,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ledgerlog_spark.connect import URI_DEFAULT, URI_VARIABLE
+from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 
-DEFAULT_URI = URI_DEFAULT
+DEFAULT_URI = SERVICE_URI_DEFAULT
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 ServiceUri = Annotated[
     str,
     typer.Option(
         "--metadata-service-uri",
         "-u",
-        envvar=URI_VARIABLE,
+        envvar=SERVICE_URI_VARIABLE,
         help="Where the cluster's ZooKeeper is.",
         metavar="zk://HOST:PORT/ledgers",
     ),

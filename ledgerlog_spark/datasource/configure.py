@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledgerlog_spark.datasource.service_uri import VARIABLE
 from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def _configure_builder(builder: Any, uri: str | None) -> None:
         return
     os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
     if uri is not None:
-        os.environ[VARIABLE] = uri
+        os.environ[SERVICE_URI_VARIABLE] = uri
 
 
 def _configure_session(session: SparkSession, uri: str | None) -> None:
@@ -109,7 +109,7 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
             PYTHON_VARIABLE,
             sys.executable,
         )
-    configured = uri or os.environ.get(VARIABLE)
+    configured = uri or os.environ.get(SERVICE_URI_VARIABLE)
     # A class made here travels by value, so what it says reaches Spark's Python processes with it.
     told = {
         "configured_service_uri": configured,

@@ -139,15 +139,9 @@ class LedgerDataSource(DataSource):
         return SourceOptions.parse(given)
 
     def _service_uri(self, options: SourceOptions) -> str:
-        import os
+        from ledgerlog_spark.connect import service_uri
 
-        from ledgerlog_spark.datasource.service_uri import resolve_service_uri
-
-        return resolve_service_uri(
-            option=options.metadata_service_uri,
-            configured=self.configured_service_uri,
-            environment=os.environ,
-        )
+        return service_uri(options.metadata_service_uri, self.configured_service_uri)
 
 
 def _struct(schema_json: str) -> StructType:

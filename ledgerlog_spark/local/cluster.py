@@ -35,6 +35,7 @@ from ledgerlog_spark.local.zookeeper import (
     free_port,
     port_is_free,
 )
+from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,6 @@ USUAL_PORT = 2181
 BOOKIES_DEFAULT = 3
 STOP_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
-URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
 
 
 class Cluster:
@@ -369,8 +369,8 @@ class OwnedCluster(Cluster):
         except BaseException:
             self.close()
             raise
-        self._previous_uri = os.environ.get(URI_VARIABLE)
-        os.environ[URI_VARIABLE] = self.metadata_service_uri
+        self._previous_uri = os.environ.get(SERVICE_URI_VARIABLE)
+        os.environ[SERVICE_URI_VARIABLE] = self.metadata_service_uri
         if self.zookeeper_port != USUAL_PORT:
             print(  # noqa: T201 (for the person who started it; the default would not find it)
                 f"ledgerlog: port {USUAL_PORT} is taken, this cluster is at "
@@ -387,9 +387,9 @@ class OwnedCluster(Cluster):
         trace: TracebackType | None,
     ) -> None:
         if self._previous_uri is None:
-            os.environ.pop(URI_VARIABLE, None)
+            os.environ.pop(SERVICE_URI_VARIABLE, None)
         else:
-            os.environ[URI_VARIABLE] = self._previous_uri
+            os.environ[SERVICE_URI_VARIABLE] = self._previous_uri
         self.close()
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.cli.main import main
-from ledgerlog_spark.local.cluster import URI_VARIABLE, Cluster
+from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.fixtures.command_line import Ended
 from tests.fixtures.small_log import ROWS, write_log
 
@@ -45,7 +46,7 @@ def run(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Callable[..., Ended]:
     """`run("logs", "list")` with the cluster in the environment."""
-    monkeypatch.setenv(URI_VARIABLE, cluster.metadata_service_uri)
+    monkeypatch.setenv(SERVICE_URI_VARIABLE, cluster.metadata_service_uri)
 
     def run(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["ledgerlog", *map(str, arguments)])

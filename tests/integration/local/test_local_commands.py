@@ -11,7 +11,8 @@ import pytest
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.local.cluster import URI_VARIABLE, Cluster, local_cluster
+from ledgerlog_spark.local.cluster import Cluster, local_cluster
+from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.fixtures.command_line import (
     PATIENCE_SECONDS,
     ledgerlog,
@@ -179,14 +180,14 @@ def test_bookie_that_refuses_to_start_is_explained_and_the_rest_is_stopped(
 def test_local_cluster_sets_the_default_uri_and_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(URI_VARIABLE, "zk://elsewhere/ledgers")
+    monkeypatch.setenv(SERVICE_URI_VARIABLE, "zk://elsewhere/ledgers")
     with local_cluster(bookies=1) as cluster:
-        assert os.environ[URI_VARIABLE] == cluster.metadata_service_uri
+        assert os.environ[SERVICE_URI_VARIABLE] == cluster.metadata_service_uri
         assert "bookie-0" in cluster._repr_html_()
         with ll.connect() as client:
             ledger = client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
             assert ledger.append(b"x") == 0
             ledger.close()
-    assert os.environ[URI_VARIABLE] == "zk://elsewhere/ledgers"
+    assert os.environ[SERVICE_URI_VARIABLE] == "zk://elsewhere/ledgers"
     assert processes_of(cluster.directory) == []
     assert not cluster.directory.exists()

@@ -1,4 +1,4 @@
-"""Options of format("ledger") (ledgerlog_spark.datasource.options, option_table, service_uri)."""
+"""Options of format("ledger") (ledgerlog_spark.datasource.options, option_table)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ledgerlog_spark.datasource.options import (
     WriteOptions,
     table_options,
 )
-from ledgerlog_spark.datasource.service_uri import DEFAULT, VARIABLE, resolve_service_uri
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log_properties import LogProperties
 
@@ -230,17 +229,6 @@ def test_every_log_property_that_a_write_can_set_is_known_to_the_log() -> None:
              "txnRetentionMs"}  # fmt: skip
     assert given <= {option.name for option in TABLE}
     LogProperties.from_mapping(dict.fromkeys(given - {"digestType"}, "3"))
-
-
-def test_the_service_uri_is_the_first_that_is_set() -> None:
-    environment = {VARIABLE: "zk://env/ledgers"}
-    assert resolve_service_uri(option="o", configured="c", environment=environment) == "o"
-    assert resolve_service_uri(option=None, configured="c", environment=environment) == "c"
-    assert (
-        resolve_service_uri(option=None, configured=None, environment=environment)
-        == "zk://env/ledgers"
-    )
-    assert resolve_service_uri(option=None, configured=None, environment={}) == DEFAULT
 
 
 def test_what_sparks_catalog_adds_to_a_tables_options_passes() -> None:
