@@ -13,7 +13,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.sweeper import Sweeper
-from ledgerlog_spark.protocol.log_changes import created
+from ledgerlog_spark.protocol.log_commit_plan import created
 from ledgerlog_spark.protocol.log_properties import (
     LogProperties,
     check_log_name,

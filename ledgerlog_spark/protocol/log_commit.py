@@ -25,7 +25,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.errors import CommitUnknownError, ConcurrentCommitError, ProducerFencedError
-from ledgerlog_spark.protocol.log_changes import CommitRequest, needs_current_schema, plan_commit
+from ledgerlog_spark.protocol.log_commit_plan import (
+    CommitRequest,
+    needs_current_schema,
+    plan_commit,
+)
 from ledgerlog_spark.protocol.log_current_schema import by_place, schema_in, schema_pages_of
 from ledgerlog_spark.protocol.log_known import left_by
 from ledgerlog_spark.protocol.log_machine import LogMachine

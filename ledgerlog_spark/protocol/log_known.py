@@ -9,7 +9,7 @@ from ledgerlog_spark.model import Versioned
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Version
-    from ledgerlog_spark.protocol.log_changes import CommitRequest
+    from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
     from ledgerlog_spark.protocol.log_messages import WriteHead
     from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
 

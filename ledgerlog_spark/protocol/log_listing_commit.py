@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.log_messages import PagesRead, ReadPages
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log_changes import CommitRequest
+    from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
     from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply
     from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.log_walk import Walk

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError
-from ledgerlog_spark.protocol.log_changes import CommitRequest, listed
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest, listed
 from ledgerlog_spark.protocol.log_listing_commit import ListingCommit
 from ledgerlog_spark.protocol.log_page_replacement import replace_run
 from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest, PageWriter

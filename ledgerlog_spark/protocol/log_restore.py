@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError, VersionNotAvailableError
-from ledgerlog_spark.protocol.log_changes import CommitRequest, HeadChange, listed
 from ledgerlog_spark.protocol.log_commit import CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest, NewVersion, listed
 from ledgerlog_spark.protocol.log_listing_commit import ListingCommit
 from ledgerlog_spark.protocol.log_records import (
     Item,
@@ -158,7 +158,7 @@ class RestoreMachine(ListingCommit):
             schema_id=old.schema_id,
             operation=Operation.RESTORE,
         )
-        return self._prepare(HeadChange(head, interval, items))
+        return self._prepare(NewVersion(head, interval, items))
 
     def _items(self, head: LogHead, items: Sequence[Item], commit_time_ms: int) -> tuple[Item, ...]:
         """The version's ranges, and copies where it has a part only, at the log's end."""

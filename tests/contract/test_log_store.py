@@ -18,8 +18,8 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.protocol.log_changes import created
 from ledgerlog_spark.protocol.log_codec import encode_page
+from ledgerlog_spark.protocol.log_commit_plan import created
 from ledgerlog_spark.protocol.log_messages import WriteHead
 from ledgerlog_spark.protocol.log_pages import PageRequest
 from ledgerlog_spark.protocol.log_records import (

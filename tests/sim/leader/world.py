@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_changes import created
 from ledgerlog_spark.protocol.log_codec import decode_page
+from ledgerlog_spark.protocol.log_commit_plan import created
 from ledgerlog_spark.protocol.log_read import SnapshotMachine, listing_of
 from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep

@@ -15,8 +15,8 @@ from ledgerlog_spark.log import sweeper
 from ledgerlog_spark.metadata.log_store_port import MarkedLedger
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol import log_seal
-from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log_read import ListingMachine

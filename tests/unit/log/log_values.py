@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.protocol.log_changes import CommitRequest, created
 from ledgerlog_spark.protocol.log_codec import decode_page
 from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest, created
 from ledgerlog_spark.protocol.log_read import ListingMachine
 from ledgerlog_spark.protocol.log_records import (
     LogContent,

@@ -18,7 +18,6 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import (
     ATTEMPTS_MAX,
     UNKNOWN_MAX,
@@ -26,6 +25,7 @@ from ledgerlog_spark.protocol.log_commit import (
     CommitPhase,
     CommitStatus,
 )
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_records import LogKind, ProducerRecord, WriteMode
 from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
 from tests.unit.log.log_values import OneLog, staged, token

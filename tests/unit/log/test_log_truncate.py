@@ -9,8 +9,8 @@ import pytest
 
 from ledgerlog_spark.errors import ConfigurationError, VersionNotAvailableError
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, ExpiryMachine
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine

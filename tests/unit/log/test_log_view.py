@@ -10,8 +10,8 @@ import pytest
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_changes import CommitRequest
 from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_records import Operation, WriteMode
 from ledgerlog_spark.protocol.log_view import VERSIONS_AT_ONCE, LogView, ViewMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome

@@ -79,7 +79,7 @@ class CommitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadChange:
+class NewVersion:
     """A new version of a head, before its token is chosen and its pages are written.
 
     Attributes:
@@ -126,7 +126,7 @@ class HeadChange:
 
 def plan_commit(
     head: LogHead, request: CommitRequest, *, now_ms: int, current_schema: bytes | None
-) -> HeadChange:
+) -> NewVersion:
     """The change that `request` makes of `head`.
 
     Args:
@@ -163,7 +163,7 @@ def plan_commit(
         schema_id=schemas[-1].schema_id if schemas else head.schema_id,
         operation=Operation.OVERWRITE if overwrites else Operation.APPEND,
     )
-    return HeadChange(head, interval, items, schemas)
+    return NewVersion(head, interval, items, schemas)
 
 
 def needs_current_schema(head: LogHead, request: CommitRequest) -> bool:
@@ -208,7 +208,7 @@ def created(
         history=empty,
         schemas=empty,
     )
-    return HeadChange(bare, interval, (), schemas).build(token, {})
+    return NewVersion(bare, interval, (), schemas).build(token, {})
 
 
 def listed(
