@@ -19,7 +19,7 @@ from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.end_watch import EndWatch
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.job import Job, plan_job
-from ledgerlog_spark.log.log_view import read_view
+from ledgerlog_spark.log.newest_view import read_view
 from ledgerlog_spark.log.older_ledgers import seal_open
 from ledgerlog_spark.log.open_ends import while_ledgers_go, with_open_ends
 from ledgerlog_spark.log.range_writer import RangeWriter

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.log_upkeep import LogUpkeep
-from ledgerlog_spark.log.log_view import read_view
+from ledgerlog_spark.log.newest_view import read_view
 from ledgerlog_spark.log.open_ends import while_ledgers_go
 from ledgerlog_spark.protocol.log_read import LogState, StateMachine
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
