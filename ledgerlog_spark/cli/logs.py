@@ -30,7 +30,7 @@ from ledgerlog_spark.cli.output import (
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
-from ledgerlog_spark.log.record_codec import plain_body
+from ledgerlog_spark.log.leader_entry_codec import plain_body
 from ledgerlog_spark.protocol.log_records import (
     NO_SCHEMA,
     Item,

@@ -15,7 +15,7 @@ from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.scan_range import EntryForm
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.log.record_codec import plain_body
+from ledgerlog_spark.log.leader_entry_codec import plain_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

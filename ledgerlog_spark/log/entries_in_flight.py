@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.log.record_codec import EncodedBody, encode_body
+from ledgerlog_spark.log.leader_entry_codec import EncodedBody, encode_body
 from ledgerlog_spark.log.records import Piece, Positions
 from ledgerlog_spark.model import Position
 

@@ -6,8 +6,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.log.leader_entry_codec import decode_entry
 from ledgerlog_spark.log.open_ends import read_one
-from ledgerlog_spark.log.record_codec import decode_entry
 from ledgerlog_spark.log.records import Record
 from ledgerlog_spark.protocol.leader_entry import decode_entry_header
 

@@ -20,7 +20,7 @@ from ledgerlog_spark.arrow.leader_batches import (
 )
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.log.record_codec import plain_body
+from ledgerlog_spark.log.leader_entry_codec import plain_body
 from ledgerlog_spark.protocol.leader_entry import (
     HEADER_SIZE_BYTES,
     LeaderCodec,
