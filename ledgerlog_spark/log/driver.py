@@ -153,7 +153,7 @@ class Driver:
         ledgers, now_ms = found or ((), 0)
         return m.StagedRead(ask.request, outcome, tuple(ledgers), now_ms)
 
-    async def _staged(self, app: str) -> tuple[tuple[m.StagedLedger, ...], int]:
+    async def _staged(self, app: str) -> tuple[tuple[m.StagedRegistration, ...], int]:
         now_ms = await self._store.now_ms(self.log_id)
         return tuple(await self._store.staged(self.log_id, app)), now_ms
 

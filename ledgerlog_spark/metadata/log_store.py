@@ -47,7 +47,7 @@ from ledgerlog_spark.protocol.log_codec import (
     encode_head,
     encode_producer,
 )
-from ledgerlog_spark.protocol.log_messages import StagedLedger
+from ledgerlog_spark.protocol.log_messages import StagedRegistration
 from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
 from ledgerlog_spark.wire.ledger_metadata import encode_ledger_metadata
 
@@ -233,10 +233,10 @@ class TreeLogStore:
             return int((await self._tree.get(path)).value)
         return -1
 
-    async def staged(self, log_id: str, app: str) -> Sequence[StagedLedger]:
+    async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
         """See `LogStore.staged`."""
         return [
-            StagedLedger(ledger_id, created_ms)
+            StagedRegistration(ledger_id, created_ms)
             async for ledger_id, created_ms, _ in self._ledgers_below(
                 self._paths.registrations(log_id, app)
             )

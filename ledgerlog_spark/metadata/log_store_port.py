@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
-    from ledgerlog_spark.protocol.log_messages import StagedLedger, WriteHead
+    from ledgerlog_spark.protocol.log_messages import StagedRegistration, WriteHead
     from ledgerlog_spark.protocol.log_pages import PageRequest
     from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
 
@@ -102,7 +102,7 @@ class LogStore(Protocol):
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
         """Those of them that were registered under an epoch before `epoch`."""
 
-    async def staged(self, log_id: str, app: str) -> Sequence[StagedLedger]:
+    async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
         """The same, and when each was registered by the store's clock."""
 
     async def read_pages(

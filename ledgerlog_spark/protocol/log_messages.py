@@ -247,7 +247,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedLedger:
+class StagedRegistration:
     """A registration, and when it was made by the store's clock."""
 
     ledger_id: int
@@ -260,7 +260,7 @@ class StagedRead:
 
     request: int
     outcome: MetadataOutcome
-    ledgers: tuple[StagedLedger, ...] = ()
+    ledgers: tuple[StagedRegistration, ...] = ()
     now_ms: int = 0
 
 

@@ -168,7 +168,7 @@ class SimStore:
                 return m.RegisteredRead(number, Outcome.OK, ids)
             case m.ReadStaged():
                 found_ledgers = sorted(state.registered.get(ask.app, {}).items())
-                ledgers = tuple(m.StagedLedger(i, at) for i, at in found_ledgers)
+                ledgers = tuple(m.StagedRegistration(i, at) for i, at in found_ledgers)
                 return m.StagedRead(number, Outcome.OK, ledgers, self.now_ms())
             case m.ReadRegistrations():
                 found_at = []
