@@ -23,7 +23,7 @@ from bookie_server.storage.entry_log_file import HEADER_READ_SIZE
 WINDOW_SIZE = 1 << 20
 
 
-class Window:
+class FileWindow:
     """A file read forwards in large pieces."""
 
     def __init__(self, handle: File, end: int) -> None:
@@ -48,7 +48,7 @@ class Scanner:
     """Scans one file from its first record."""
 
     def __init__(self, handle: File, entry: FileEntry, end: int) -> None:
-        self._window = Window(handle, end)
+        self._window = FileWindow(handle, end)
         self._identity = entry.identity
         self._end = end
 

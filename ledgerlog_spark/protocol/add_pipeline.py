@@ -49,7 +49,7 @@ class MemberAnswer:
     code: Code
 
 
-class PendingRun:
+class SentRun:
     """A run and what became of it at each index.
 
     Attributes:
@@ -68,7 +68,7 @@ class PendingRun:
         self.is_confirmed = False
 
     def __repr__(self) -> str:
-        return f"PendingRun({self.run}, owners={self.owners:b}, acked={self.acked:b})"
+        return f"SentRun({self.run}, owners={self.owners:b}, acked={self.acked:b})"
 
 
 class AddPipeline:
@@ -127,9 +127,9 @@ class AddPipeline:
         self._everyone = (1 << quorum.ensemble_size) - 1
         self._is_striped = quorum.is_striped
         self._ack_quorum = quorum.ack_quorum
-        self._unconfirmed: deque[PendingRun] = deque()
-        self._late: dict[int, PendingRun] = {}
-        self._sent: dict[int, tuple[PendingRun, int]] = {}
+        self._unconfirmed: deque[SentRun] = deque()
+        self._late: dict[int, SentRun] = {}
+        self._sent: dict[int, tuple[SentRun, int]] = {}
 
     @property
     def can_add(self) -> bool:
@@ -171,7 +171,7 @@ class AddPipeline:
         )
         self.next_entry_id = run.last_entry_id + 1
         self._length_sent = run.length
-        pending = PendingRun(run, self._owners(run) & ~self._abandoned)
+        pending = SentRun(run, self._owners(run) & ~self._abandoned)
         self._unconfirmed.append(pending)
         self.entries_in_flight += run.entries
         self.size_bytes_in_flight += run.size_bytes
@@ -256,7 +256,7 @@ class AddPipeline:
         self.size_bytes_in_flight = 0
         return first
 
-    def _has_quorum(self, pending: PendingRun, acked: int) -> bool:
+    def _has_quorum(self, pending: SentRun, acked: int) -> bool:
         if not self._is_striped:
             return acked.bit_count() >= self._ack_quorum
         run = pending.run
@@ -274,7 +274,7 @@ class AddPipeline:
             owners |= masks[(run.first_entry_id + step) % size]
         return owners
 
-    def _send(self, pending: PendingRun, index: int) -> SendAdd:
+    def _send(self, pending: SentRun, index: int) -> SendAdd:
         numbers = self._numbers
         numbers.last = number = numbers.last + 1
         pending.requests[index] = number
@@ -294,7 +294,7 @@ class AddPipeline:
             if pending.owners & bit and not pending.acked & bit and index not in pending.requests
         ]
 
-    def _confirm(self, pending: PendingRun) -> RunConfirmed:
+    def _confirm(self, pending: SentRun) -> RunConfirmed:
         run = pending.run
         self.last_add_confirmed = run.last_entry_id
         self.length = run.length
@@ -303,21 +303,21 @@ class AddPipeline:
         self._release_if_answered(pending)
         return RunConfirmed(run.first_entry_id, run.last_entry_id)
 
-    def _forget(self, pending: PendingRun, index: int) -> None:
+    def _forget(self, pending: SentRun, index: int) -> None:
         pending.acked &= ~(1 << index)
         self._drop_request(pending, index)
 
-    def _let_off(self, pending: PendingRun, index: int) -> None:
+    def _let_off(self, pending: SentRun, index: int) -> None:
         self._drop_request(pending, index)
         pending.owners &= pending.acked | ~(1 << index)
         self._release_if_answered(pending)
 
-    def _drop_request(self, pending: PendingRun, index: int) -> None:
+    def _drop_request(self, pending: SentRun, index: int) -> None:
         number = pending.requests.pop(index, None)
         if number is not None:
             del self._sent[number]
 
-    def _release_if_answered(self, pending: PendingRun) -> None:
+    def _release_if_answered(self, pending: SentRun) -> None:
         """Take a confirmed run that all its members stored out of the window."""
         if pending.is_confirmed and pending.acked == pending.owners:
             run = pending.run

@@ -95,7 +95,7 @@ class CommitResult:
     end_offset: int | None = None
 
 
-class Change(Protocol):
+class HeadChange(Protocol):
     """A change of a head, before its token is chosen and its pages are written."""
 
     def pages_to_merge(self) -> tuple[PageRequest, ...]:
@@ -184,7 +184,7 @@ class CommitMachine(LogMachine):
         self._head: Versioned[LogHead] | None = None
         self._producer: Versioned[ProducerRecord] | None = None
         self._now_ms = now_ms
-        self._change: Change | None = None
+        self._change: HeadChange | None = None
         self._wanted: tuple[PageRequest, ...] = ()
         self._schema_pages: Loaded = {}
         self._loaded: Loaded = {}
@@ -318,7 +318,7 @@ class CommitMachine(LogMachine):
             plan_commit(head, self._request, now_ms=self._now_ms, current_schema=current)
         )
 
-    def _prepare(self, change: Change) -> list[LogEffect]:
+    def _prepare(self, change: HeadChange) -> list[LogEffect]:
         self._change = change
         wanted = change.pages_to_merge()
         if wanted:

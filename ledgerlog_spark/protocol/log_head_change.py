@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Version
-    from ledgerlog_spark.protocol.log_commit import Change
+    from ledgerlog_spark.protocol.log_commit import HeadChange
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
     from ledgerlog_spark.protocol.log_records import LogHead
 
@@ -58,7 +58,7 @@ class HeadChanger(HeadReader):
         self._token = token
         self._attempts = 0
         self._is_unsure = False
-        self._change: Change | None = None
+        self._change: HeadChange | None = None
         self._wanted: tuple[PageRequest, ...] = ()
         self._new_head: LogHead | None = None
         self._unlisted: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ class HeadChanger(HeadReader):
         """The machine's result, now that `head` is the log's."""
         raise AssertionError(head)
 
-    def _replace_head(self, change: Change, unlisted: tuple[int, ...] = ()) -> list[LogEffect]:
+    def _replace_head(self, change: HeadChange, unlisted: tuple[int, ...] = ()) -> list[LogEffect]:
         """Carry out a change of the head that was read.
 
         Args:

@@ -84,7 +84,7 @@ class StorageRequests:
 BY_ATTRIBUTES: Final = StorageRequests()
 
 
-class EntryStorage(Protocol):
+class BookieStorage(Protocol):
     """What a bookie's storage looks like from here.
 
     Callbacks come exactly once, on the event loop's thread, possibly before the method returned.
@@ -118,7 +118,7 @@ class InProcessTransport:
     """
 
     def __init__(
-        self, bookies: Mapping[str, EntryStorage], requests: StorageRequests = BY_ATTRIBUTES
+        self, bookies: Mapping[str, BookieStorage], requests: StorageRequests = BY_ATTRIBUTES
     ) -> None:
         """A transport to `bookies`, looked up at each request; needs a running event loop."""
         self._bookies = bookies
@@ -290,7 +290,7 @@ class InProcessTransport:
         for watch in tuple(self._watches):
             watch.end()
 
-    def _admit(self, bookie_id: str, pending: Pending, timeout_ms: int) -> EntryStorage | None:
+    def _admit(self, bookie_id: str, pending: Pending, timeout_ms: int) -> BookieStorage | None:
         storage = None if self._is_closed else self._bookies.get(bookie_id)
         if storage is None:
             self._loop.call_soon(pending.fail, Code.UNAVAILABLE)

@@ -22,7 +22,7 @@ from bookie_server.storage.drops import Drops
 from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code, Version, Versioned
 from ledgerlog_spark.protocol import fencing, recovery_reads
-from ledgerlog_spark.protocol.add_pipeline import AddPipeline, PendingRun
+from ledgerlog_spark.protocol.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.messages import CasMetadata, Failure, MetadataOutcome
 from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, UpdatePhase
 from ledgerlog_spark.protocol.quorum import is_acknowledged
@@ -114,7 +114,7 @@ def _first_after_last_pushed(self: LedgerWriter) -> int:
     return self._pipeline.next_entry_id
 
 
-def _keep_acks(self: AddPipeline, pending: PendingRun, index: int) -> None:
+def _keep_acks(self: AddPipeline, pending: SentRun, index: int) -> None:
     self._drop_request(pending, index)
 
 
@@ -147,7 +147,7 @@ def _confirm_during_change(self: LedgerWriter) -> list[Any]:
     return effects
 
 
-def _old_answers_count(self: AddPipeline, pending: PendingRun, index: int) -> None:
+def _old_answers_count(self: AddPipeline, pending: SentRun, index: int) -> None:
     pending.requests.pop(index, None)
 
 
