@@ -31,7 +31,7 @@ EncodedEntry = tuple[bytes, Buffer]
 """Header with digest, and the payload as it was given."""
 
 
-class DecodedEntry(NamedTuple):
+class VerifiedEntry(NamedTuple):
     """One entry whose digest and ids were found right.
 
     Attributes:
@@ -51,7 +51,7 @@ class EntryColumns(NamedTuple):
     """Consecutive entries whose digests and ids were found right; at least one.
 
     Attributes:
-        last_adds_confirmed: Of each, as in `DecodedEntry`.
+        last_adds_confirmed: Of each, as in `VerifiedEntry`.
         lengths: Of each.
         payloads: Of each.
     """
@@ -143,7 +143,7 @@ class EntryCodec:
             encoded.append((header + digest(header, payload), payload))
         return encoded
 
-    def decode(self, stored: Buffer, ledger_id: int, entry_id: int) -> DecodedEntry:
+    def decode(self, stored: Buffer, ledger_id: int, entry_id: int) -> VerifiedEntry:
         """The entry in `stored`, proved to be the one asked for.
 
         Args:
@@ -175,7 +175,7 @@ class EntryCodec:
             and self._digest(header, payload) == stored[ENTRY_HEADER_SIZE_BYTES:overhead]
         ):
             return _new_tuple(
-                DecodedEntry, (found_ledger_id, found_entry_id, confirmed, length, payload)
+                VerifiedEntry, (found_ledger_id, found_entry_id, confirmed, length, payload)
             )
         raise self._refusal(stored, ledger_id, entry_id)
 
@@ -203,7 +203,7 @@ class EntryCodec:
     def _decode_each(
         self, stored: Sequence[bytes], ledger_id: int, first_entry_id: int
     ) -> EntryColumns | None:
-        entries: list[DecodedEntry] = []
+        entries: list[VerifiedEntry] = []
         for entry_id, one in enumerate(stored, first_entry_id):
             try:
                 entries.append(self.decode(one, ledger_id, entry_id))
