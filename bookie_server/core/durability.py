@@ -1,26 +1,16 @@
-"""What an answer waits for: the one place where the write modes differ."""
+"""What an answer waits for: the one place that says so."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import LogRecord
 
 
-class WriteMode(Enum):
-    """Where entries go before they are acknowledged."""
-
-    DIRECT = "direct"
-    """To the entry log; acknowledged after its group sync."""
-
-
 @dataclass(frozen=True, slots=True)
 class Durability:
     """Tickets of records that have to be synced before an answer goes out."""
-
-    mode: WriteMode = WriteMode.DIRECT
 
     def add_waits_for(self, record: LogRecord) -> int:
         """Ticket after which an add is answered: the sync that covers its record."""
@@ -39,5 +29,5 @@ class Durability:
         return state.last_ticket
 
     def control_waits_for(self, record: LogRecord) -> int:
-        """Ticket after which any other control record is answered; synced in every mode."""
+        """Ticket after which any other control record is answered: its own sync."""
         return record.ticket
