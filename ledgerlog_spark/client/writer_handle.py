@@ -20,6 +20,7 @@ from ledgerlog_spark.client.append_batches import (
     checked_payload,
     complete_each,
 )
+from ledgerlog_spark.client.append_pace import AppendPace
 from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
 from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
 from ledgerlog_spark.client.lac_announcer import LacAnnouncer, announces
@@ -78,7 +79,6 @@ class WriteHandle:
         self._on_sent = on_sent
         self._complete = complete
         self._loop = asyncio.get_running_loop()
-        self._settings = settings
         limits = settings.writer
         if not changes_ensemble:
             limits = replace(limits, ensemble_changes_max=0)
@@ -87,19 +87,24 @@ class WriteHandle:
         self._announcer = (
             LacAnnouncer(self._writer, services, ledger) if announces(metadata) else None
         )
+        self._waiting = AppendBatches()
+        self._unconfirmed: deque[Gathered] = deque()
+        self._pace = AppendPace(
+            self._waiting,
+            settings,
+            can_send=lambda: self._writer.can_add,
+            in_flight=lambda: len(self._unconfirmed),
+            send=self._send,
+            on_pause=self._on_pause,
+        )
         self._host = MachineHost(
             self._writer,
             services=services,
             ledger=ledger,
             on_indication=self._on_indication,
             on_crash=self._on_crash,
-            on_settled=self.send_now,
+            on_settled=self._pace.send_now,
         )
-        self._waiting = AppendBatches()
-        self._unconfirmed: deque[Gathered] = deque()
-        self._is_sending = False
-        self._is_send_scheduled = False
-        self._linger_timer: asyncio.TimerHandle | None = None
         self._refusal: Callable[[], LedgerLogError] | None = None
         self._closing: asyncio.Task[LedgerMetadata] | None = None
         self._closed: asyncio.Future[LedgerMetadata] | None = None
@@ -185,7 +190,7 @@ class WriteHandle:
 
     async def drain(self) -> None:
         """Wait until what waits to be sent is below the settings' backlog."""
-        while self._has_backlog() and self._refusal is None:
+        while self._pace.has_backlog and self._refusal is None:
             room: asyncio.Future[None] = self._loop.create_future()
             self._room.append(room)
             await room
@@ -239,9 +244,7 @@ class WriteHandle:
             waiter.set_exception(self._refusal())
             self._tell_sent(1, len(payload))
             return
-        self._waiting.add(payload, waiter)
-        if not self._is_send_scheduled:
-            self._schedule_send()
+        self._pace.add(payload, waiter)
 
     def submit_batch(self, payloads: list[Payload], waiter: Waiter) -> None:
         """Take checked payloads; `waiter` gets their range of ids. For the faces of this handle."""
@@ -249,54 +252,17 @@ class WriteHandle:
             waiter.set_exception(self._refusal())
             self._tell_sent(len(payloads), sum(map(len, payloads)))
             return
-        self._waiting.add_batch(payloads, waiter)
-        if not self._is_send_scheduled:
-            self._schedule_send()
+        self._pace.add_batch(payloads, waiter)
 
     # --- sending ---
 
-    def _schedule_send(self) -> None:
-        # At the end of this turn of the loop: what is appended until then travels together.
-        self._is_send_scheduled = True
-        self._loop.call_soon(self._on_scheduled_send)
-
-    def _on_scheduled_send(self) -> None:
-        self._is_send_scheduled = False
-        self.send_now()
-
     def send_now(self) -> None:
         """Send what was appended, as far as window and batching allow."""
-        if self._is_sending:
-            return
-        self._is_sending = True
-        waiting = self._waiting
-        try:
-            while waiting.entries and self._writer.can_add:
-                is_pipe_empty = len(self._unconfirmed) < self._settings.runs_in_flight_min
-                run = waiting.take() if is_pipe_empty else waiting.take_full()
-                if run is None:
-                    break
-                self._send(run)
-        finally:
-            self._is_sending = False
-        if waiting.entries and self._linger_timer is None and self._writer.can_add:
-            self._linger_timer = self._loop.call_later(
-                self._settings.linger_ms / 1e3, self._on_linger_over
-            )
-        if not waiting.entries:
-            self._cancel_linger()
-        if self._room and not self._has_backlog():
-            _wake(self._room)
+        self._pace.send_now()
 
-    def _on_linger_over(self) -> None:
-        self._linger_timer = None
-        if self._writer.can_add and (run := self._waiting.take()) is not None:
-            self._is_sending = True
-            try:
-                self._send(run)
-            finally:
-                self._is_sending = False
-        self.send_now()
+    def _on_pause(self) -> None:
+        if self._room and not self._pace.has_backlog:
+            _wake(self._room)
 
     def _send(self, run: Gathered) -> None:
         run.first_entry_id = self._writer.next_entry_id
@@ -309,17 +275,6 @@ class WriteHandle:
     def _tell_sent(self, entries: int, size_bytes: int) -> None:
         if self._on_sent is not None:
             self._on_sent(entries, size_bytes)
-
-    def _cancel_linger(self) -> None:
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
-            self._linger_timer = None
-
-    def _has_backlog(self) -> bool:
-        return (
-            self._waiting.entries >= self._settings.backlog_entries_max
-            or self._waiting.size_bytes >= self._settings.backlog_size_bytes_max
-        )
 
     # --- what the machine says ---
 
@@ -361,7 +316,7 @@ class WriteHandle:
 
     def _fail_pending(self, error: LedgerLogError) -> None:
         """Fail what was sent with `error`, and what was not with a definite one."""
-        self._cancel_linger()
+        self._pace.cancel_linger()
         sent, self._unconfirmed = self._unconfirmed, deque()
         for run in sent:
             run.fail(error)

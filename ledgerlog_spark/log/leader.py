@@ -12,6 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
+from ledgerlog_spark.client.append_pace import AppendPace
 from ledgerlog_spark.errors import InternalError, LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
@@ -93,7 +94,6 @@ class Leader:
         self.log_id = log.log_id
         self._log = log
         self._machine = machine = LeaderLog(log.name, token=uuid.uuid4().hex)
-        self._settings = settings
         self._complete: Complete = face.complete if face else complete_each
         self._on_sent = face.on_sent if face else None
         self._loop = asyncio.get_running_loop()
@@ -101,14 +101,18 @@ class Leader:
             entries_max=ENTRY_RECORDS_MAX, size_bytes_max=ENTRY_SIZE_BYTES_MAX
         )
         self._sent = EntriesInFlight(self.log_id)
+        self._pace = AppendPace(
+            self._waiting,
+            settings,
+            can_send=lambda: machine.can_append,
+            in_flight=lambda: len(self._sent),
+            send=self._send,
+        )
         self._head: LogHead | None = None
         self._ledger_id = -1
         self._is_ledger_empty = True
         self._error: LedgerLogError | None = None
         self._is_closing = False
-        self._is_sending = False
-        self._is_send_scheduled = False
-        self._linger_timer: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._changes: set[asyncio.Future[None]] = set()
@@ -199,11 +203,7 @@ class Leader:
 
     async def drain(self) -> None:
         """Wait until what waits to be sent is below the settings' backlog."""
-        settings = self._settings
-        while self._error is None and (
-            self._waiting.entries >= settings.backlog_entries_max
-            or self._waiting.size_bytes >= settings.backlog_size_bytes_max
-        ):
+        while self._error is None and self._pace.has_backlog:
             await self._change()
 
     async def flush(self) -> None:
@@ -294,8 +294,7 @@ class Leader:
             waiter.set_exception(self._refusal())
             self._tell_sent(1, len(record))
             return
-        self._waiting.add(record, waiter)
-        self._schedule_send()
+        self._pace.add(record, waiter)
 
     def submit_batch(self, records: list[Payload], waiter: Waiter) -> None:
         """Take checked records; `waiter` gets their positions. For the faces of this leader."""
@@ -303,52 +302,13 @@ class Leader:
             waiter.set_exception(self._refusal())
             self._tell_sent(len(records), sum(map(len, records)))
             return
-        self._waiting.add_batch(records, waiter)
-        self._schedule_send()
+        self._pace.add_batch(records, waiter)
 
     # --- sending ---
 
-    def _schedule_send(self) -> None:
-        # At the end of this turn of the loop: what is appended until then travels together.
-        if not self._is_send_scheduled:
-            self._is_send_scheduled = True
-            self._loop.call_soon(self._on_scheduled_send)
-
-    def _on_scheduled_send(self) -> None:
-        self._is_send_scheduled = False
-        self.send_now()
-
     def send_now(self) -> None:
         """Send what was appended, as far as window and batching allow."""
-        if self._is_sending:
-            return
-        self._is_sending = True
-        waiting, machine = self._waiting, self._machine
-        try:
-            while waiting.entries and machine.can_append:
-                is_pipe_empty = len(self._sent) < self._settings.runs_in_flight_min
-                gathered = waiting.take() if is_pipe_empty else waiting.take_full()
-                if gathered is None:
-                    break
-                self._send(gathered)
-        finally:
-            self._is_sending = False
-        if not waiting.entries:
-            self._cancel_linger()
-        elif self._linger_timer is None and machine.can_append:
-            self._linger_timer = self._loop.call_later(
-                self._settings.linger_ms / 1e3, self._on_linger_over
-            )
-
-    def _on_linger_over(self) -> None:
-        self._linger_timer = None
-        if self._machine.can_append and (gathered := self._waiting.take()) is not None:
-            self._is_sending = True
-            try:
-                self._send(gathered)
-            finally:
-                self._is_sending = False
-        self.send_now()
+        self._pace.send_now()
 
     def _send(self, gathered: Gathered) -> None:
         body = self._sent.add(gathered)
@@ -358,11 +318,6 @@ class Leader:
     def _tell_sent(self, records: int, size_bytes: int) -> None:
         if self._on_sent is not None:
             self._on_sent(records, size_bytes)
-
-    def _cancel_linger(self) -> None:
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
-            self._linger_timer = None
 
     # --- what the machine says ---
 
@@ -413,7 +368,7 @@ class Leader:
     def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
         """Fail everything that is pending: what was sent with `error`, the rest for certain."""
         self._error = error
-        self._cancel_linger()
+        self._pace.cancel_linger()
         unsent = self._sent.fail(
             error, self._waiting, first_unknown=first_unknown, first_unsent=first_unsent
         )
