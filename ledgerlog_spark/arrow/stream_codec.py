@@ -125,6 +125,10 @@ class BatchEncoder:
         """The entry of `batch`, whose first row has that place in its range."""
         return self._encode(batch, {_FIRST_ROW: str(first_row).encode()})
 
+    def encode_rows(self, batch: pa.RecordBatch) -> bytes:
+        """The entry of `batch`, which does not say where its rows belong."""
+        return self._encode(batch, {})
+
     def encode_index(self, entries: Sequence[IndexedEntry]) -> bytes:
         """The entry that ends a range: no rows, the index in its metadata.
 
@@ -156,7 +160,7 @@ class BatchEncoder:
             self._scratch = pa.allocate_buffer(wanted)
         sink = pa.FixedSizeBufferWriter(self._scratch)
         writer = pa.ipc.new_stream(sink, self.schema, options=self._options)
-        writer.write_batch(batch, custom_metadata=metadata)
+        writer.write_batch(batch, custom_metadata=metadata or None)
         return memoryview(self._scratch)[self._schema_size_bytes : sink.tell()].tobytes()
 
 

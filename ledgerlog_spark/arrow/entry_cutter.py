@@ -1,0 +1,140 @@
+"""Batches of any size cut into encoded entries of about one size (design 7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from ledgerlog_spark.arrow.stream_codec import (
+    ENTRY_ROWS_MAX,
+    ENTRY_SIZE_BYTES_MAX,
+    TARGET_ENTRY_BYTES_DEFAULT,
+)
+from ledgerlog_spark.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Encode = Callable[[pa.RecordBatch], bytes]
+
+_FIRST_GUESS_RATIO = 1.0
+_OVERSHOOT = 1.25
+
+
+class CutEntry(NamedTuple):
+    """One entry.
+
+    Attributes:
+        batch: Its rows, at least one.
+        payload: The same, encoded.
+    """
+
+    batch: pa.RecordBatch
+    payload: bytes
+
+
+class EntryCutter:
+    """Joins and cuts batches of one schema.
+
+    An entry has at most 65,536 rows and about `target_entry_bytes` encoded; how many rows that is
+    follows from the entries before.
+    """
+
+    def __init__(
+        self,
+        encode: Encode,
+        *,
+        target_entry_bytes: int = TARGET_ENTRY_BYTES_DEFAULT,
+        size_bytes_max: int = ENTRY_SIZE_BYTES_MAX,
+    ) -> None:
+        """A cutter that has no rows yet.
+
+        Args:
+            encode: Makes a batch a payload; called in the order of the entries.
+            target_entry_bytes: About the size of a payload.
+            size_bytes_max: No payload is larger.
+        """
+        self._encode_batch = encode
+        self._target_bytes = target_entry_bytes
+        self._size_bytes_max = size_bytes_max
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._encoded_ratio = _FIRST_GUESS_RATIO
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[CutEntry]:
+        """Take in a batch of the schema; the entries that are full with it.
+
+        Raises:
+            LocalProtocolError: A row is larger than an entry can be; names its size.
+        """
+        if batch.num_rows:
+            self._pending.append(batch)
+            self._pending_rows += batch.num_rows
+            self._pending_bytes += batch.nbytes
+        while self._pending_rows >= ENTRY_ROWS_MAX or self._pending_encoded >= self._target_bytes:
+            yield from self._cut()
+
+    def finish(self) -> Iterator[CutEntry]:
+        """What is left; errors as of `add`."""
+        while self._pending_rows:
+            yield from self._cut()
+
+    def release(self) -> list[pa.RecordBatch]:
+        """The rows taken in and not encoded yet, which it forgets."""
+        released, self._pending = self._pending, []
+        self._pending_rows = self._pending_bytes = 0
+        return released
+
+    @property
+    def _pending_encoded(self) -> float:
+        """About how many bytes the pending rows have encoded."""
+        return self._pending_bytes * self._encoded_ratio
+
+    def _cut(self) -> Iterator[CutEntry]:
+        """Encode about one entry's worth from the front of what is pending."""
+        rows = self._pending_rows
+        if self._pending_encoded > self._target_bytes * _OVERSHOOT:
+            rows = int(rows * self._target_bytes / self._pending_encoded)
+        rows = max(1, min(rows, ENTRY_ROWS_MAX))
+        yield from self._encode(self._take(rows))
+
+    def _take(self, rows: int) -> pa.RecordBatch:
+        """The first `rows` pending rows as one batch."""
+        taken: list[pa.RecordBatch] = []
+        missing = rows
+        while missing:
+            batch = self._pending[0]
+            if batch.num_rows <= missing:
+                taken.append(self._pending.pop(0))
+            else:
+                taken.append(batch.slice(0, missing))
+                self._pending[0] = batch.slice(missing)
+            missing -= taken[-1].num_rows
+        joined = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        self._pending_rows -= rows
+        self._pending_bytes = max(0, self._pending_bytes - joined.nbytes)
+        if not self._pending:
+            self._pending_bytes = 0
+        return joined
+
+    def _encode(self, batch: pa.RecordBatch) -> Iterator[CutEntry]:
+        payload = self._encode_batch(batch)
+        if len(payload) > self._size_bytes_max:
+            if batch.num_rows == 1:
+                raise self._row_too_large(len(payload))
+            half = batch.num_rows // 2
+            yield from self._encode(batch.slice(0, half))
+            yield from self._encode(batch.slice(half))
+            return
+        self._encoded_ratio = len(payload) / max(1, batch.nbytes)
+        yield CutEntry(batch, payload)
+
+    def _row_too_large(self, size_bytes: int) -> LocalProtocolError:
+        return LocalProtocolError(
+            f"one row has {size_bytes} bytes encoded, and an entry holds at most "
+            f"{self._size_bytes_max}. Store the large value elsewhere, or split it over rows.",
+            size_bytes=size_bytes,
+            size_bytes_max=self._size_bytes_max,
+        )

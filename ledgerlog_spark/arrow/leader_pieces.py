@@ -1,0 +1,203 @@
+"""Rows on their way into entries of a leader log (design 6.3, 7; docs/LOGS.md G10, E7).
+
+A leader log of rows has one schema: one that Spark can read, nullable at every level, without
+dictionaries. What is appended is made into it, and cut into pieces: a large piece is the body of
+an entry already, small ones share a body with their neighbours when they are sent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ledgerlog_spark.arrow.conform import Conformer
+from ledgerlog_spark.arrow.entry_cutter import EntryCutter
+from ledgerlog_spark.arrow.schema_evolution import merge, storable
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of
+from ledgerlog_spark.arrow.stream_codec import (
+    ENTRY_ROWS_MAX,
+    ENTRY_SIZE_BYTES_MAX,
+    TARGET_ENTRY_BYTES_DEFAULT,
+    BatchEncoder,
+    decode_schema,
+    encode_schema,
+)
+from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, SchemaMismatchError
+from ledgerlog_spark.protocol.leader_entry import HEADER_SIZE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.arrow.entry_cutter import CutEntry
+
+BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
+"""Of a body: what an entry holds beside the header."""
+
+PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
+"""The size that a piece with an entry of its own counts as; smaller ones share one up to it."""
+
+SHARED_SIZE_BYTES_MAX = 64 << 10
+"""Pieces up to this size before compression share the body of an entry."""
+
+PLAIN_SIZE_BYTES_MAX = 4 << 10
+"""Bodies up to this size are not compressed: it would cost more time than it saves bytes."""
+
+_ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
+"""What a row counts as at least, so that an entry has no more rows than are allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPiece:
+    """Consecutive rows of one append.
+
+    Attributes:
+        rows: How many, at least 1.
+        append_rows: In the whole append.
+        size_bytes: What it counts as in an entry.
+        batch: The rows, when they may share a body with others.
+        body: Of an entry with these rows alone, when they may not.
+    """
+
+    rows: int
+    append_rows: int
+    size_bytes: int
+    batch: pa.RecordBatch | None = None
+    body: bytes | None = None
+
+    def __len__(self) -> int:
+        """Its size in bytes, as of whatever is appended."""
+        return self.size_bytes
+
+
+def leader_schema(schema: object) -> bytes:
+    """The schema record of a leader log of such rows.
+
+    Raises:
+        ConfigurationError: No Arrow schema.
+        SchemaMismatchError: It has no columns, two of one name, or a type that Spark has not.
+    """
+    if not isinstance(schema, pa.Schema):
+        raise ConfigurationError(
+            f"the schema of a log is a pyarrow.Schema, not {type(schema).__name__}: make one with "
+            "pyarrow.schema, or take that of a table"
+        )
+    return encode_schema(arrow_schema_of(storable(schema_json_of(schema))))
+
+
+class RowSplitter(threading.local):
+    """Cuts rows into pieces, and joins pieces to bodies; each thread has what it needs for itself.
+
+    Attributes:
+        schema: Of the log, and of all bodies.
+    """
+
+    def __init__(self, log: str, schema: bytes) -> None:
+        """A splitter for one log.
+
+        Args:
+            log: Name, for messages.
+            schema: Its schema record.
+        """
+        super().__init__()
+        self.schema = decode_schema(schema)
+        self._log = log
+        self._schema_json = schema_json_of(self.schema)
+        self._checked: pa.Schema | None = None
+        self._conformer = Conformer(self.schema)
+        self._plain = BatchEncoder(self.schema, "none")
+        self._packed = BatchEncoder(self.schema)
+        self._cutter = EntryCutter(self._packed.encode_rows, size_bytes_max=BODY_SIZE_BYTES_MAX)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Let pass a schema whose rows can be appended: its columns are the log's, or some of them.
+
+        Raises:
+            SchemaMismatchError: A column is not the log's, or has a type that cannot become the
+                log's; names column, expected and got.
+        """
+        if self._checked is not None and schema.equals(self._checked):
+            return
+        merged = merge(self._schema_json, schema_json_of(schema), log=self._log, add_columns=True)
+        if merged != self._schema_json:
+            raise self._has_more(merged)
+        self._checked = schema
+
+    def split(self, rows: object) -> list[RowPiece]:
+        """The pieces of an append, in order; none for no rows.
+
+        Raises:
+            LocalProtocolError: Neither a table nor a record batch, or a row that is larger than an
+                entry can be.
+            SchemaMismatchError: As of `check`, or a value cannot become one of the column's type.
+        """
+        if not isinstance(rows, pa.Table | pa.RecordBatch):
+            raise LocalProtocolError(
+                f"rows are a pyarrow.Table or a pyarrow.RecordBatch, not {type(rows).__name__}: "
+                "make one, for example with pyarrow.Table.from_pylist",
+                type=type(rows).__name__,
+            )
+        self.check(rows.schema)
+        if not rows.num_rows:
+            return []
+        batches = self._batches(rows)
+        small = self._small(batches) if rows.nbytes <= SHARED_SIZE_BYTES_MAX else None
+        return self._large(batches, rows.num_rows) if small is None else [small]
+
+    def join(self, pieces: Sequence[RowPiece]) -> bytes:
+        """The body of an entry of these pieces: one that has a body, or some that have none."""
+        alone = pieces[0].body
+        if alone is not None:
+            assert len(pieces) == 1
+            return alone
+        batches = [piece.batch for piece in pieces]
+        size_bytes = sum(piece.size_bytes for piece in pieces)
+        encoder = self._plain if size_bytes <= PLAIN_SIZE_BYTES_MAX else self._packed
+        return encoder.encode_rows(batches[0] if len(batches) == 1 else pa.concat_batches(batches))
+
+    def _batches(self, rows: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The rows with the log's columns."""
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        return [
+            self._conformer.conform(batch)
+            for batch in table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
+        ]
+
+    def _small(self, batches: list[pa.RecordBatch]) -> RowPiece | None:
+        """All of them as one piece that shares a body, None when they are too large for that."""
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        rows = batch.num_rows
+        size_bytes = max(pa.ipc.get_record_batch_size(batch), rows * _ROW_SIZE_BYTES_MIN)
+        if size_bytes > SHARED_SIZE_BYTES_MAX:
+            return None
+        return RowPiece(rows, rows, size_bytes, batch)
+
+    def _large(self, batches: list[pa.RecordBatch], rows: int) -> list[RowPiece]:
+        cut: list[CutEntry] = []
+        try:
+            for batch in batches:
+                cut += self._cutter.add(batch)
+            cut += self._cutter.finish()
+        finally:
+            self._cutter.release()
+        return [
+            RowPiece(batch.num_rows, rows, PIECE_SIZE_BYTES_MAX, body=body) for batch, body in cut
+        ]
+
+    def _has_more(self, merged: str) -> SchemaMismatchError:
+        known = {field["name"]: field for field in json.loads(self._schema_json)["fields"]}
+        fields = json.loads(merged)["fields"]
+        more = [field["name"] for field in fields if known.get(field["name"]) != field]
+        names = ", ".join(map(repr, more))
+        return SchemaMismatchError(
+            f"the rows have more than log {self._log!r} has columns for, in {names}. Its columns "
+            f"are {', '.join(known)}, and a leader log keeps the schema that it was made with. "
+            f"Leave out what is new, or make another log.",
+            log=self._log,
+            column=more[0],
+            expected="a column of the log",
+            got=str(next(field["type"] for field in fields if field["name"] == more[0])),
+        )
