@@ -1,12 +1,13 @@
-"""Places at which a process can be told to die, for tests of what a crash leaves behind.
+"""Places at which a process can be told to die or to stand still, for tests of what that leaves.
 
 `reach(name)` stands in the code between two steps that a crash may separate. It does nothing unless
 the environment variable `LEDGERLOG_FAILPOINT` names it when the process starts:
 
 - `commit.before_multi`: SIGKILL of the own process the first time it gets there;
 - `commit.before_multi:3`: the third time;
-- `commit.before_multi:3@FILE`: the third time, by the one process that manages to remove `FILE`;
-  all others go on. So one Python worker of many dies, and the one that takes over does not.
+- `commit.before_multi:3@FILE`: the third time or later, by the one process that manages to remove
+  `FILE`; all others go on. So one Python worker of many dies, and the one that takes over does not;
+- `stop:commit.before_multi`: SIGSTOP instead, so that the process goes on there when it is resumed.
 
 Several of these, separated by commas, each wait for their own place.
 """
@@ -44,27 +45,33 @@ NAMES = {
 
 @dataclass(slots=True)
 class _Armed:
-    """The failpoint that this process dies at, and how often it still passes it."""
+    """The failpoint that this process is told of, and how often it still has to get there."""
 
     name: str
     left: int
     only_with: Path | None
+    signal: signal.Signals
 
 
 def reach(name: str) -> None:
-    """Returns at once, unless the environment chose this failpoint: then the process is killed."""
+    """Returns at once, unless the environment chose this failpoint: then the process is killed.
+
+    One that is stopped goes on behind it after a SIGCONT.
+    """
     armed = _armed.get(name)
     if armed is None:
         return
     armed.left -= 1
-    if armed.left != 0:
+    if armed.left > 0:
         return
     if armed.only_with is not None:
         try:
             armed.only_with.unlink()
         except FileNotFoundError:
             return
-    os.kill(os.getpid(), signal.SIGKILL)
+    elif armed.left < 0:
+        return
+    os.kill(os.getpid(), armed.signal)
 
 
 def parse(text: str) -> dict[str, _Armed]:
@@ -78,16 +85,20 @@ def parse(text: str) -> dict[str, _Armed]:
 
 
 def _parse_one(text: str) -> _Armed:
-    match = re.fullmatch(r"([a-z_.]+)(?::([1-9]\d*))?(?:@(.+))?", text)
-    if match is None or match[1] not in NAMES:
+    match = re.fullmatch(r"(stop:)?([a-z_.]+)(?::([1-9]\d*))?(?:@(.+))?", text)
+    if match is None or match[2] not in NAMES:
         raise ConfigurationError(
-            f"{VARIABLE} has to be NAME, NAME:COUNT or NAME:COUNT@FILE with one of the names "
-            f"{', '.join(NAMES)}; got {text!r}",
+            f"{VARIABLE} has to be NAME, NAME:COUNT or NAME:COUNT@FILE, perhaps behind 'stop:', "
+            f"with one of the names {', '.join(NAMES)}; got {text!r}",
             key=VARIABLE,
             got=text,
         )
-    only_with = Path(match[3]) if match[3] else None
-    return _Armed(match[1], int(match[2] or 1), only_with)
+    return _Armed(
+        name=match[2],
+        left=int(match[3] or 1),
+        only_with=Path(match[4]) if match[4] else None,
+        signal=signal.SIGSTOP if match[1] else signal.SIGKILL,
+    )
 
 
 _armed = parse(os.environ.get(VARIABLE, ""))

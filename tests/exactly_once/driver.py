@@ -9,18 +9,27 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from ledgerlog_spark.log.failpoints import VARIABLE
+
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 300.0
+POLL_SECONDS = 0.05
 ENDINGS_IN_A_ROW_MAX = 10
 
 
 class SilentDriverError(Exception):
-    """The driver said nothing for too long, or ended."""
+    """The driver said nothing for too long, or nothing but that its queries ended."""
+
+
+class EndedDriverError(SilentDriverError):
+    """The driver ended by itself."""
 
 
 class Driver:
@@ -35,7 +44,7 @@ class Driver:
     def __init__(self, settings: dict[str, Any], log: Path, failpoint: str = "") -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
         if failpoint:
-            environment["LEDGERLOG_FAILPOINT"] = failpoint
+            environment[VARIABLE] = failpoint
         self._log = log.open("ab")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.exactly_once.query", json.dumps(settings)],
@@ -64,14 +73,18 @@ class Driver:
         """The next thing that it says.
 
         Raises:
-            SilentDriverError: Nothing came in time, or it has ended.
+            SilentDriverError: Nothing came in time.
+            EndedDriverError: It has ended.
         """
         try:
             said = self._said.get(timeout=seconds)
         except queue.Empty:
             raise SilentDriverError(f"nothing for {seconds:g} s") from None
+        return self._heard(said)
+
+    def _heard(self, said: dict[str, Any] | None) -> dict[str, Any]:
         if said is None:
-            raise SilentDriverError(f"it ended with exit code {self.process.wait()}")
+            raise EndedDriverError(f"it ended with exit code {self.process.wait()}")
         if "fed" in said:
             self.chunks = said["fed"] + 1
         if "batch" in said:
@@ -95,6 +108,21 @@ class Driver:
         wanted = self.batches + count
         while self.batches < wanted:
             self.hear()
+
+    def wait_until(self, is_met: Callable[[], bool]) -> None:
+        """Returns when the condition holds, whether or not the driver says anything."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_met():
+            if time.monotonic() > deadline:
+                raise SilentDriverError(f"waited {PATIENCE_SECONDS:g} s in vain")
+            try:
+                self._heard(self._said.get(timeout=POLL_SECONDS))
+            except queue.Empty:
+                continue
+
+    def stopped(self) -> int:
+        """How many of its processes stand still."""
+        return sum(_status(process) == psutil.STATUS_STOPPED for process in self.tree())
 
     def tree(self) -> list[psutil.Process]:
         """The driver and all its descendants, as far as they live."""
@@ -138,6 +166,13 @@ def _role_of(process: psutil.Process, driver_pid: int) -> str:
     if "python_streaming_sink_runner" in command:
         return "sink"
     return "worker" if "pyspark.daemon" in command else "other"
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return "gone"
 
 
 def _signal(process: psutil.Process, number: int) -> None:

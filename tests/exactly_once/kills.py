@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,14 @@ from typing import Any
 import psutil
 
 from ledgerlog_spark.local.cluster import Cluster
-from ledgerlog_spark.log.failpoints import NAMES
-from tests.exactly_once.driver import ROOT, Driver, SilentDriverError, signal_all
+from ledgerlog_spark.log.failpoints import NAMES, VARIABLE
+from tests.exactly_once.driver import (
+    ROOT,
+    Driver,
+    EndedDriverError,
+    SilentDriverError,
+    signal_all,
+)
 
 IN_QUERIES = tuple(name for name in NAMES if not name.startswith("sweep."))
 IN_SWEEPER = tuple(name for name in NAMES if name.startswith("sweep."))
@@ -110,10 +118,10 @@ class Scenario:
                 self._kill_beside(driver)
             driver.wait_for_batches(self.dice.randint(1, 3))
             self._kill_last(driver)
-        except SilentDriverError as silence:
+        except EndedDriverError as end:
             # A failpoint may be reached while the driver feeds, and end it: not a failure of ours.
             if all(at.file.exists() for at in armed):
-                raise SilentDriverError(f"{armed}: {silence}") from None
+                raise EndedDriverError(f"{armed}: {end}") from None
         finally:
             driver.end()
             self.tally.batches += driver.batches
@@ -125,9 +133,12 @@ class Scenario:
     def _arm(self) -> list[Armed]:
         wanted = [name for name in IN_QUERIES if not self.tally.kills[name]] or list(IN_QUERIES)
         chosen = self.dice.sample(wanted, min(FAILPOINTS_A_DRIVER, len(wanted)))
+        return self._armed(chosen, count_max=2)
+
+    def _armed(self, names: Sequence[str], *, count_max: int) -> list[Armed]:
         armed = [
-            Armed(name, self.dice.randint(1, 2), self.directory / f"armed-{name}")
-            for name in chosen
+            Armed(name, self.dice.randint(1, count_max), self.directory / f"armed-{name}")
+            for name in names
         ]
         for at in armed:
             at.file.touch()
@@ -165,20 +176,30 @@ class Scenario:
             self.tally.kills[role] += 1
 
     def sweep(self) -> None:
-        """Sweep once, killed on the way at the next failpoint of the sweeper."""
+        """Sweep to the end, killed on the way at each failpoint where nothing has died yet.
+
+        Once all had their turn the sweeper dies at one of them, if it comes by.
+        """
         left = [name for name in IN_SWEEPER if not self.tally.kills[name]]
-        failpoint = self.dice.choice(left or IN_SWEEPER)
-        command = [sys.executable, "-m", "tests.exactly_once.sweep"]
-        for armed in (f"LEDGERLOG_FAILPOINT={failpoint}", ""):
-            ended = subprocess.run(
-                ["env", *filter(None, [armed]), *command, self.cluster.metadata_service_uri],
-                cwd=ROOT,
-                check=False,
-            )
-            if ended.returncode == -signal.SIGKILL or ended.returncode == 128 + signal.SIGKILL:
-                self.tally.kills[failpoint] += 1
-            elif ended.returncode != 0:
-                raise SilentDriverError(f"the sweeper ended with exit code {ended.returncode}")
+        armed = self._armed(left or [self.dice.choice(IN_SWEEPER)], count_max=1)
+        while not self._swept(armed):
+            (died_at,) = (at for at in armed if not at.file.exists())
+            self.tally.kills[died_at.name] += 1
+            armed.remove(died_at)
+        for at in armed:
+            at.file.unlink()
+
+    def _swept(self, armed: list[Armed]) -> bool:
+        """Whether a sweeper came to its end; False when it died at one of the failpoints."""
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.exactly_once.sweep", self.cluster.metadata_service_uri],
+            cwd=ROOT,
+            env={**os.environ, VARIABLE: _variable(armed)},
+            check=False,
+        )
+        if ended.returncode not in (0, -signal.SIGKILL):
+            raise SilentDriverError(f"the sweeper ended with exit code {ended.returncode}")
+        return ended.returncode == 0
 
     def finish(self) -> None:
         """Run both queries to the end of what was fed."""

@@ -5,15 +5,26 @@ from __future__ import annotations
 import sys
 
 import ledgerlog_spark as ll
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.log.sweeper import Sweeper
+
+PAGES_GRACE_MS = 1_000
+"""An hour is usual, so that commits on their way need not start again: none is while this runs."""
 
 
 def main() -> int:
     """Exit code 1 when something failed for good; what another change crossed is tried later."""
     with ll.connect(sys.argv[1]) as client:
-        _, errors = BlockingLogs(client).sweep()
-    return _judged(errors)
+        return _judged(client.run(_sweep))
+
+
+async def _sweep(client: LedgerClient) -> list[LedgerLogError]:
+    store = logs_of(client).store
+    sweeper = Sweeper(store=store, ledgers=client, pages_grace_ms=PAGES_GRACE_MS)
+    _, errors = await sweeper.sweep_all()
+    return errors
 
 
 def _judged(errors: list[LedgerLogError]) -> int:

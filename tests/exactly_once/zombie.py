@@ -5,14 +5,26 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+import ledgerlog_spark as ll
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.errors import LedgerNotFoundError
+from ledgerlog_spark.log.logs import logs_of
 from tests.exactly_once.driver import Driver, SilentDriverError, signal_all
-from tests.exactly_once.kills import Scenario
+from tests.exactly_once.kills import DRIVERS_LOG, Scenario
+from tests.exactly_once.query import COPY, COUNTS
+
+PAUSED_AT = ("range.rows_sent", "commit.before_multi")
+"""Where it stops: a task of one query has sent rows, the other query is about to commit."""
 
 BATCHES_BEFORE = 6
 BATCHES_AFTER = 8
+BATCHES_TO_A_SEAL_MAX = 100
 ELSEWHERE = "elsewhere"
+REFUSED = re.compile(r"Ledger(?:Fenced|Closed)Error: ledger (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,42 +34,128 @@ class Verdict:
     Attributes:
         reasons: The errors that ended the zombie's queries after it was resumed.
         is_fenced: Whether each of them ended because it was replaced.
+        sealed: Ledgers that it had open, and that were sealed while it was paused.
+        left_open: Those that were not; has to be empty.
+        refused: The sealed ones of which it was told, when it went on writing to them.
+        epochs_taken_back: Logs whose producer changed after it was resumed; has to be empty.
         survivor_endings: Why queries of the other one ended; has to be empty.
     """
 
     reasons: tuple[str, ...]
     is_fenced: bool
+    sealed: tuple[int, ...]
+    left_open: tuple[int, ...]
+    refused: tuple[int, ...]
+    epochs_taken_back: tuple[str, ...]
     survivor_endings: tuple[str, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it could neither commit, nor acknowledge, nor take the epoch back."""
+        wrong = (self.left_open, self.epochs_taken_back, self.survivor_endings)
+        return self.is_fenced and bool(self.refused) and not any(wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the metadata say of both logs.
+
+    Attributes:
+        producers: Epoch and run of each producer, by log and producer.
+        open: Registered ledgers that are not closed.
+    """
+
+    producers: dict[tuple[str, str], tuple[int, str | None]]
+    open: frozenset[int]
+
+
+async def look(client: LedgerClient) -> Look:
+    """As of now."""
+    logs = logs_of(client)
+    producers, still_open = {}, set()
+    for name in (COPY, COUNTS):
+        log_id = (await logs.open(name)).log_id
+        for app in await logs.store.producers(log_id):
+            found = await logs.store.read_producer(log_id, app)
+            assert found is not None
+            producers[name, app] = (found.value.epoch, found.value.current_run)
+            for ledger_id in await logs.store.registered(log_id, app):
+                try:
+                    metadata = await client.ledger_metadata(ledger_id)
+                except LedgerNotFoundError:
+                    continue
+                if not metadata.is_closed:
+                    still_open.add(ledger_id)
+    return Look(producers, frozenset(still_open))
 
 
 def haunt(scenario: Scenario) -> Verdict:
     """Pause one driver, run the same queries elsewhere, resume the first."""
-    log = scenario.directory / "zombies.log"
-    zombie = Driver({**scenario.settings(), "restart": False}, log)
+    log = scenario.directory / "zombie.log"
+    files = [scenario.directory / f"stop-{name}" for name in PAUSED_AT]
+    stops = [f"stop:{name}@{file}" for name, file in zip(PAUSED_AT, files, strict=True)]
+    zombie = Driver({**scenario.settings(), "restart": False}, log, ",".join(stops))
     survivor: Driver | None = None
     try:
-        zombie.wait_for("running")
-        scenario.chunks = zombie.chunks
-        zombie.wait_for_batches(BATCHES_BEFORE)
-        paused = zombie.tree()
-        signal_all(paused, signal.SIGSTOP)
-        elsewhere = scenario.directory / ELSEWHERE
-        shutil.copytree(scenario.directory, elsewhere, ignore=shutil.ignore_patterns("*.log"))
-        scenario.directory = elsewhere
-        survivor = Driver(scenario.settings(), log)
-        survivor.wait_for("running")
-        survivor.wait_for_batches(BATCHES_AFTER)
-        signal_all(paused, signal.SIGCONT)
-        reasons = tuple(zombie.wait_for("ended")["why"] for _ in range(2))
-        survivor.wait_for_batches(BATCHES_AFTER)
-        scenario.chunks = survivor.chunks
+        with ll.connect(scenario.cluster.metadata_service_uri) as client:
+            _pause(zombie, files)
+            scenario.chunks = zombie.chunks
+            paused = client.run(look)
+            survivor = _replacement(scenario)
+            before = _sealed(survivor, paused, lambda: client.run(look))
+            signal_all(zombie.tree(), signal.SIGCONT)
+            reasons = tuple(zombie.wait_for("ended")["why"] for _ in range(2))
+            zombie.end()
+            survivor.wait_for_batches(BATCHES_AFTER)
+            scenario.chunks = survivor.chunks
+            after = client.run(look)
     except SilentDriverError as silence:
         raise SilentDriverError(f"zombie: {silence}; see {log}") from None
     finally:
-        signal_all(zombie.tree(), signal.SIGCONT)
-        zombie.end()
-        if survivor is not None:
-            survivor.end()
-    is_fenced = all("ProducerFencedError" in why for why in reasons)
-    named = tuple(", ".join(sorted(set(re.findall(r"\w+Error", why)))) for why in reasons)
-    return Verdict(named, is_fenced, tuple(survivor.endings))
+        for driver in filter(None, (zombie, survivor)):
+            driver.end()
+    sealed = paused.open - before.open
+    told = {int(number) for number in REFUSED.findall(log.read_text())}
+    return Verdict(
+        reasons=tuple(", ".join(sorted(set(re.findall(r"\w+Error", why)))) for why in reasons),
+        is_fenced=all("ProducerFencedError" in why for why in reasons),
+        sealed=tuple(sorted(sealed)),
+        left_open=tuple(sorted(paused.open & before.open)),
+        refused=tuple(sorted(sealed & told)),
+        epochs_taken_back=tuple(
+            log for (log, app), was in before.producers.items() if after.producers[log, app] != was
+        ),
+        survivor_endings=tuple(survivor.endings),
+    )
+
+
+def _pause(zombie: Driver, files: list[Path]) -> None:
+    """Two of its processes stop themselves where the files say, then all others are stopped."""
+    zombie.wait_for("running")
+    zombie.wait_for_batches(BATCHES_BEFORE)
+    for file in files:
+        file.touch()
+    zombie.wait_until(lambda: zombie.stopped() == len(files))
+    signal_all(zombie.tree(), signal.SIGSTOP)
+
+
+def _replacement(scenario: Scenario) -> Driver:
+    """The same queries from a copy of their checkpoints, as if on another machine."""
+    elsewhere = scenario.directory / ELSEWHERE
+    shutil.copytree(scenario.directory, elsewhere, ignore=shutil.ignore_patterns("*.log"))
+    scenario.directory = elsewhere
+    survivor = Driver(scenario.settings(), elsewhere / DRIVERS_LOG)
+    survivor.wait_for("running")
+    return survivor
+
+
+def _sealed(survivor: Driver, paused: Look, look_again: Callable[[], Look]) -> Look:
+    """What there is once the zombie's ledgers are sealed, which no batch waits for."""
+    survivor.wait_for_batches(BATCHES_AFTER)
+    found = look_again()
+    for _ in range(BATCHES_TO_A_SEAL_MAX):
+        if not paused.open & found.open:
+            break
+        survivor.wait_for_batches(1)
+        found = look_again()
+    return found

@@ -73,6 +73,19 @@ def test_stream_killed_at_a_failpoint_goes_on_and_has_every_batch_once(
     assert payloads(uri, log) == KEPT
 
 
+def test_process_that_is_told_to_stop_goes_on_once_it_is_resumed() -> None:
+    passes_twice = "from ledgerlog_spark.log.failpoints import reach as r; r('{0}'); r('{0}')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", passes_twice.format("commit.begun")],
+        cwd=ROOT,
+        env={**os.environ, VARIABLE: "stop:commit.begun"},
+    )
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(PATIENCE_SECONDS) == 0
+
+
 @pytest.mark.parametrize("text", ["commit", "commit.begun:0", "commit.begun:", "commit.begun@"])
 def test_a_name_that_is_no_failpoint_is_an_error_and_not_a_test_that_passes(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"commit\.before_multi"):
