@@ -1,10 +1,9 @@
 """Seal a ledger whose writer is gone: fence, read forward, write back, close once.
 
 `LedgerRecovery` marks the record IN_RECOVERY before anything else, fences a covering part of the
-last ensemble, and reads entry after entry from the largest LAC it found. What is present is written
-back to an ack quorum with the LAC as it was found, so that no reader ever sees a LAC above the
-closed end (PROTOCOL.md#C10). Replaced bookies stay in memory until the one closing compare-and-swap
-(PROTOCOL.md#C11). Any number of recoveries may run: the first close wins and the others adopt it.
+last ensemble, lets a `RecoveryTail` bring what lies behind the largest LAC it found back to an ack
+quorum, and closes the record there. Any number of recoveries may run: the first close wins and the
+others adopt it (PROTOCOL.md#C13).
 
 An attempt that could not decide something is tried again, from the beginning, as
 `RecoverySettings.retry` says. The record then stays IN_RECOVERY, which is a legal state to leave.
@@ -16,10 +15,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.dispatch import Table, dispatch, row
-from ledgerlog_spark.protocol.ensemble_change import FailedBookies, with_fragment
+from ledgerlog_spark.protocol.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.fencing import Fencing, FencingState
 from ledgerlog_spark.protocol.messages import (
     AddReplied,
@@ -28,7 +27,6 @@ from ledgerlog_spark.protocol.messages import (
     Failure,
     LedgerClosed,
     LedgerFailed,
-    ListBookies,
     LoadMetadata,
     MetadataLoaded,
     MetadataOutcome,
@@ -39,10 +37,10 @@ from ledgerlog_spark.protocol.messages import (
     TimerFired,
 )
 from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, Refusal
-from ledgerlog_spark.protocol.recovery_reads import ReadAhead, RecoveryReads, Verdict
+from ledgerlog_spark.protocol.recovery_reads import ReadAhead
+from ledgerlog_spark.protocol.recovery_tail import RecoveryTail
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
-from ledgerlog_spark.protocol.write_back import WriteBack
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned
@@ -126,19 +124,15 @@ class LedgerRecovery:
         self._numbers = RequestNumbers()
         self._failed = FailedBookies()
         self._request = 0
-        self._listing = 0
-        self._hedge_timer = 0
         self._update: MetadataUpdate | None = None
         self._base: Versioned[LedgerMetadata] | None = None
-        self._tail: tuple[Fragment, ...] = ()
         self._fencing: Fencing | None = None
-        self._reads: RecoveryReads | None = None
-        self._write_back: WriteBack | None = None
+        self._tail: RecoveryTail | None = None
 
     @property
     def entries_written_back(self) -> int:
         """Entries that the current attempt has on an ack quorum again."""
-        return self._write_back.entries_confirmed if self._write_back is not None else 0
+        return self._tail.entries_confirmed if self._tail is not None else 0
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event; the host performs the effects in order after this returned.
@@ -150,7 +144,7 @@ class LedgerRecovery:
 
     def _begin(self, _event: Start | TimerFired) -> list[Effect]:
         self.attempts += 1
-        self._fencing = self._reads = self._write_back = self._update = None
+        self._fencing = self._tail = self._update = None
         self.phase = RecoveryPhase.LOADING
         self._request = self._numbers.next()
         return [LoadMetadata(self._request, sync_first=True)]
@@ -218,7 +212,6 @@ class LedgerRecovery:
 
     def _fence(self, record: Versioned[LedgerMetadata]) -> list[Effect]:
         self._base = record
-        self._tail = (record.value.last_fragment,)
         self._fencing = Fencing(
             quorum=record.value.quorum,
             ensemble=record.value.last_fragment.ensemble,
@@ -240,177 +233,65 @@ class LedgerRecovery:
                 return []
 
     def _begin_reading(self, fencing: Fencing) -> list[Effect]:
-        metadata = self._metadata
-        found = self._last_safe_entry(fencing.last_add_confirmed)
-        self._reads = RecoveryReads(
-            quorum=metadata.quorum,
-            ensemble=metadata.last_fragment.ensemble,
-            answering=fencing.known,
-            first_entry_id=found + 1,
-            read_ahead=self._settings.read_ahead,
-            numbers=self._numbers,
-            last_entry_ids=fencing.last_entry_ids,
-        )
-        self._write_back = WriteBack(
+        assert self._base is not None
+        self._tail = RecoveryTail(
             ledger_id=self.ledger_id,
-            quorum=metadata.quorum,
-            ensemble=metadata.last_fragment.ensemble,
-            last_add_confirmed=found,
-            numbers=self._numbers,
+            record=self._base,
+            fencing=fencing,
+            bookies=self._failed,
+            read_ahead=self._settings.read_ahead,
             window=self._settings.window,
+            numbers=self._numbers,
         )
         self.phase = RecoveryPhase.READING
-        self._hedge_timer = self._numbers.next()
-        hedge = StartTimer(self._hedge_timer, self._settings.read_ahead.hedge_delay_ms)
-        return [*self._reads.fill(), hedge]
-
-    def _last_safe_entry(self, last_add_confirmed: int) -> int:
-        """Never below the last fragment, whose bookies hold nothing older (PROTOCOL.md#C6)."""
-        return max(last_add_confirmed, self._metadata.last_fragment.first_entry_id - 1)
-
-    @property
-    def _metadata(self) -> LedgerMetadata:
-        assert self._base is not None
-        return self._base.value
+        return self._tail.begin()
 
     def _on_entry_replied(self, event: ReadReplied | BatchReplied) -> list[Effect]:
-        assert self._reads is not None
-        effects: list[Effect] = []
-        if isinstance(event, BatchReplied):
-            effects += self._reads.take_batch_reply(event)
-        else:
-            effects += self._reads.take_reply(event)
-        if self._reads.is_unauthorized:
-            return self._stop(Failure.UNAUTHORIZED)
-        return [*effects, *self._advance()]
-
-    def _advance(self) -> list[Effect]:
-        """Write back what is present in order; end at the first absent entry."""
-        assert self._reads is not None
-        assert self._write_back is not None
-        self._write_back.take(self._reads.take_present())
-        verdict = self._reads.verdict
-        if verdict is Verdict.UNKNOWN:
-            return self._try_again(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
-        is_end = verdict is Verdict.ABSENT
-        effects: list[Effect] = [*self._write_back.flush(is_end=is_end)]
-        if is_end:
-            return [*effects, *self._close_when_written()]
-        return [*effects, *self._reads.fill()] if self._write_back.has_room else effects
-
-    def _close_when_written(self) -> list[Effect]:
-        assert self._write_back is not None
-        if not self._write_back.is_finished:
-            return []
-        return self._measure() if self._write_back.length is None else self._close()
-
-    def _on_hedge_timer(self, event: TimerFired) -> list[Effect]:
-        if event.request != self._hedge_timer:
-            return []
-        assert self._reads is not None
-        self._hedge_timer = self._numbers.next()
-        timer = StartTimer(self._hedge_timer, self._settings.read_ahead.hedge_delay_ms)
-        return [*self._reads.hedge(), timer]
+        assert self._tail is not None
+        return self._after(self._tail.take_entries(event))
 
     def _on_add_replied(self, event: AddReplied) -> list[Effect]:
-        assert self._write_back is not None
-        pipeline = self._write_back.pipeline
-        answer = None if pipeline is None else pipeline.take_reply(event)
-        if pipeline is None or answer is None:
-            return []
-        if answer.code is Code.UNAUTHORIZED:
-            return self._stop(Failure.UNAUTHORIZED)
-        if answer.code is Code.OK:
-            pipeline.confirm()
-            return self._advance()
-        if pipeline.is_suspended(answer.index):
-            return self._give_up_if_stuck()
-        pipeline.suspend(answer.index)
-        self._failed.report(answer.index, answer.bookie_id)
-        return self._list_bookies()
-
-    def _list_bookies(self) -> list[Effect]:
-        if self._listing:
-            return []
-        self._listing = self._numbers.next()
-        return [ListBookies(self._listing)]
+        assert self._tail is not None
+        return self._after(self._tail.take_add(event))
 
     def _on_bookies_listed(self, event: BookiesListed) -> list[Effect]:
-        """Replace in memory; the metadata learns it with the close (PROTOCOL.md#C11)."""
-        if event.request != self._listing:
-            return []
-        self._listing = 0
-        assert self._write_back is not None
-        pipeline = self._write_back.pipeline
-        if pipeline is None or not self._failed:
-            return []
-        found = self._failed.choose(pipeline.ensemble, event.candidates)
-        for index in self._failed.indexes:
-            self._failed.settle(index)
-        for index in found.unreplaced:
-            pipeline.abandon(index)
-        if not found.replaced:
-            return self._give_up_if_stuck() or self._advance()
-        new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)
-        self._tail = with_fragment(self._tail, new)
-        effects: list[Effect] = [*pipeline.replace(found.ensemble, found.replaced)]
-        pipeline.confirm()
-        return [*effects, *self._advance(), *self._give_up_if_stuck()]
+        assert self._tail is not None
+        return self._after(self._tail.take_bookies(event))
 
-    def _give_up_if_stuck(self) -> list[Effect]:
-        """Without a replacement go on, as long as an ack quorum is still possible."""
-        assert self._write_back is not None
-        pipeline = self._write_back.pipeline
-        if self.phase is not RecoveryPhase.READING or pipeline is None:
-            return []
-        if self._listing or not pipeline.is_stuck:
-            return []
-        size = len(pipeline.ensemble)
-        answering = sum(not pipeline.is_suspended(index) for index in range(size))
-        return self._try_again(Failure.NOT_ENOUGH_BOOKIES, wanted=size, available=answering)
+    def _on_hedge_timer(self, event: TimerFired) -> list[Effect]:
+        assert self._tail is not None
+        return self._tail.take_timer(event)
+
+    def _after(self, effects: list[Effect]) -> list[Effect]:
+        """Go on with what has become of the tail."""
+        assert self._tail is not None
+        failed = self._tail.failed
+        if failed is not None:
+            return [*effects, *self._try_again(failed.failure, **failed.about)]
+        if not self._tail.is_written:
+            return effects
+        return [*effects, *(self._measure() if self._tail.length is None else self._close())]
 
     def _measure(self) -> list[Effect]:
-        """Nothing was written back: the length is in the header of the last safe entry (C22)."""
-        assert self._write_back is not None
-        last = self._write_back.last_add_confirmed
-        if last == NO_ENTRY:
-            self._write_back.set_length(0)
+        assert self._tail is not None
+        effects = self._tail.measure()
+        if self._tail.length is not None:
             return self._close()
-        quorum = self._metadata.quorum
-        ensemble = self._metadata.fragment_of(last).ensemble
-        reads = RecoveryReads(
-            quorum=quorum,
-            ensemble=ensemble,
-            answering=(1 << len(ensemble)) - 1,
-            first_entry_id=last,
-            read_ahead=ReadAhead(entries_first=1, entries_max=1),
-            numbers=self._numbers,
-        )
-        self._reads = reads
         self.phase = RecoveryPhase.MEASURING
-        return [*reads.fill()]
+        return effects
 
     def _on_measure_replied(self, event: ReadReplied) -> list[Effect]:
-        assert self._reads is not None
-        assert self._write_back is not None
-        effects: list[Effect] = [*self._reads.take_reply(event)]
-        if self._reads.is_unauthorized:
-            return self._stop(Failure.UNAUTHORIZED)
-        match self._reads.verdict:
-            case Verdict.PRESENT:
-                (entry,) = self._reads.take_present()
-                self._write_back.set_length(entry.length)
-                return self._close()
-            case Verdict.UNDECIDED:
-                return effects
-            case _:
-                return self._try_again(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
+        assert self._tail is not None
+        effects = self._tail.take_measured(event)
+        failed = self._tail.failed
+        if failed is not None:
+            return self._try_again(failed.failure, **failed.about)
+        return effects if self._tail.length is None else self._close()
 
     def _close(self) -> list[Effect]:
-        assert self._write_back is not None
+        assert self._tail is not None
         assert self._base is not None
-        last = self._write_back.last_add_confirmed
-        if last < self._floor_entry_id:
+        if self._tail.last_add_confirmed < self._floor_entry_id:
             return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING
         return self._begin_update(self._base, self._decide_close)
@@ -419,17 +300,20 @@ class LedgerRecovery:
         """CLOSED with everything this attempt did, over a record that is still what it read."""
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
+        assert self._base is not None
+        read = self._base.value
         if (
             current.state is not LedgerState.IN_RECOVERY
-            or current.last_fragment != self._metadata.last_fragment
+            or current.last_fragment != read.last_fragment
         ):
             return Refusal(Failure.METADATA_CHANGED)
-        assert self._write_back is not None
-        assert self._write_back.length is not None
-        last = self._write_back.last_add_confirmed
-        tail = self._tail[:1] + tuple(f for f in self._tail[1:] if f.first_entry_id <= last)
-        return current.with_fragments((*current.fragments[:-1], *tail)).closed(
-            last_entry_id=last, length=self._write_back.length
+        assert self._tail is not None
+        assert self._tail.length is not None
+        last = self._tail.last_add_confirmed
+        first, *behind = self._tail.fragments
+        kept = (f for f in behind if f.first_entry_id <= last)
+        return current.with_fragments((*current.fragments[:-1], first, *kept)).closed(
+            last_entry_id=last, length=self._tail.length
         )
 
     def _try_again(self, failure: Failure, **about: Any) -> list[Effect]:
@@ -438,15 +322,13 @@ class LedgerRecovery:
         if failure not in RETRIABLE or delay_ms is None:
             return self._stop(failure, is_retriable=failure in RETRIABLE, **about)
         self._failed.forget_indexes()
-        self._listing = 0
-        self._hedge_timer = 0
         self.phase = RecoveryPhase.WAITING
         self._request = self._numbers.next()
         return [StartTimer(self._request, delay_ms)]
 
     def _stop(self, failure: Failure, *, is_retriable: bool = False, **about: Any) -> list[Effect]:
         self.phase = RecoveryPhase.DONE
-        found = self._write_back.last_add_confirmed if self._write_back is not None else NO_ENTRY
+        found = self._tail.last_add_confirmed if self._tail is not None else NO_ENTRY
         return [
             LedgerFailed(
                 failure,

@@ -26,8 +26,8 @@ from ledgerlog_spark.protocol.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.messages import CasMetadata, Failure, MetadataOutcome
 from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, UpdatePhase
 from ledgerlog_spark.protocol.quorum import is_acknowledged
-from ledgerlog_spark.protocol.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.recovery_reads import EntryTally, RecoveryReads
+from ledgerlog_spark.protocol.recovery_tail import RecoveryTail
 from ledgerlog_spark.protocol.writer import LedgerWriter
 from tests.sim.disk import SimFile
 
@@ -57,7 +57,7 @@ def applied(name: str) -> Iterator[None]:
 
 
 _ask = RecoveryReads._ask
-_recovery_listed = LedgerRecovery._on_bookies_listed
+_recovery_listed = RecoveryTail.take_bookies
 
 
 def _ask_without_fence(self: RecoveryReads, tally: Any, up_to: int) -> list[Any]:
@@ -71,25 +71,25 @@ def _no_batch_is_absence(self: RecoveryReads) -> list[Any]:
     return []
 
 
-def _no_floor(self: LedgerRecovery, last_add_confirmed: int) -> int:
+def _no_floor(self: RecoveryTail, last_add_confirmed: int) -> int:
     return last_add_confirmed
 
 
-def _read_from_changed(self: LedgerRecovery, event: Any) -> list[Any]:
+def _read_from_changed(self: RecoveryTail, event: Any) -> list[Any]:
     effects = _recovery_listed(self, event)
-    if self._reads is not None and self._write_back is not None and self._write_back.pipeline:
+    if self._write_back.pipeline:
         self._reads._ensemble = self._write_back.pipeline.ensemble
     return effects
 
 
-def _commit_fragments_early(self: LedgerRecovery, event: Any) -> list[Any]:
-    before = self._tail
+def _commit_fragments_early(self: RecoveryTail, event: Any) -> list[Any]:
+    before = self.fragments
     effects = _recovery_listed(self, event)
-    if self._tail == before or self._base is None:
+    if self.fragments == before:
         return effects
-    fragments = (*self._base.value.fragments[:-1], *self._tail)
-    early = self._base.value.with_fragments(fragments)
-    return [*effects, CasMetadata(self._numbers.next(), early, self._base.version)]
+    fragments = (*self._record.value.fragments[:-1], *self.fragments)
+    early = self._record.value.with_fragments(fragments)
+    return [*effects, CasMetadata(self._numbers.next(), early, self._record.version)]
 
 
 def _anything_but_the_entry_is_absent(code: Code) -> bool:
@@ -257,12 +257,12 @@ MUTATIONS: dict[str, Mutation] = {
     "short_batch_is_absence": Mutation(
         "C8", ((RecoveryReads, "_ask_frontier", _no_batch_is_absence),)
     ),
-    "no_floor_at_last_fragment": Mutation("C6", ((LedgerRecovery, "_last_safe_entry", _no_floor),)),
+    "no_floor_at_last_fragment": Mutation("C6", ((RecoveryTail, "_last_safe_entry", _no_floor),)),
     "recovery_reads_from_changed_ensemble": Mutation(
-        "C11", ((LedgerRecovery, "_on_bookies_listed", _read_from_changed),)
+        "C11", ((RecoveryTail, "take_bookies", _read_from_changed),)
     ),
     "recovery_commits_fragments_early": Mutation(
-        "C11", ((LedgerRecovery, "_on_bookies_listed", _commit_fragments_early),)
+        "C11", ((RecoveryTail, "take_bookies", _commit_fragments_early),)
     ),
     "timeouts_are_negatives": Mutation(
         "C8", ((EntryTally, "counts_as_absent", staticmethod(_anything_but_the_entry_is_absent)),)
