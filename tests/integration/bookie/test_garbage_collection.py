@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 
 import ledgerlog_spark as ll
 from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from ledgerlog_spark.errors import LedgerNotFoundError
-from ledgerlog_spark.transport import control_pb2 as pb
-from ledgerlog_spark.transport import control_pb2_grpc
 from tests.fixtures.bookie_process import MEBIBYTE
 
 if TYPE_CHECKING:
@@ -48,11 +45,6 @@ def manifest(bookie: BookieProcess) -> Manifest:
     return decode_manifest((bookie.directory / "MANIFEST").read_bytes())
 
 
-def collect(bookie: BookieProcess) -> Any:
-    with grpc.insecure_channel(f"127.0.0.1:{bookie.grpc_port}") as channel:
-        return control_pb2_grpc.BookieStub(channel).CollectGarbage(pb.CollectGarbageRequest())
-
-
 def test_space_of_a_deleted_ledger_comes_back_and_its_slots_are_used_again(
     make_bookie: Callable[..., BookieProcess], service_uri: str
 ) -> None:
@@ -62,9 +54,9 @@ def test_space_of_a_deleted_ledger_comes_back_and_its_slots_are_used_again(
         deleted = write_ledger(client)
         before = disk_bytes(bookie)
         assert before > len(ENTRY) * ENTRIES
-        assert collect(bookie).ledgers_dropped == 0
+        assert bookie.collect().ledgers_dropped == 0
         client.delete_ledger(deleted)
-        collected = collect(bookie)
+        collected = bookie.collect()
         assert (collected.code, collected.ledgers_held, collected.ledgers_dropped) == (0, 2, 1)
         after = disk_bytes(bookie)
         # Active and next file, the files kept for reuse, and the first one, which has the other.
@@ -85,4 +77,4 @@ def test_space_of_a_deleted_ledger_comes_back_and_its_slots_are_used_again(
             assert read == [ENTRY] * entries
         with pytest.raises(LedgerNotFoundError):
             client.open_ledger(deleted)
-        assert collect(bookie).ledgers_dropped == 0
+        assert bookie.collect().ledgers_dropped == 0

@@ -10,7 +10,7 @@ import ledgerlog_spark as ll
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.upkeep import background
-from tests.integration.log.test_stream_requests import WORKERS, Query
+from tests.fixtures.stream_query import WORKERS, StreamQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def test_stream_has_its_closed_ranges_merged_and_goes_on(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "COMMITS_BETWEEN", BATCHES)
-    query = Query(uri, "flights")
+    query = StreamQuery(uri, "flights")
     for _ in range(BATCHES - 1):
         query.batch(WORKERS)
     query.close_ledgers()
