@@ -34,6 +34,7 @@ class AddPath:
 
     Attributes:
         in_flight_bytes: Of adds accepted and not yet answered, waiting ones included.
+        is_closing: Whether the storage stops and accepts nothing any more.
         control_bytes_max: What one more control record takes in a file at most.
     """
 
@@ -64,7 +65,7 @@ class AddPath:
         self._metadata = metadata
         self._counters = counters
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}
-        self._is_closing = False
+        self.is_closing = False
         self.in_flight_bytes = 0
 
     def state_of(self, ledger_id: int) -> LedgerState:
@@ -77,11 +78,11 @@ class AddPath:
 
     def refuse_all(self) -> None:
         """The storage stops: what is not accepted yet is answered IO_ERROR."""
-        self._is_closing = True
+        self.is_closing = True
 
     def refuses_control(self) -> Code | None:
         """Why no control record can be taken now; None when one can."""
-        if self._health.has_failed or self._is_closing:
+        if self._health.has_failed or self.is_closing:
             return Code.IO_ERROR
         room = 2 * self.in_flight_bytes + 2 * CONTROL_RECORD_SIZE
         if not self._health.is_writable and not self._keeper.has_room(room):
@@ -109,7 +110,7 @@ class AddPath:
             )
         free_bytes = self._settings.in_flight_bytes_max - self.in_flight_bytes
         verdict = admit_add(request, state, health, free_bytes)
-        if self._is_closing:
+        if self.is_closing:
             on_done(Code.IO_ERROR)
         elif verdict is Wait.METADATA_CHECK:
             self.in_flight_bytes += size
@@ -213,7 +214,7 @@ class AddPath:
 
         def decided(standing: Standing) -> None:
             self.in_flight_bytes -= len(request.body)
-            if standing is Standing.UNKNOWN or self._is_closing:
+            if standing is Standing.UNKNOWN or self.is_closing:
                 on_done(Code.IO_ERROR)
             else:
                 self._admit(request, lac, on_done)
@@ -255,7 +256,7 @@ class AddPath:
     async def _fence_unwritable(self, ledger_id: int, master_key: bytes) -> None:
         """The store says that a fence may have been lost: it is made again, durably."""
         state = self.state_of(ledger_id)
-        if state.is_fenced or self._is_closing:
+        if state.is_fenced or self.is_closing:
             return
         state.is_fenced = True
         self._counters.fences += 1

@@ -7,16 +7,10 @@ call returns. Add, fence and recovery read are answered when the `Durability` ob
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from bookie_server.core.durability import Durability
-from bookie_server.core.ledger_gate import (
-    absent,
-    admit_fence,
-    admit_read,
-    may_say_absent,
-)
+from bookie_server.core.ledger_gate import absent, may_say_absent
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.requests import (
@@ -29,24 +23,22 @@ from bookie_server.core.requests import (
     ReadRequest,
 )
 from bookie_server.core.settings import StorageSettings
-from bookie_server.errors import CorruptRecordError, StorageError
+from bookie_server.errors import StorageError
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.adds import AddPath
-from bookie_server.storage.boot import Boot, rebuild_index
+from bookie_server.storage.boot import Boot
 from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.drops import Drops
-from bookie_server.storage.entry_log_file import FinishedFile
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.held_files import HeldFiles
+from bookie_server.storage.index_rebuilds import IndexRebuilds
 from bookie_server.storage.log import Log
 from bookie_server.storage.manifest import ManifestStore
+from bookie_server.storage.read_answers import ReadAnswers
 from bookie_server.storage.reads import Reader
+from bookie_server.storage.recent_bodies import RecentBodies
 from bookie_server.storage.slots import Slots
 from ledgerlog_spark.model import NO_ENTRY, Code
-
-KEPT_BUFFER_FACTOR = 4
-"""A recent body is kept where it was received unless that keeps more than so many times its size.
-"""
 
 OnLacChange = Callable[[int], None]
 
@@ -71,11 +63,9 @@ class LedgerStorage:
         self._states = boot.states
         self._settings = boot.settings
         self._durability = Durability()
-        self._recent: deque[LogRecord] = deque()
-        self._recent_bytes = 0
+        self._recent = RecentBodies(boot.settings.recent_bytes_max)
         self._watchers: dict[int, list[OnLacChange]] = {}
         self._is_closed = False
-        self._rebuilding: set[int] = set()
         self.failure: StorageError | None = None
         self.on_state_change: Callable[[], None] = lambda: None
 
@@ -143,7 +133,10 @@ class LedgerStorage:
         self._keeper.on_failed = self._fail
         self._keeper.on_state_change = self._tell_state
         self.counters = StorageCounters(boot.counters, self._log.counters, self._keeper.counters)
-        self._reader = Reader(self._keeper, tasks, self._tombstone_of, self._on_damage)
+        rebuilds = IndexRebuilds(
+            keeper=self._keeper, tasks=tasks, health=self._health, counters=self.counters
+        )
+        self._reader = Reader(self._keeper, tasks, self._tombstone_of, rebuilds.on_damage)
         self._adds = AddPath(
             log=self._log,
             keeper=self._keeper,
@@ -154,6 +147,16 @@ class LedgerStorage:
             states=self._states,
             durability=self._durability,
             metadata=metadata,
+            counters=self.counters,
+        )
+        self._reads = ReadAnswers(
+            log=self._log,
+            keeper=self._keeper,
+            adds=self._adds,
+            reader=self._reader,
+            health=self._health,
+            states=self._states,
+            durability=self._durability,
             counters=self.counters,
         )
         self._drops = Drops(
@@ -199,34 +202,14 @@ class LedgerStorage:
 
     def read(self, request: ReadRequest, on_done: OnRead) -> None:
         """Read one stored entry, after fencing its ledger when the request says so."""
-        code = admit_read(request)
-        if code is not None:
-            on_done(code, None)
-            return
-        self._before_reading(
-            request.ledger_id,
-            request.fence_key,
-            request.is_recovery,
-            lambda code: self._answer_read(request, on_done) if code is Code.OK
-            else on_done(code, None),
-        )  # fmt: skip
+        self._reads.read(request, on_done)
 
     def read_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
         """Read consecutive entries as far as they are held and fit.
 
         An answer shorter than asked for says nothing about the entry after it.
         """
-        code = admit_read(request)
-        if code is not None:
-            on_done(code, ())
-            return
-        self._before_reading(
-            request.ledger_id,
-            request.fence_key,
-            False,
-            lambda code: self._answer_batch(request, on_done) if code is Code.OK
-            else on_done(code, ()),
-        )  # fmt: skip
+        self._reads.read_batch(request, on_done)
 
     def read_lac(self, ledger_id: int, on_done: OnLac) -> None:
         """The largest last add confirmed ever seen, whichever way it came; -1 before any."""
@@ -326,77 +309,6 @@ class LedgerStorage:
             await self._keeper.close_handles()
             await self._files.unlock()
 
-    # How answers come about.
-
-    def _before_reading(
-        self,
-        ledger_id: int,
-        fence_key: bytes | None,
-        is_recovery: bool,
-        then: Callable[[Code], None],
-    ) -> None:
-        """Fence when asked to, and wait for what the answer could otherwise miss."""
-        state = self._states.get(ledger_id)
-        if fence_key is not None:
-            self._fence(ledger_id, fence_key, state, then)
-        elif is_recovery and state is not None:
-            self._log.when_durable(self._durability.recovery_read_waits_for(state), then)
-        else:
-            then(Code.OK)
-
-    def _fence(
-        self, ledger_id: int, key: bytes, state: LedgerState | None, then: Callable[[Code], None]
-    ) -> None:
-        self._health.has_room = self._health.is_writable or self._keeper.has_room(
-            2 * self._adds.in_flight_bytes + self._adds.control_bytes_max
-        )
-        code = admit_fence(key, state, self._health)
-        if code is None and self._is_closed:
-            code = Code.IO_ERROR
-        if code is not None:
-            then(code)
-            return
-        state = self._adds.state_of(ledger_id)
-        if state.master_key is None:
-            state.master_key = key
-        if not state.is_fenced:
-            state.is_fenced = True
-            self.counters.fences += 1
-            record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
-            state.last_ticket = self._log.submit(record)
-        self._log.when_durable(self._durability.fence_waits_for(state), then)
-
-    def _answer_read(self, request: ReadRequest, on_done: OnRead) -> None:
-        state = self._states.get(request.ledger_id)
-        entry_id = request.entry_id
-        if state is not None and entry_id == NO_ENTRY:
-            # The largest id is as much a denial of larger ones as NO_ENTRY is.
-            entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
-        if state is None or entry_id == NO_ENTRY:
-            on_done(absent(state, self._health), None)
-            return
-
-        def on_entry(entry: bytes | None) -> None:
-            if entry is not None:
-                on_done(Code.OK, entry)
-            else:
-                on_done(absent(state, self._health), None)
-
-        reading = self._reader.read_entry(request.ledger_id, entry_id)
-        self._reader.run(reading, on_entry, lambda _error: on_done(Code.IO_ERROR, None))
-
-    def _answer_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
-        state = self._states.get(request.ledger_id)
-
-        def on_entries(entries: list[bytes]) -> None:
-            if entries:
-                on_done(Code.OK, entries)
-            else:
-                on_done(absent(state, self._health), ())
-
-        reading = self._reader.read_batch(request)
-        self._reader.run(reading, on_entries, lambda _error: on_done(Code.IO_ERROR, ()))
-
     # What the log reports.
 
     def _on_durable(self, group: list[LogRecord]) -> None:
@@ -411,7 +323,7 @@ class LedgerStorage:
                 counters.entries += len(ids)
                 counters.add_bytes += record.body_size
                 self._adds.in_flight_bytes -= record.body_size
-                self._keep(record)
+                self._recent.keep(record)
                 if record.last_add_confirmed > state.last_add_confirmed:
                     before, state.last_add_confirmed = state.lac, record.last_add_confirmed
                     self._after_lac(state, before)
@@ -421,23 +333,6 @@ class LedgerStorage:
             on_done, record.on_done = record.on_done, None
             if on_done is not None:
                 on_done(Code.OK)
-
-    def _keep(self, record: LogRecord) -> None:
-        """Keep the last bodies in memory: tailing readers need no file."""
-        body = record.body
-        # A view keeps all of the buffer that it was received in.
-        if (
-            isinstance(body, memoryview)
-            and memoryview(body.obj).nbytes > KEPT_BUFFER_FACTOR * body.nbytes
-        ):
-            record.body = bytes(body)
-        recent = self._recent
-        recent.append(record)
-        self._recent_bytes += record.body_size
-        while self._recent_bytes > self._settings.recent_bytes_max:
-            oldest = recent.popleft()
-            self._recent_bytes -= oldest.body_size
-            oldest.body = None
 
     def _after_lac(self, state: LedgerState, before: int) -> None:
         lac = state.lac
@@ -465,28 +360,6 @@ class LedgerStorage:
         self._log.fail(error)
         self._keeper.fail()
         self.on_state_change()
-
-    def _on_damage(self, error: CorruptRecordError, file: FinishedFile | None) -> None:
-        """Count damage; a damaged index is rebuilt from its file's records."""
-        _ = error
-        self.counters.damage += 1
-        if file is None or file.rebuilt is not None or file.entry.file_id in self._rebuilding:
-            return
-        self._rebuilding.add(file.entry.file_id)
-        self._health.files_in_doubt.add(file.entry.file_id)
-        self._tasks.spawn("index rebuild", self._rebuild(file))
-
-    async def _rebuild(self, file: FinishedFile) -> None:
-        pin = self._keeper.pins.take()
-        try:
-            await rebuild_index(file, self._health, self._boot.counters)
-        except StorageError:
-            # Still in doubt: the next read that meets the damage tries again.
-            self._rebuilding.discard(file.entry.file_id)
-        else:
-            self._keeper.finished.count_again(file)
-        finally:
-            self._keeper.pins.release(pin)
 
     def _tombstone_of(self, ledger_id: int) -> int:
         state = self._states.get(ledger_id)

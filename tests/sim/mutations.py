@@ -19,7 +19,7 @@ from bookie_server.core.record import LogRecord
 from bookie_server.service.collector import Collector
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.drops import Drops
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.read_answers import ReadAnswers
 from ledgerlog_spark.model import Code, Version, Versioned
 from ledgerlog_spark.protocol import fencing, recovery_reads
 from ledgerlog_spark.protocol.add_pipeline import AddPipeline, SentRun
@@ -200,7 +200,7 @@ def _unknown_is_failure(self: MetadataUpdate, event: Any) -> Any:
 
 
 _admit = AddPath._admit
-_fence = LedgerStorage._fence
+_fence = ReadAnswers._fence
 
 
 def _fenced_rejects_recovery(request: Any, state: Any, *rest: Any) -> Any:
@@ -218,7 +218,7 @@ def _admitted_before_fence(self: AddPath, *add: Any, is_compared: bool = False) 
 
 
 def _fence_in_memory(
-    self: LedgerStorage, ledger_id: int, key: bytes, state: Any, then: Callable[[Code], None]
+    self: ReadAnswers, ledger_id: int, key: bytes, state: Any, then: Callable[[Code], None]
 ) -> None:
     """Fenced, answered, and never written."""
     state = self._adds.state_of(ledger_id)
@@ -305,7 +305,7 @@ MUTATIONS: dict[str, Mutation] = {
         "B18", ((MetadataUpdate, "_on_written", _unknown_is_failure),)
     ),
     "no_fsync": Mutation("F4", ((SimFile, "write_synced", _entry_log_is_never_synced),)),
-    "fence_not_durable": Mutation("F1", ((LedgerStorage, "_fence", _fence_in_memory),)),
+    "fence_not_durable": Mutation("F1", ((ReadAnswers, "_fence", _fence_in_memory),)),
     "fence_skips_queue": Mutation("F2", ((Durability, "fence_waits_for", _fence_skips_queue),)),
     "admitted_before_fence": Mutation("F2", ((AddPath, "_admit", _admitted_before_fence),)),
     "gc_forgets_fence": Mutation("F5", ((Drops, "on_durable", _gc_forgets_fence),)),
