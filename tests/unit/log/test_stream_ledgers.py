@@ -134,6 +134,37 @@ def test_ledgers_roll_by_age_by_size_and_long_before_their_registration_ends(
     in_world(work)
 
 
+@pytest.mark.parametrize("is_reaped", [False, True])
+def test_batches_an_hour_apart_meet_ledgers_that_are_sealed_and_let_go(
+    is_reaped: bool, in_world: Any
+) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world, stagingTtlMs=str(HOUR_SECONDS * 1_000 // 2))
+        sweeper = world.logs().sweeper()
+        ranges = []
+        for _ in range(4):
+            ranges.append(await stream.batch())
+            if is_reaped:
+                reap(stream)
+            await asyncio.sleep(HOUR_SECONDS)
+            assert await is_closed(world, ranges[-1]) is not is_reaped
+            world.skip(HOUR_SECONDS * 1_000)
+            await sweeper.sweep(stream.log.log_id)
+            assert await is_closed(world, ranges[-1])
+        assert len({staged.ledger_id for staged in ranges}) == 4
+        assert await payloads(stream.log) == [b"batch %d" % n for n in range(4)]
+        assert not await stream.log._store.registered(stream.log.log_id, stream.app)
+
+    in_world(work)
+
+
+def reap(stream: Stream) -> None:
+    """Another process from now on, of which the last one had no time to close anything."""
+    for key in list(stream.ledgers._idle):
+        stream.ledgers._taken(key)
+    stream.ledgers = StreamLedgers()
+
+
 def test_another_schema_or_another_run_gets_a_ledger_of_its_own(in_world: Any) -> None:
     async def work(world: LogWorld) -> None:
         stream = await opened(world)
