@@ -1,0 +1,256 @@
+"""Producers of logs: their records, the ledgers that they registered, and what is let go of those.
+
+A ledger that no version names any more, or never did, has a *mark*: the sweeper deletes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    LedgerExistsError,
+    LedgerNotFoundError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.metadata.log_paths import LogPaths, app_of_segment
+from ledgerlog_spark.metadata.log_store_port import MarkedLedger
+from ledgerlog_spark.metadata.znode_tree import (
+    CheckNode,
+    Created,
+    CreateNode,
+    DeleteNode,
+    NodeExistsError,
+    NodeMissingError,
+    NodeNotEmptyError,
+    NodeOperation,
+    SetNode,
+    TransactionFailedError,
+    ZnodeTree,
+    make_persistent,
+    parent_of,
+)
+from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
+from ledgerlog_spark.protocol.log_codec import decode_producer, encode_producer
+from ledgerlog_spark.protocol.log_messages import StagedRegistration
+from ledgerlog_spark.protocol.log_records import ProducerRecord
+from ledgerlog_spark.wire.ledger_metadata import encode_ledger_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from ledgerlog_spark.metadata.ledger_store import TreeLedgerStore
+
+REQUESTS_AT_ONCE = 64
+ATTEMPTS_MAX = 5
+LISTED, STAGED = b"listed", b"staged"
+"""What a mark says that its ledger was."""
+
+
+class TreeLogProducers:
+    """The part of the `LogStore` port that is about who writes, and into which ledgers."""
+
+    def __init__(self, tree: ZnodeTree, root: str, ledgers: TreeLedgerStore) -> None:
+        """Of the cluster at `root`; `ledgers` is the store of the same tree and root."""
+        self._tree = tree
+        self._root = root
+        self._paths = LogPaths(root)
+        self._ledgers = ledgers
+
+    async def read_producer(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
+        """See `LogStore.read_producer`."""
+        with contextlib.suppress(NodeMissingError):
+            node = await self._tree.get(self._paths.producer(log_id, app))
+            return Versioned(decode_producer(node.value), node.version)
+        return None
+
+    async def producers(self, log_id: str) -> Sequence[str]:
+        """See `LogStore.producers`."""
+        segments = await self._children(self._paths.producers(log_id))
+        return sorted(map(app_of_segment, segments))
+
+    async def write_producer(
+        self,
+        log_id: str,
+        app: str,
+        producer: ProducerRecord,
+        version: Version | None,
+        deregistered: Sequence[int] = (),
+        released: Sequence[int] = (),
+    ) -> Version:
+        """See `LogStore.write_producer`."""
+        path, data = self._paths.producer(log_id, app), encode_producer(producer)
+        operations: list[NodeOperation]
+        if version is None:
+            assert not (*deregistered, *released), "a new producer has no registrations"
+            operations = [CreateNode(path, data), CreateNode(f"{path}/ledgers")]
+        else:
+            operations = [SetNode(path, data, version)]
+        for ledger_id in (*deregistered, *released):
+            operations.append(DeleteNode(self._paths.registration(log_id, app, ledger_id)))
+        operations += await self._marks(log_id, deregistered, STAGED)
+        return version_of((await self._transact(operations))[0])
+
+    async def delete_producer(self, log_id: str, app: str, version: Version) -> None:
+        """See `LogStore.delete_producer`."""
+        path = self._paths.producer(log_id, app)
+        await self._transact([DeleteNode(f"{path}/ledgers"), DeleteNode(path, version)])
+
+    async def registered(self, log_id: str, app: str) -> Sequence[int]:
+        """See `LogStore.registered`."""
+        return sorted(map(int, await self._children(self._paths.registrations(log_id, app))))
+
+    async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
+        """See `LogStore.registered_before`."""
+        ledger_ids = await self.registered(log_id, app)
+        older: list[int] = []
+        for first in range(0, len(ledger_ids), REQUESTS_AT_ONCE):
+            some = ledger_ids[first : first + REQUESTS_AT_ONCE]
+            reads = (self._epoch_of(log_id, app, ledger_id) for ledger_id in some)
+            epochs = await asyncio.gather(*reads)
+            older += [i for i, found in zip(some, epochs, strict=True) if -1 < found < epoch]
+        return older
+
+    async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
+        """See `LogStore.staged`."""
+        return [
+            StagedRegistration(ledger_id, created_ms)
+            async for ledger_id, created_ms, _ in self._ledgers_below(
+                self._paths.registrations(log_id, app)
+            )
+        ]
+
+    async def register_ledger(
+        self,
+        log_id: str,
+        app: str,
+        epoch: int,
+        version: Version,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+    ) -> Versioned[LedgerMetadata]:
+        """See `LogStore.register_ledger`."""
+        path = self._ledgers.path(ledger_id)
+        registration = self._paths.registration(log_id, app, ledger_id)
+        operations: list[NodeOperation] = [
+            CheckNode(self._paths.producer(log_id, app), version),
+            CreateNode(path, encode_ledger_metadata(metadata)),
+            CreateNode(registration, str(epoch).encode()),
+        ]
+        lost: MetadataUnknownError | None = None
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                done = await self._tree.transact(operations)
+            except MetadataUnknownError as error:
+                lost = error
+            except TransactionFailedError as error:
+                if isinstance(error.cause, NodeMissingError) and error.index == 1:
+                    await make_persistent(self._tree, parent_of(path))
+                    continue
+                return await self._settle_registration(
+                    error, registration, ledger_id, metadata, lost
+                )
+            else:
+                return Versioned(metadata, version_of(done[1]))
+        raise lost or MetadataUnknownError(
+            f"whether ledger {ledger_id} was created is not known: abandon it",
+            ledger_id=ledger_id,
+        )
+
+    async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
+        """See `LogStore.marked`."""
+        marks = []
+        async for ledger_id, _, changed_ms in self._ledgers_below(self._paths.marks(log_id)):
+            with contextlib.suppress(NodeMissingError):
+                was = (await self._tree.get(self._paths.mark(log_id, ledger_id))).value
+                marks.append(MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED))
+        return marks
+
+    async def forget_mark(self, log_id: str, ledger_id: int) -> None:
+        """See `LogStore.forget_mark`."""
+        await self._delete(self._paths.mark(log_id, ledger_id))
+
+    async def sync(self) -> None:
+        """See `LogStore.sync`."""
+        await self._tree.sync()
+
+    async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
+        """The epoch that the ledger is registered under, -1 when it is not any more."""
+        with contextlib.suppress(NodeMissingError):
+            path = self._paths.registration(log_id, app, ledger_id)
+            return int((await self._tree.get(path)).value)
+        return -1
+
+    async def _settle_registration(
+        self,
+        failed: TransactionFailedError,
+        registration: str,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        lost: MetadataUnknownError | None,
+    ) -> Versioned[LedgerMetadata]:
+        """Ours, when an earlier transaction got through and the registration still stands."""
+        await self.sync()
+        if lost is not None and await self._tree.stat(registration) is not None:
+            with contextlib.suppress(LedgerNotFoundError):
+                found = await self._ledgers.load(ledger_id)
+                if found.value.token == metadata.token:
+                    return found
+        if isinstance(failed.cause, NodeExistsError):
+            raise LedgerExistsError(
+                f"ledger id {ledger_id} is taken: use a new one", ledger_id=ledger_id
+            )
+        raise MetadataVersionError(
+            f"the producer of ledger {ledger_id} changed meanwhile; the ledger was not created",
+            ledger_id=ledger_id,
+        ) from failed
+
+    async def _marks(
+        self, log_id: str, ledger_ids: Sequence[int], was: bytes
+    ) -> list[NodeOperation]:
+        """Marks for these ledgers; one that is there begins its time of grace anew."""
+        operations: list[NodeOperation] = []
+        for ledger_id in ledger_ids:
+            path = self._paths.mark(log_id, ledger_id)
+            if await self._tree.stat(path) is None:
+                operations.append(CreateNode(path, was))
+            elif was == LISTED:
+                operations.append(SetNode(path, was, None))
+        return operations
+
+    async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
+        """Ledger id, created and changed ms of each child, by ledger id."""
+        ledger_ids = sorted(map(int, await self._children(path)))
+        for first in range(0, len(ledger_ids), REQUESTS_AT_ONCE):
+            some = ledger_ids[first : first + REQUESTS_AT_ONCE]
+            stats = await asyncio.gather(*(self._tree.stat(f"{path}/{i}") for i in some))
+            for ledger_id, stat in zip(some, stats, strict=True):
+                if stat is not None:
+                    yield ledger_id, stat.created_ms, stat.changed_ms
+
+    async def _children(self, path: str) -> list[str]:
+        with contextlib.suppress(NodeMissingError):
+            return await self._tree.children(path)
+        return []
+
+    async def _delete(self, path: str) -> None:
+        with contextlib.suppress(NodeMissingError, NodeNotEmptyError):
+            await self._tree.delete(path)
+
+    async def _transact(
+        self, operations: Sequence[NodeOperation]
+    ) -> list[Created | Version | None]:
+        try:
+            return await self._tree.transact(operations)
+        except TransactionFailedError as error:
+            raise MetadataVersionError(
+                f"somebody else changed the log first: {error.cause}", cause=str(error.cause)
+            ) from error
+
+
+def version_of(result: Created | Version | None) -> Version:
+    """The version that an operation of a transaction left behind."""
+    assert result is not None
+    return result.version if isinstance(result, Created) else result
