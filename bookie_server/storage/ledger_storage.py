@@ -103,10 +103,20 @@ class LedgerStorage:
         return storage
 
     async def _start(self, slots: Slots, metadata: MetadataCheck, clock: Clock) -> None:
-        boot, tasks, settings = self._boot, self._tasks, self._settings
-        assert boot.active is not None
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
+        self._make_log(slots, clock)
+        self._make_paths(metadata, clock)
+        await self._keeper.commit(None)
+        await self._store.remove_strays()
+        await self._store.mark_unclean()
+        self._log.start()
+        self._tasks.spawn("file maintenance", self._keeper.maintain())
+
+    def _make_log(self, slots: Slots, clock: Clock) -> None:
+        """The log, the files that it writes, and what both count."""
+        boot, tasks, settings = self._boot, self._tasks, self._settings
+        assert boot.active is not None
         self._keeper = FileKeeper(
             store=self._store,
             slots=slots,
@@ -133,6 +143,10 @@ class LedgerStorage:
         self._keeper.on_failed = self._fail
         self._keeper.on_state_change = self._tell_state
         self.counters = StorageCounters(boot.counters, self._log.counters, self._keeper.counters)
+
+    def _make_paths(self, metadata: MetadataCheck, clock: Clock) -> None:
+        """The ways of adds, reads and drops between their callers and the log."""
+        tasks, settings = self._tasks, self._settings
         rebuilds = IndexRebuilds(
             keeper=self._keeper, tasks=tasks, health=self._health, counters=self.counters
         )
@@ -169,11 +183,6 @@ class LedgerStorage:
             states=self._states,
             counters=self.counters,
         )
-        await self._keeper.commit(None)
-        await self._store.remove_strays()
-        await self._store.mark_unclean()
-        self._log.start()
-        tasks.spawn("file maintenance", self._keeper.maintain())
 
     @property
     def is_writable(self) -> bool:
