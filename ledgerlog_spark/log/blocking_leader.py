@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Self
 from ledgerlog_spark.client.add_future import AddFuture, completed
 from ledgerlog_spark.client.blocking_writer import BlockingAppends
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.log.records import Positions, checked_record, checked_records
+from ledgerlog_spark.log.records import Positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
+    from typing import Any
+
+    import pyarrow as pa
 
     from ledgerlog_spark.client.blocking_writer import Inbox
     from ledgerlog_spark.client.loop_thread import LoopThread
@@ -43,13 +46,18 @@ class BlockingLeader(BlockingAppends):
         """Whether appends are taken: no failure so far, and no close."""
         return self._leader.is_leading
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Of a log of rows; None of one of records."""
+        return self._leader.schema
+
     def append(self, record: bytes | bytearray | memoryview) -> Position:
         """The record's position, once it is on the disks of Qa bookies; see `Leader.append`."""
         return self.append_async(record).result()
 
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
         """A `concurrent.futures.Future` of the position; blocks only while the backlog is full."""
-        return self._append(checked_record(record))
+        return self._append(self._leader.content.record(record))
 
     def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
         """The positions of all records; see `Leader.append_many`."""
@@ -59,10 +67,20 @@ class BlockingLeader(BlockingAppends):
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[Positions]:
         """A future of the positions; blocks only while the backlog is full."""
-        kept = checked_records(records)
-        if not kept:
+        return self._append_checked(self._leader.content.records(records))
+
+    def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
+        """The positions of all rows; see `Leader.append_rows`."""
+        return self.append_rows_async(rows).result()
+
+    def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
+        """A future of the positions; blocks while the rows are encoded and the backlog is full."""
+        return self._append_checked(self._leader.content.pieces(rows))
+
+    def _append_checked(self, records: Sequence[Any]) -> AddFuture[Positions]:
+        if not records:
             return completed(self._inbox.condition, Positions(self.log_id, range(0), ()))
-        return self._append_all(kept)
+        return self._append_all([*records])
 
     def flush(self) -> None:
         """Wait until each append so far was acknowledged or failed."""

@@ -1,4 +1,4 @@
-"""The blocking face of a log that is read record by record: a thread hop for each batch."""
+"""The blocking face of a log that is read without Spark: a thread hop for each batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from typing import Any
 
+    import pyarrow as pa
+
     from ledgerlog_spark.client.loop_thread import LoopThread
     from ledgerlog_spark.log.records import Record
+    from ledgerlog_spark.log.row_cursor import RowBatch
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import LogSnapshot
@@ -38,6 +41,11 @@ class BlockingRecordLog:
         self.content = log.content
         self._log = log
         self._thread = thread
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """See `RecordLog.schema`."""
+        return self._log.schema
 
     def state(self) -> LogState:
         """See `RecordLog.state`."""
@@ -72,12 +80,25 @@ class BlockingRecordLog:
         """The same as `tail`, in batches."""
         return self._taken(self._log.tail_batches(start))
 
-    def _taken(self, batches: AsyncGenerator[list[Record], None]) -> Iterator[list[Record]]:
-        async def following() -> list[Record]:
-            return await anext(batches, [])
+    def read_rows(
+        self, start: Position | int | None = None, end: Position | int | None = None
+    ) -> Iterator[RowBatch]:
+        """The rows from `start` (inclusive) to `end` (exclusive); see `RecordLog.read_rows`."""
+        return self._taken(self._log.read_rows(start, end))
+
+    def tail_rows(self, start: Position | int | None = None) -> Iterator[RowBatch]:
+        """All rows from `start` on, waiting for what is not there yet; see `RecordLog.tail_rows`.
+
+        Ends when the iterator is closed or the thread is interrupted.
+        """
+        return self._taken(self._log.tail_rows(start))
+
+    def _taken(self, batches: AsyncGenerator[T, None]) -> Iterator[T]:
+        async def following() -> T | None:
+            return await anext(batches, None)
 
         try:
-            while batch := self._call(following):
+            while (batch := self._call(following)) is not None:
                 yield batch
         finally:
             # Not waited for: a generator may be collected on any thread, the loop's included.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from typing import Any
 
+    import pyarrow as pa
+
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.engine import Services
     from ledgerlog_spark.log.blocking_leader import BlockingLeader
@@ -43,6 +45,7 @@ class LogClient(LedgerClient):
         lead: Literal[True],
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
         face: Face | None = None,
     ) -> Leader: ...
     @overload
@@ -52,6 +55,7 @@ class LogClient(LedgerClient):
         *,
         lead: Literal[False] = False,
         properties: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> RecordLog: ...
     async def open_log(
         self,
@@ -60,6 +64,7 @@ class LogClient(LedgerClient):
         lead: bool = False,
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
         face: Face | None = None,
     ) -> Leader | RecordLog:
         """A log to read, or to append to as its one leader.
@@ -68,16 +73,21 @@ class LogClient(LedgerClient):
             name: 1 to 200 of letters, digits, `.`, `_` and `-`.
             lead: Become the leader: an earlier one can append no more. Without it nothing is
                 changed.
-            create_if_missing: With `lead`, make a log of records when there is none.
+            create_if_missing: With `lead`, make a log when there is none: of records, or with a
+                schema, of rows.
             properties: Of a log that is made, by option name, such as `rollBytes`; what is left
                 out has its default.
+            schema: With `lead`, of the rows that will be appended. A log that is there has to have
+                its columns already; without it the rows are those of the log.
             face: Of another thread, told of appends.
 
         Raises:
-            ConfigurationError: A bad name or property, before any I/O.
+            ConfigurationError: A bad name, property or schema, before any I/O.
             LogNotFoundError: There is none, and it is not to be made.
             MetadataError: There is no cluster at the path of the service URI.
-            LogKindError: With `lead`: a transactional log, or one of rows.
+            LogKindError: With `lead`: a transactional log; with a schema also one of records.
+            SchemaMismatchError: A schema that Spark has no types for, or one that the rows of the
+                log do not have; nothing was changed.
             LedgerLogError: As of `Leader.open`.
         """
         # Imported here: most who connect open ledgers, or read logs with Spark.
@@ -92,17 +102,28 @@ class LogClient(LedgerClient):
                 "them with `ledgerlog logs set`",
                 log=name,
             )
+        if not lead and schema is not None:
+            raise LocalProtocolError(
+                "a schema is that of rows to append: open the log with lead=True; to read it, ask "
+                "what is opened for its schema",
+                log=name,
+            )
         if not lead:
             opened = await logs.open(name)
-            head = (await opened.state()).head
-            return RecordLog(opened, head.kind, head.content)
+            state = await opened.state()
+            return RecordLog(opened, state.head.kind, state.head.content, state.schema)
+        stored = None if schema is None else _schema_record(schema)
         if create_if_missing:
             log = await logs.open_or_create(
-                name, properties=properties, kind=LogKind.LEADER, content=LogContent.RECORDS
+                name,
+                schema=stored or b"",
+                properties=properties,
+                kind=LogKind.LEADER,
+                content=LogContent.RECORDS if stored is None else LogContent.ROWS,
             )
         else:
             log = await logs.open(name)
-        leader = await log.lead(self.services.settings, face)
+        leader = await log.lead(self.services.settings, face, schema=stored)
         self._leaders.add(leader)
         return leader
 
@@ -111,6 +132,12 @@ class LogClient(LedgerClient):
         for leader in list(self._leaders):
             leader.abandon()
         await super().aclose()
+
+
+def _schema_record(schema: object) -> bytes:
+    from ledgerlog_spark.arrow.leader_pieces import leader_schema
+
+    return leader_schema(schema)
 
 
 class BlockingLogClient(BlockingClient):
@@ -128,6 +155,7 @@ class BlockingLogClient(BlockingClient):
         lead: Literal[True],
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> BlockingLeader: ...
     @overload
     def open_log(self, name: str, *, lead: Literal[False] = False) -> BlockingRecordLog: ...
@@ -138,6 +166,7 @@ class BlockingLogClient(BlockingClient):
         lead: bool = False,
         create_if_missing: bool = True,
         properties: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> BlockingLeader | BlockingRecordLog:
         """A log to read, or to append to as its one leader; see `LogClient.open_log`."""
         thread, client = self._connected()
@@ -145,7 +174,7 @@ class BlockingLogClient(BlockingClient):
         if not lead:
             from ledgerlog_spark.log.blocking_records import BlockingRecordLog
 
-            opened = client.open_log(name, lead=False, properties=properties)
+            opened = client.open_log(name, lead=False, properties=properties, schema=schema)
             return BlockingRecordLog(thread.call(opened), thread)
         from ledgerlog_spark.client.blocking_writer import Inbox
         from ledgerlog_spark.log.blocking_leader import BlockingLeader
@@ -157,6 +186,7 @@ class BlockingLogClient(BlockingClient):
                 lead=True,
                 create_if_missing=create_if_missing,
                 properties=properties,
+                schema=schema,
                 face=inbox,
             )
         )

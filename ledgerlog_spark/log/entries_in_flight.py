@@ -6,13 +6,15 @@ import copy
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.log.leader_entry_codec import EncodedBody, encode_body
 from ledgerlog_spark.log.records import Piece, Positions
 from ledgerlog_spark.model import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerlog_spark.client.append_batches import AppendBatches, Gathered
     from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.log.leader_entry_codec import EncodedBody
     from ledgerlog_spark.protocol.leader_messages import AppendEntry, AppendsAcknowledged
 
 
@@ -41,9 +43,11 @@ class EntriesInFlight:
         first: Number of the oldest.
     """
 
-    def __init__(self, log_id: str) -> None:
+    def __init__(self, log_id: str, encode: Callable[[Gathered], EncodedBody]) -> None:
+        """Nothing in flight; `encode` makes an entry of what was gathered."""
         self.first = 0
         self._log_id = log_id
+        self._encode = encode
         self._sent: deque[_Sent] = deque()
         self._cut: list[Piece] = []
 
@@ -62,7 +66,7 @@ class EntriesInFlight:
 
     def add(self, gathered: Gathered) -> EncodedBody:
         """Take the records of the next entry; their encoded body."""
-        body = encode_body(gathered.payloads)
+        body = self._encode(gathered)
         gathered.payloads = []  # the body has them now
         self._sent.append(_Sent(gathered, body))
         return body

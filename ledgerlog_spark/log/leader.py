@@ -1,4 +1,4 @@
-"""The leader of a log: appends records, one position for each (DESIGN 6.3; docs/LOGS.md J1-J12).
+"""The leader of a log: appends, with a position for each record (DESIGN 6.3; docs/LOGS.md J1-J12).
 
 Records are gathered into entries: by size, by count, and by a linger that ends as soon as the pipe
 is empty, so that a lone append goes out at once. An entry is compressed once; the machine gives it
@@ -17,7 +17,7 @@ from ledgerlog_spark.errors import InternalError, LedgerLogError, LocalProtocolE
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader_host import LeaderHost
-from ledgerlog_spark.log.records import Positions, checked_record, checked_records, offset_of
+from ledgerlog_spark.log.records import Positions, offset_of
 from ledgerlog_spark.protocol.leader_log import LeaderLog
 from ledgerlog_spark.protocol.leader_messages import (
     AppendEntry,
@@ -35,20 +35,20 @@ from ledgerlog_spark.protocol.messages import CloseRequested, Start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
     from ledgerlog_spark.client.append_batches import Complete, Gathered, Waiter
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.driver import Driver
+    from ledgerlog_spark.log.leader_content import LeaderContent
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.messages import Payload
 
-ENTRY_SIZE_BYTES_MAX = 256 << 10
-"""Bytes of records gathered into one entry; a larger record has an entry of its own."""
-
 ENTRY_RECORDS_MAX = 8_192
-"""Records gathered into one entry."""
+"""Records, or pieces of rows, gathered into one entry."""
 
 
 class Led(Protocol):
@@ -70,6 +70,7 @@ class Leader:
     Attributes:
         name: Of the log.
         log_id: Of the log.
+        content: Checks what is appended. For the faces of this leader.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Leader:
         driver: Driver,
         ledgers: Ledgers,
         settings: ClientSettings,
+        content: LeaderContent,
         face: Face | None = None,
     ) -> None:
         """A leader that does not lead yet; `open` comes first.
@@ -88,19 +90,21 @@ class Leader:
             driver: Carries out what is asked of the log's records.
             ledgers: The client.
             settings: Linger and backlog are those of ledgers.
+            content: What the log holds: makes entries of what is appended.
             face: Of another thread, told what was sent and what completed.
         """
         self.name = log.name
         self.log_id = log.log_id
+        self.content = content
         self._log = log
         self._machine = machine = LeaderLog(log.name, token=uuid.uuid4().hex)
         self._complete: Complete = face.complete if face else complete_each
         self._on_sent = face.on_sent if face else None
         self._loop = asyncio.get_running_loop()
         self._waiting = AppendBatches(
-            entries_max=ENTRY_RECORDS_MAX, size_bytes_max=ENTRY_SIZE_BYTES_MAX
+            entries_max=ENTRY_RECORDS_MAX, size_bytes_max=content.entry_size_bytes_max
         )
-        self._sent = EntriesInFlight(self.log_id)
+        self._sent = EntriesInFlight(self.log_id, content.encode)
         self._pace = AppendPace(
             self._waiting,
             settings,
@@ -131,8 +135,13 @@ class Leader:
         return self._error is None and not self._is_closing
 
     @property
+    def schema(self) -> pa.Schema | None:
+        """Of a log of rows; None of one of records."""
+        return self.content.schema
+
+    @property
     def records_pending(self) -> int:
-        """Appended records that are not acknowledged yet."""
+        """Appended records or rows that are not acknowledged yet; unsent rows count by pieces."""
         return self._waiting.entries + self._sent.records
 
     async def open(self) -> None:
@@ -175,7 +184,7 @@ class Leader:
 
         Never blocks: await `drain` now and then to keep what waits here bounded.
         """
-        kept = checked_record(record)
+        kept = self.content.record(record)
         future: asyncio.Future[Position] = self._loop.create_future()
         self.submit(kept, future)
         return future
@@ -193,12 +202,41 @@ class Leader:
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[Positions]:
         """A future of the positions, admitted in order; like `append_many`."""
-        kept = checked_records(records)
+        kept = self.content.records(records)
         future: asyncio.Future[Positions] = self._loop.create_future()
-        if kept:
-            self.submit_batch(kept, future)
-        else:
-            future.set_result(Positions(self.log_id, range(0), ()))
+        self._submit_all(kept, future)
+        return future
+
+    async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
+        """The positions of all rows, dense and in order, each on the disks of Qa bookies.
+
+        `.offsets` is the half-open range of them. Rows that fail may be there in part; the part is
+        a prefix.
+
+        Args:
+            rows: With the columns of the log, or some of them: the others are null. What is behind
+                them must not change until this returns. A row is a little less than 5 MiB encoded
+                at most.
+
+        Raises:
+            LogKindError: A log of records; definite.
+            SchemaMismatchError: A column is not the log's, or has values that cannot become the
+                log's; definite, nothing was appended.
+            LocalProtocolError: No rows, one too large, or the leader was closed; definite.
+            LedgerLogError: As of `append`.
+        """
+        future = self.append_rows_async(rows)
+        self.send_now()
+        return await future
+
+    def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> asyncio.Future[Positions]:
+        """A future of the positions, admitted in order; like `append_rows`.
+
+        Encodes here and now what has an entry of its own: some 5 ms for each MiB.
+        """
+        pieces = self.content.pieces(rows)
+        future: asyncio.Future[Positions] = self._loop.create_future()
+        self._submit_all(pieces, future)
         return future
 
     async def drain(self) -> None:
@@ -296,13 +334,19 @@ class Leader:
             return
         self._pace.add(record, waiter)
 
-    def submit_batch(self, records: list[Payload], waiter: Waiter) -> None:
-        """Take checked records; `waiter` gets their positions. For the faces of this leader."""
+    def submit_batch(self, records: Sequence[Any], waiter: Waiter) -> None:
+        """Take checked records, or pieces of rows; like `submit`."""
         if self._error is not None or self._is_closing:
             waiter.set_exception(self._refusal())
             self._tell_sent(len(records), sum(map(len, records)))
             return
         self._pace.add_batch(records, waiter)
+
+    def _submit_all(self, records: Sequence[Any], future: asyncio.Future[Positions]) -> None:
+        if records:
+            self.submit_batch(records, future)
+        else:
+            future.set_result(Positions(self.log_id, range(0), ()))
 
     # --- sending ---
 
@@ -311,8 +355,9 @@ class Leader:
         self._pace.send_now()
 
     def _send(self, gathered: Gathered) -> None:
+        appended = len(gathered.payloads)
         body = self._sent.add(gathered)
-        self._tell_sent(body.count, gathered.size_bytes)
+        self._tell_sent(appended, gathered.size_bytes)
         self._host.post(AppendRequested(body.count, body.entry_size_bytes, clock.now_ms()))
 
     def _tell_sent(self, records: int, size_bytes: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ledgerlog_spark.errors import DataLossError
 from ledgerlog_spark.log.leader_entry_codec import decode_entry
@@ -13,6 +13,9 @@ from ledgerlog_spark.protocol.leader_entry import decode_entry_header
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.ports import LedgerReaderHandle
+    from ledgerlog_spark.protocol.leader_entry import LeaderEntryHeader
+
+T = TypeVar("T")
 
 
 async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: int) -> int:
@@ -33,12 +36,12 @@ async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: i
     return low
 
 
-class RecordCursor:
-    """Turns entries into records, from an offset on, and sees that none is missing.
+class EntryCursor(Generic[T]):
+    """Turns entries into what they hold, from an offset on, and sees that nothing is missing.
 
     Attributes:
-        next_offset: Of the next record to be given; what comes before it is passed over.
-        end_offset: Records from here on are not given; None for no such end.
+        next_offset: Of the next record or row to be given; what comes before is passed over.
+        end_offset: Nothing from here on is given; None for no such end.
     """
 
     def __init__(
@@ -54,15 +57,18 @@ class RecordCursor:
         """Whether everything before `end_offset` was given."""
         return self.end_offset is not None and self.next_offset >= self.end_offset
 
-    def take(self, ledger_id: int, entry: Any) -> list[Record]:
-        """The records of the next entry of a ledger, without those passed over.
+    def take(self, ledger_id: int, entry: Any) -> list[T]:
+        """What the next entry of a ledger holds, without what is passed over.
 
         Raises:
-            DataLossError: Records are missing between what was given and this entry.
-            WireFormatError: The entry is none of records.
+            DataLossError: Something is missing between what was given and this entry.
+            WireFormatError: The entry is none of this log.
         """
-        header, values = decode_entry(entry.payload)
-        first, time_ms, entry_id = header.first_offset, header.append_time_ms, entry.entry_id
+        raise AssertionError((self, ledger_id, entry))
+
+    def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
+        """Which of the entry's records or rows are to be given, counted from its first."""
+        first = header.first_offset
         skipped = self.next_offset - first
         if skipped < 0:
             raise DataLossError(
@@ -73,12 +79,24 @@ class RecordCursor:
                 first_entry_id=entry_id,
                 last_entry_id=entry_id,
             )
-        if skipped >= header.count:
+        end = header.count
+        if self.end_offset is not None:
+            end = min(end, self.end_offset - first)
+        return range(skipped, end)
+
+
+class RecordCursor(EntryCursor[Record]):
+    """Turns entries into records; see `EntryCursor`."""
+
+    def take(self, ledger_id: int, entry: Any) -> list[Record]:
+        """See `EntryCursor`."""
+        header, values = decode_entry(entry.payload)
+        time_ms, entry_id = header.append_time_ms, entry.entry_id
+        kept = self._kept(header, ledger_id, entry_id)
+        if not kept:
             return []
-        if self.end_offset is not None and header.end_offset > self.end_offset:
-            values = values[: self.end_offset - first]
         first = self.next_offset
-        taken = values[skipped:]
+        taken = values[kept.start : kept.stop]
         columns = zip(
             range(first, first + len(taken)),
             map(bytes, taken),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.log_upkeep import LogUpkeep
@@ -13,13 +13,16 @@ from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_view import LogView, ViewMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.leader_content import LeaderContent
+    from ledgerlog_spark.log.ledger_entries import EntryCursor
     from ledgerlog_spark.log.record_reader import RecordReader
 
+T = TypeVar("T")
 
 ABOVE_ANY_VERSION = 1 << 62
 """Who knows this version asks for no history."""
@@ -28,8 +31,8 @@ ABOVE_ANY_VERSION = 1 << 62
 class LogRecords(LogUpkeep):
     """The part of `Log` that is about records."""
 
-    def records(self) -> RecordReader:
-        """What reads the records of a leader log."""
+    def records(self, cursor_of: Callable[..., EntryCursor[T]]) -> RecordReader[T]:
+        """What reads a leader log; `cursor_of` makes what decodes its entries."""
         # Imported here, like the leader below: who reads or writes rows needs neither.
         from ledgerlog_spark.log.record_reader import RecordReader
 
@@ -56,43 +59,78 @@ class LogRecords(LogUpkeep):
         return RecordReader(
             self.name,
             self.log_id,
+            cursor_of,
             store=self._store,
             ledgers=self._ledgers,
             listed=listed,
             ended=ended,
         )
 
-    async def lead(self, settings: ClientSettings, face: Face | None = None) -> Leader:
+    async def lead(
+        self, settings: ClientSettings, face: Face | None = None, *, schema: bytes | None = None
+    ) -> Leader:
         """The one that appends to this log from now on; an earlier one can append no more.
 
         Args:
             settings: Linger and backlog of appends.
             face: Of another thread, told what was sent and what completed.
+            schema: Schema record of the rows that will be appended, which is compared with the
+                log's; None for records, or for rows of the log's own schema.
 
         Raises:
-            LogKindError: It is a transactional log, or one of rows.
+            LogKindError: It is a transactional log, or one of records and not of rows.
+            SchemaMismatchError: Such rows do not fit the log; nothing was changed.
             LedgerLogError: As of `Leader.open`.
         """
         state: LogState = await self._driver.run(StateMachine(self.name))
-        check_holds_records(self.name, state.head.kind, state.head.content)
+        check_is_led(self.name, state.head.kind)
         from ledgerlog_spark.log.leader import Leader
 
         leader = Leader(
-            self, driver=self._driver, ledgers=self._ledgers, settings=settings, face=face
+            self,
+            driver=self._driver,
+            ledgers=self._ledgers,
+            settings=settings,
+            content=_content_of(self.name, state, schema),
+            face=face,
         )
         await leader.open()
         return leader
 
 
-def check_holds_records(log: str, kind: LogKind, content: LogContent) -> None:
-    """Let pass a log whose leader appends records.
+def _content_of(log: str, state: LogState, schema: bytes | None) -> LeaderContent:
+    if schema is None and state.head.content is LogContent.RECORDS:
+        from ledgerlog_spark.log.leader_content import LeaderRecords
+
+        return LeaderRecords(log)
+    from ledgerlog_spark.log.leader_rows import rows_of
+
+    return rows_of(log, state, schema)
+
+
+def check_is_led(log: str, kind: LogKind) -> None:
+    """Let pass a log that has a leader.
+
+    Raises:
+        LogKindError: It is a transactional one.
+    """
+    if kind is not LogKind.LEADER:
+        raise LogKindError(
+            f"log {log!r} is a {kind.name.lower()} log, whose rows no leader appends: read and "
+            'write it with Spark, format("ledger")',
+            log=log,
+        )
+
+
+def check_holds(log: str, kind: LogKind, content: LogContent, wanted: LogContent) -> None:
+    """Let pass a leader log of that content.
 
     Raises:
         LogKindError: It is another one.
     """
-    if (kind, content) != (LogKind.LEADER, LogContent.RECORDS):
+    check_is_led(log, kind)
+    if content is not wanted:
+        how = "read and tail" if content is LogContent.RECORDS else "read_rows and tail_rows"
         raise LogKindError(
-            f"log {log!r} is a {kind.name.lower()} log of {content.name.lower()}, which has no "
-            'records one by one: read and write it with Spark, format("ledger")',
-            log=log,
+            f"log {log!r} is a leader log of {content.name.lower()}: its methods are {how}", log=log
         )

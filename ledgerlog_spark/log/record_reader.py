@@ -1,4 +1,4 @@
-"""Reads the records of a leader log: a part of it, or on and on (DESIGN 6.3).
+"""Reads the records or rows of a leader log: a part of it, or on and on (DESIGN 6.3).
 
 Closed ledgers are read as listed. An open one is read up to its last add confirmed and followed
 until it is closed; the ledger behind it is not touched before that, so that records come in order
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -20,16 +20,18 @@ from ledgerlog_spark.errors import (
     PositionNotAvailableError,
 )
 from ledgerlog_spark.log.committed_range import read_range
-from ledgerlog_spark.log.ledger_entries import RecordCursor, entry_holding
+from ledgerlog_spark.log.ledger_entries import entry_holding
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
+    from ledgerlog_spark.log.ledger_entries import EntryCursor
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
-    from ledgerlog_spark.log.records import Record
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.protocol.log_records import Item
     from ledgerlog_spark.protocol.log_view import LogView
+
+T = TypeVar("T")
 
 TOLD_SIZE_BYTES_MAX = 64 << 10
 """Of new entries that come with the news of them, which saves a lone record a request."""
@@ -74,12 +76,13 @@ class _Changes:
         self._ledgers.check_open()
 
 
-class RecordReader:
-    """Reads one leader log of records.
+class RecordReader(Generic[T]):
+    """Reads one leader log, of records or of batches of rows: here both are records.
 
     Args:
         name: Of the log.
         log_id: Of the log.
+        cursor_of: Makes what decodes its entries.
         store: Whose watches say when the list changed.
         ledgers: The client.
         listed: Reads the list from an offset on: items, and open ledgers without their ends.
@@ -90,6 +93,7 @@ class RecordReader:
         self,
         name: str,
         log_id: str,
+        cursor_of: Callable[..., EntryCursor[T]],
         *,
         store: LogStore,
         ledgers: Ledgers,
@@ -98,12 +102,13 @@ class RecordReader:
     ) -> None:
         self._name = name
         self._log_id = log_id
+        self._cursor_of = cursor_of
         self._store = store
         self._ledgers = ledgers
         self._listed = listed
         self._ended = ended
 
-    async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[Record], None]:
+    async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
         """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
 
         Args:
@@ -135,7 +140,7 @@ class RecordReader:
                     async for records in batches:
                         yield records
 
-    async def tail(self, start: int | None) -> AsyncGenerator[list[Record], None]:
+    async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
 
         Waits by watches and never ends by itself. While nothing is appended it asks nobody.
@@ -185,7 +190,7 @@ class RecordReader:
             for cancel in cancels:
                 cancel()
 
-    async def _relisted(self, cursor: RecordCursor) -> LogView:
+    async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
         """The list as it is now, as soon as the metadata store answers."""
         pause_ms = PAUSE_MS_FIRST
         while True:
@@ -197,8 +202,8 @@ class RecordReader:
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
     async def _forward(
-        self, view: LogView, cursor: RecordCursor, finished: set[int], changes: _Changes
-    ) -> AsyncGenerator[list[Record], None]:
+        self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
+    ) -> AsyncGenerator[list[T], None]:
         """Everything that the list names; ends when each ledger is closed and read to its end."""
         for item in view.items:
             if item.end_offset > cursor.next_offset:
@@ -215,8 +220,8 @@ class RecordReader:
                 finished.add(ledger.ledger_id)
 
     async def _records_of(
-        self, item: Item, cursor: RecordCursor
-    ) -> AsyncGenerator[list[Record], None]:
+        self, item: Item, cursor: EntryCursor[T]
+    ) -> AsyncGenerator[list[T], None]:
         """The records of a listed range, from the cursor on."""
         first_entry_id = item.first_entry_id
         if cursor.next_offset > item.first_offset:
@@ -240,8 +245,8 @@ class RecordReader:
             )
 
     async def _range(
-        self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: RecordCursor
-    ) -> AsyncGenerator[list[Record], None]:
+        self, ledger_id: int, first_entry_id: int, last_entry_id: int, cursor: EntryCursor[T]
+    ) -> AsyncGenerator[list[T], None]:
         """Entries that are acknowledged for certain; what is missing is looked for twice."""
         batches = read_range(
             self._ledgers,
@@ -260,8 +265,8 @@ class RecordReader:
                         return
 
     async def _followed(
-        self, ledger_id: int, cursor: RecordCursor, changes: _Changes
-    ) -> AsyncGenerator[list[Record], None]:
+        self, ledger_id: int, cursor: EntryCursor[T], changes: _Changes
+    ) -> AsyncGenerator[list[T], None]:
         """An open ledger's records from the cursor on, as they come; ends when it is closed."""
         handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
         follower = handle.follow(changes.on_ledger, entries_size_bytes_max=TOLD_SIZE_BYTES_MAX)
@@ -289,8 +294,8 @@ class RecordReader:
             await handle.aclose()
 
     async def _acknowledged(
-        self, handle: LedgerReaderHandle, first: int, last: int, cursor: RecordCursor
-    ) -> AsyncGenerator[list[Record], None]:
+        self, handle: LedgerReaderHandle, first: int, last: int, cursor: EntryCursor[T]
+    ) -> AsyncGenerator[list[T], None]:
         """Entries of the ledger that is followed, by its own handle as long as that has them."""
         next_entry_id = first
         for entry in handle.told_entries(first, last):
@@ -314,8 +319,8 @@ class RecordReader:
                 async for records in batches:
                     yield records
 
-    def _cursor(self, next_offset: int, end_offset: int | None = None) -> RecordCursor:
-        return RecordCursor(
+    def _cursor(self, next_offset: int, end_offset: int | None = None) -> EntryCursor[T]:
+        return self._cursor_of(
             self._name, self._log_id, next_offset=next_offset, end_offset=end_offset
         )
 
@@ -337,7 +342,7 @@ class RecordReader:
             end_offset=end,
         )
 
-    def _loss(self, error: LedgerNotFoundError, cursor: RecordCursor) -> DataLossError:
+    def _loss(self, error: LedgerNotFoundError, cursor: EntryCursor[T]) -> DataLossError:
         return DataLossError(
             f"ledger {error.ledger_id}, listed by log {self._name!r} with the records from "
             f"{cursor.next_offset} on, is gone",

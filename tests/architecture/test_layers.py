@@ -18,7 +18,7 @@ CLIENT_LAYERS = {
     "metadata": {"errors", "model", "wire", "protocol"},
     "transport": {"errors", "model", "wire"},
     "client": {"errors", "model", "wire", "protocol", "metadata", "transport"},
-    "log": {"errors", "model", "wire", "protocol", "metadata", "client"},
+    "log": {"errors", "model", "wire", "protocol", "metadata", "client", "arrow"},
     "arrow": {"errors", "model", "wire", "protocol"},
     "local": {"errors", "model"},
     "connect": {

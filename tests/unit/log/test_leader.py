@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -19,52 +17,16 @@ from ledgerlog_spark.errors import (
     LogKindError,
     PositionNotAvailableError,
 )
-from ledgerlog_spark.log.leader import ENTRY_RECORDS_MAX, Leader
-from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.leader import ENTRY_RECORDS_MAX
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.record_log import RecordLog
 from ledgerlog_spark.log.records import RECORD_SIZE_BYTES_MAX, Record
 from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
-from tests.fixtures.autojump import run_in_virtual_time
-from tests.fixtures.client_world import ClientWorld
+from tests.unit.log.leader_world import LeaderWorld, in_world
 
 VISIBLE_SECONDS = 0.1
-
-
-class LeaderWorld(ClientWorld):
-    """A cluster with leader logs; every handle has a client of its own."""
-
-    def logs(self) -> Logs:
-        client, stores = self.client_and_stores()
-        return Logs(store=stores.logs, ledgers=client)
-
-    async def log(self, **properties: str) -> Log:
-        return await self.logs().open_or_create(
-            "orders", kind=LogKind.LEADER, content=LogContent.RECORDS, properties=properties
-        )
-
-    async def lead(self, **properties: str) -> Leader:
-        return await (await self.log(**properties)).lead(ClientSettings())
-
-    async def reader(self) -> RecordLog:
-        log = await self.logs().open("orders")
-        return RecordLog(log, LogKind.LEADER, LogContent.RECORDS)
-
-    async def values(self, *places: Any) -> list[bytes]:
-        return [record.value async for record in (await self.reader()).read(*places)]
-
-
-Work = Callable[[LeaderWorld], Awaitable[None]]
-
-
-def in_world(work: Work, *, bookies: int = 3) -> None:
-    async def inside() -> None:
-        async with LeaderWorld(bookies) as world:
-            await work(world)
-
-    run_in_virtual_time(inside())
 
 
 def of(first: int, end: int) -> list[bytes]:
@@ -473,14 +435,15 @@ def test_tail_of_an_idle_log_asks_nobody() -> None:
     in_world(work)
 
 
-def test_transactional_log_and_log_of_rows_say_what_they_are() -> None:
+def test_transactional_log_is_neither_led_nor_read_without_spark() -> None:
     async def work(world: LeaderWorld) -> None:
-        for name, kind in (("rows", LogKind.TRANSACTIONAL), ("led", LogKind.LEADER)):
-            log = await world.logs().create(name, kind=kind, content=LogContent.ROWS)
-            with pytest.raises(LogKindError, match="of rows"):
-                await log.lead(ClientSettings())
+        log = await world.logs().create("rows")
+        with pytest.raises(LogKindError, match="with Spark"):
+            await log.lead(ClientSettings())
+        reading = RecordLog(log, LogKind.TRANSACTIONAL, LogContent.ROWS)
+        for read in (reading.read_batches, reading.read_rows):
             with pytest.raises(LogKindError, match="with Spark"):
-                RecordLog(log, kind, LogContent.ROWS).read_batches()
+                read()
 
     in_world(work)
 

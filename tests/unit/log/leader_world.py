@@ -1,0 +1,49 @@
+"""A whole cluster inside one event loop, with a leader log on it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.log.leader import Leader
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.record_log import RecordLog
+from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
+
+
+class LeaderWorld(ClientWorld):
+    """A cluster with leader logs; every handle has a client of its own."""
+
+    def logs(self) -> Logs:
+        client, stores = self.client_and_stores()
+        return Logs(store=stores.logs, ledgers=client)
+
+    async def log(self, **properties: str) -> Log:
+        return await self.logs().open_or_create(
+            "orders", kind=LogKind.LEADER, content=LogContent.RECORDS, properties=properties
+        )
+
+    async def lead(self, **properties: str) -> Leader:
+        return await (await self.log(**properties)).lead(ClientSettings())
+
+    async def reader(self) -> RecordLog:
+        log = await self.logs().open("orders")
+        return RecordLog(log, LogKind.LEADER, LogContent.RECORDS)
+
+    async def values(self, *places: Any) -> list[bytes]:
+        return [record.value async for record in (await self.reader()).read(*places)]
+
+
+Work = Callable[[LeaderWorld], Awaitable[None]]
+
+
+def in_world(work: Work, *, bookies: int = 3) -> None:
+    async def inside() -> None:
+        async with LeaderWorld(bookies) as world:
+            await work(world)
+
+    run_in_virtual_time(inside())
