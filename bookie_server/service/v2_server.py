@@ -1,4 +1,4 @@
-"""Listens for v2 connections and owns what they share: storage, bounds, counters."""
+"""Listens for v2 connections, admits them, drains them, and closes those that stall."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 from bookie_server.errors import PortInUseError
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2_connection import V2Connection
+from bookie_server.service.v2_operations import V2Operations
+from bookie_server.service.v2_shared import V2Shared
 from ledgerlog_spark.errors import StartupError
-from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
     from bookie_server.config import BookieSettings
     from bookie_server.service.in_flight import InFlight
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.service.storage_port import EntryStorage
+    from bookie_server.service.v2_connection import V2Connection
 
 LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
-RECEIVE_POOL_BYTES: Final = 96 << 20
-BATCH_COUNT_MAX: Final = 65_536
 
 _log = get_logger("v2")
 
@@ -45,18 +44,10 @@ class V2Server:
         in_flight: InFlight,
         counters: ServiceCounters,
     ) -> None:
-        self.storage = storage
-        self.in_flight = in_flight
-        self.counters = counters
-        self.loop = asyncio.get_running_loop()
-        self.frame_size_bytes_max = settings.frame_size_bytes_max
-        self.batch_size_bytes_max = settings.frame_size_bytes_max
-        self.batch_count_max = BATCH_COUNT_MAX
-        self.connection_bytes_max = settings.in_flight_bytes_per_connection_max
-        self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
-        self.unsent_bytes_max = 2 * self.connection_bytes_max
-        self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self.is_stopping = False
+        self._shared = V2Shared(settings, storage, in_flight, counters)
+        self._counters = counters
+        self._loop = self._shared.loop
         self._settings = settings
         self._connections: set[V2Connection] = set()
         self._server: asyncio.Server | None = None
@@ -69,18 +60,20 @@ class V2Server:
 
     async def start(self, listener: socket.socket) -> None:
         """Serve the connections of `listener`, which `listen` made; takes it over."""
-        self._server = await self.loop.create_server(
-            lambda: V2Connection(self), sock=listener, backlog=LISTEN_BACKLOG
+        self._server = await self._loop.create_server(
+            lambda: V2Operations(self._shared, self.admit, self.left),
+            sock=listener,
+            backlog=LISTEN_BACKLOG,
         )
         self._sweeper = asyncio.create_task(self._sweep(), name="v2 sweeper")
 
     def admit(self, connection: V2Connection) -> bool:
         """Whether a new connection may stay; counts it in if so."""
         if self.is_stopping or len(self._connections) >= self._settings.connections_max:
-            self.counters.connections_refused += 1
+            self._counters.connections_refused += 1
             _log.warning("connection_refused", peer=connection.peer, open=self.connections_count)
             return False
-        self.counters.connections_opened += 1
+        self._counters.connections_opened += 1
         self._connections.add(connection)
         return True
 
@@ -97,8 +90,8 @@ class V2Server:
             self._server.close()
         for connection in self._connections:
             connection.stop_receiving()
-        deadline = self.loop.time() + drain_timeout_ms / 1_000
-        while not self._is_idle() and self.loop.time() < deadline:  # noqa: ASYNC110 -- once a life
+        deadline = self._loop.time() + drain_timeout_ms / 1_000
+        while not self._is_idle() and self._loop.time() < deadline:  # noqa: ASYNC110 -- once a life
             await asyncio.sleep(DRAIN_STEP_MS / 1_000)
         is_drained = self._is_idle()
         for connection in list(self._connections):
@@ -118,7 +111,7 @@ class V2Server:
             for connection, mark in now.items():
                 if mark is not None and marks.get(connection) == mark:
                     _log.warning("connection_stalled", peer=connection.peer)
-                    self.counters.connections_closed_by_us += 1
+                    self._counters.connections_closed_by_us += 1
                     connection.close(is_abrupt=True)
             marks = now
 

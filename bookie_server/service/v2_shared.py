@@ -1,0 +1,60 @@
+"""What the v2 connections of one bookie share: storage, bounds, counters, receive memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from ledgerlog_spark.wire.frames import ChunkPool
+
+if TYPE_CHECKING:
+    from bookie_server.config import BookieSettings
+    from bookie_server.service.in_flight import InFlight
+    from bookie_server.service.metrics import ServiceCounters
+    from bookie_server.service.storage_port import EntryStorage
+
+RECEIVE_POOL_BYTES: Final = 96 << 20
+BATCH_COUNT_MAX: Final = 65_536
+
+
+class V2Shared:
+    """Made once, on the event loop that serves the connections.
+
+    Attributes:
+        connection_bytes_max: Of one connection's requests and answers, before it reads no further.
+        connection_bytes_resume: Below which it reads on.
+        unsent_bytes_max: Of answers that one peer does not take, before it loses the connection.
+    """
+
+    __slots__ = (
+        "batch_count_max",
+        "batch_size_bytes_max",
+        "connection_bytes_max",
+        "connection_bytes_resume",
+        "counters",
+        "frame_size_bytes_max",
+        "in_flight",
+        "loop",
+        "receive_pool",
+        "storage",
+        "unsent_bytes_max",
+    )
+
+    def __init__(
+        self,
+        settings: BookieSettings,
+        storage: EntryStorage,
+        in_flight: InFlight,
+        counters: ServiceCounters,
+    ) -> None:
+        self.storage = storage
+        self.in_flight = in_flight
+        self.counters = counters
+        self.loop = asyncio.get_running_loop()
+        self.frame_size_bytes_max = settings.frame_size_bytes_max
+        self.batch_size_bytes_max = settings.frame_size_bytes_max
+        self.batch_count_max = BATCH_COUNT_MAX
+        self.connection_bytes_max = settings.in_flight_bytes_per_connection_max
+        self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
+        self.unsent_bytes_max = 2 * self.connection_bytes_max
+        self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
