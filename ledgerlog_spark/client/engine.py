@@ -2,9 +2,8 @@
 
 A `MachineHost` drives one machine on the event loop. It keeps the contract that
 `ledgerlog_spark.protocol` lists for hosts: one reply for each request, later ones dropped; events
-through a queue, so that `handle` is never entered twice; bytes encoded once for each run; digests
-verified before the machine sees an entry; candidates shuffled here; a machine that fails an
-assertion is never called again.
+through a queue (`event_queue.py`); bytes encoded once for each run; digests verified before the
+machine sees an entry; candidates shuffled here.
 
 There is no task for a request to a bookie: the transport calls back. Requests to the metadata store
 are coroutines and get a task each, which is fine for something that happens a few times in a
@@ -14,14 +13,14 @@ ledger's life.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Protocol
 
 from ledgerlog_spark.client.errors_from_codes import outcome_of
+from ledgerlog_spark.client.event_queue import EventQueue
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import InternalError, LedgerLogError, WireFormatError
 from ledgerlog_spark.metadata.log_store_port import LogStore
@@ -48,17 +47,10 @@ from ledgerlog_spark.protocol.messages import (
     SendReadLac,
     StartTimer,
     StoredEntry,
-    TimerFired,
 )
 from ledgerlog_spark.transport.port import AddRun, BookieTransport, ReadBatch, ReadEntry
 from ledgerlog_spark.wire.entry_codec import EntryCodec
 from ledgerlog_spark.wire.master_key import master_key
-
-EVENTS_KEPT = 50
-"""Events that an `InternalError` carries."""
-
-TIMER_JITTER = 0.1
-"""Timers of machines are lengthened by up to this share, so that clients do not move in step."""
 
 
 class Machine(Protocol):
@@ -171,13 +163,8 @@ OnIndication = Callable[[Any], None]
 OnCrash = Callable[[InternalError], None]
 
 
-class MachineHost:
-    """Drives one machine. All methods on the event loop's thread.
-
-    Attributes:
-        crash: What a failed assertion became; the machine is never called again.
-        is_stopped: Events are no longer taken.
-    """
+class MachineHost(EventQueue):
+    """Drives one machine. All methods on the event loop's thread."""
 
     def __init__(
         self,
@@ -199,21 +186,18 @@ class MachineHost:
             on_crash: Gets the one `InternalError` of a machine that failed.
             on_settled: Called after each burst of events, when nothing is queued.
         """
-        self.crash: InternalError | None = None
+        super().__init__(
+            subject=f"{type(machine).__name__} of ledger {ledger.ledger_id}",
+            about={"ledger_id": ledger.ledger_id},
+            random=services.random,
+            on_crash=on_crash,
+            on_settled=on_settled,
+        )
         self._machine = machine
         self._services = services
         self._ledger = ledger
         self._on_indication = on_indication
-        self._on_crash = on_crash
-        self._on_settled = on_settled
-        self._loop = asyncio.get_running_loop()
-        self._queue: deque[Event] = deque()
-        self._is_running = False
-        self.is_stopped = False
-        self._history: deque[str | tuple[str, int, object]] = deque(maxlen=EVENTS_KEPT)
         self._open: set[int] = set()
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._performers: dict[type, Callable[[Any], None]] = {
             SendAdd: self._send_add,
             SendRead: self._send_read,
@@ -225,30 +209,10 @@ class MachineHost:
             StartTimer: self._start_timer,
         }
 
-    def post(self, event: Event) -> None:
-        """Give the machine an event, now or after the one it is handling."""
-        if self.is_stopped:
-            return
-        self._queue.append(event)
-        if self._is_running:
-            return
-        self._is_running = True
-        try:
-            while self._queue:
-                self._step(self._queue.popleft())
-        finally:
-            self._is_running = False
-        if self._on_settled is not None and not self.is_stopped:
-            self._on_settled()
-
     def stop(self) -> None:
         """Forget the machine: no more events, timers or replies. Open requests run out."""
-        self.is_stopped = True
-        self._queue.clear()
+        super().stop()
         self._open.clear()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
         for task in self._tasks:
             task.cancel()
 
@@ -265,20 +229,8 @@ class MachineHost:
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
             self._fail(error)
 
-    def _fail(self, cause: BaseException) -> None:
-        if self.crash is not None:
-            return
-        events = [one if isinstance(one, str) else " ".join(map(str, one)) for one in self._history]
-        crash = InternalError(
-            f"{type(self._machine).__name__} of ledger {self._ledger.ledger_id} failed: "
-            f"{type(cause).__name__}: {cause}; this is a bug, please report it with `events`",
-            ledger_id=self._ledger.ledger_id,
-            events=events,
-        )
-        crash.__cause__ = cause
-        self.crash = crash
-        self.stop()
-        self._on_crash(crash)
+    def _text(self, event: str | tuple[str, int, object]) -> str:
+        return event if isinstance(event, str) else " ".join(map(str, event))
 
     def _reply(self, event: Event) -> None:
         """Pass on the first reply to a request that is still open."""
@@ -433,26 +385,6 @@ class MachineHost:
             _outcome_or_raise(error)
             candidates = ()
         self._reply(BookiesListed(effect.request, candidates))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
-
-    # --- time ---
-
-    def _start_timer(self, effect: StartTimer) -> None:
-        delay = effect.delay_ms / 1e3 * (1 + TIMER_JITTER * self._services.random.random())
-        self._timers[effect.request] = self._loop.call_later(delay, self._on_timer, effect.request)
-
-    def _on_timer(self, request: int) -> None:
-        self._timers.pop(request, None)
-        self._reply(TimerFired(request))
 
 
 def _outcome_or_raise(error: LedgerLogError) -> MetadataOutcome:

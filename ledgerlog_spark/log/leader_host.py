@@ -1,19 +1,17 @@
 """Hosts the machine of a leader log: effects become calls, answers become events (DESIGN 6.3).
 
-Events go through a queue, so that `handle` is never entered twice; each request is answered once;
-a machine that fails an assertion is never called again. What the machine says to people, and the
-bytes of the entries that it orders, are its owner's.
+Events go through a queue, and each request is answered once. What the machine says to people, and
+the bytes of the entries that it orders, are its owner's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.client.event_queue import EventQueue
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.leader_writer import LeaderWriter
 from ledgerlog_spark.log.open_ends import read_one
 from ledgerlog_spark.protocol import log_messages as m
@@ -29,18 +27,18 @@ from ledgerlog_spark.protocol.leader_messages import (
     SealLedger,
 )
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
-from ledgerlog_spark.protocol.messages import StartTimer, TimerFired
+from ledgerlog_spark.protocol.messages import StartTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ledgerlog_spark.errors import InternalError
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.protocol.leader_log import LeaderLog
     from ledgerlog_spark.protocol.messages import Payload
 
-EVENTS_KEPT = 50
-TIMER_JITTER = 0.1
+EVENT_TEXT_LENGTH_MAX = 500
 _STORE_REQUESTS = (m.Sync, m.ReadHead, m.ReadPages, m.WritePages, m.WriteHead)
 
 
@@ -60,12 +58,8 @@ class Owner(Protocol):
         """A burst of events is over."""
 
 
-class LeaderHost:
-    """Drives one machine, on the event loop's thread.
-
-    Attributes:
-        is_stopped: Events are no longer taken.
-    """
+class LeaderHost(EventQueue):
+    """Drives one machine, on the event loop's thread."""
 
     def __init__(
         self, machine: LeaderLog, *, log_id: str, driver: Driver, ledgers: Ledgers, owner: Owner
@@ -79,21 +73,20 @@ class LeaderHost:
             ledgers: The client.
             owner: Gets what the machine says.
         """
-        self.is_stopped = False
+        super().__init__(
+            subject=f"the leader of log {machine.log!r}",
+            about={"log": machine.log},
+            random=Random(),  # noqa: S311 (spreads retries)
+            on_crash=owner.on_crash,
+            on_settled=self._settle,
+        )
         self._machine = machine
         self._log_id = log_id
         self._driver = driver
         self._ledgers = ledgers
         self._owner = owner
-        self._loop = asyncio.get_running_loop()
-        self._random = Random()  # noqa: S311 (spreads retries)
-        self._queue: deque[Any] = deque()
-        self._is_running = False
-        self._history: deque[Any] = deque(maxlen=EVENTS_KEPT)
         self._written: dict[int, LeaderWriter] = {}
         self._ordered: LeaderWriter | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._timers: dict[int, asyncio.TimerHandle] = {}
         self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
             **dict.fromkeys(_STORE_REQUESTS, driver.perform),
             m.DropLedger: self._drop,
@@ -102,35 +95,14 @@ class LeaderHost:
             CloseLedger: self._close,
         }
 
-    def post(self, event: Any) -> None:
-        """Give the machine an event, now or after the one it is handling."""
-        if self.is_stopped:
-            return
-        self._queue.append(event)
-        if self._is_running:
-            return
-        self._is_running = True
-        try:
-            while self._queue:
-                self._step(self._queue.popleft())
-        finally:
-            self._is_running = False
-        self._owner.on_settled()
-        ordered, self._ordered = self._ordered, None
-        if ordered is not None:
-            ordered.send_now()
-
     def stop(self) -> None:
         """Forget the machine and stop writing; ledgers stay as they are."""
-        self.is_stopped = True
-        self._queue.clear()
+        super().stop()
         self.retire()
 
     def retire(self) -> None:
         """Stop writing; the machine has ended, and only lets go of ledgers that come too late."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._cancel_timers()
         for ledger in self._written.values():
             ledger.abandon()
         self._written.clear()
@@ -158,41 +130,17 @@ class LeaderHost:
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
             self._fail(error)
 
-    def _fail(self, cause: BaseException) -> None:
-        if self.is_stopped:
-            return
-        crash = InternalError(
-            f"the leader of log {self._machine.log!r} failed: {type(cause).__name__}: {cause}; "
-            "this is a bug, please report it with `events`",
-            log=self._machine.log,
-            events=[str(event)[:500] for event in self._history],
-        )
-        crash.__cause__ = cause
-        self.stop()
-        self._owner.on_crash(crash)
+    def _text(self, event: Any) -> str:
+        return str(event)[:EVENT_TEXT_LENGTH_MAX]
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
+    def _settle(self) -> None:
+        self._owner.on_settled()
+        ordered, self._ordered = self._ordered, None
+        if ordered is not None:
+            ordered.send_now()
 
     async def _answer(self, work: Coroutine[Any, Any, Any]) -> None:
         self.post(await work)
-
-    def _start_timer(self, effect: StartTimer) -> None:
-        delay = effect.delay_ms / 1e3 * (1 + TIMER_JITTER * self._random.random())
-        self._timers[effect.request] = self._loop.call_later(
-            delay, partial(self._on_timer, effect.request)
-        )
-
-    def _on_timer(self, request: int) -> None:
-        self._timers.pop(request, None)
-        self.post(TimerFired(request))
 
     # --- ledgers ---
 
