@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledgerlog_spark.client.lac_announcer import herald_index
 from ledgerlog_spark.errors import InternalError, LedgerLogError
-from ledgerlog_spark.transport.port import LacRise
+from ledgerlog_spark.transport.port import LacRise, WatchLac
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,11 +140,11 @@ class LedgerFollower:
         bookie_id = self._ensemble[self._place % len(self._ensemble)]
         self._cancel_lac = self._services.transport.watch_lac(
             bookie_id,
-            self._handle.id,
-            self._handle.last_add_confirmed,
+            WatchLac(
+                self._handle.id, self._handle.last_add_confirmed, self._entries_size_bytes_max
+            ),
             self._on_rise,
             partial(self._on_lac_end, self._ensemble),
-            entries_size_bytes_max=self._entries_size_bytes_max,
         )
 
     def _on_rise(self, rise: LacRise) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ReadBatch,
         ReadEntry,
         ResolveBookie,
+        WatchLac,
         WriteLac,
     )
 
@@ -142,29 +143,22 @@ class GrpcTransport:
             bookie.call("ReadLac", message, pending, lambda reply: reply.last_add_confirmed)
 
     def watch_lac(
-        self,
-        bookie_id: str,
-        ledger_id: int,
-        previous: int,
-        on_rise: OnLacRise,
-        on_end: OnWatchEnd,
-        *,
-        entries_size_bytes_max: int = 0,
+        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
         """See `BookieTransport.watch_lac`.
 
         Raises:
             LocalProtocolError: A negative id.
         """
-        check_ids(ledger_id)
+        check_ids(request.ledger_id)
         if self._is_closed:
             return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
-        request = pb.WatchLacRequest(
-            ledger_id=ledger_id,
-            previous=previous,
-            entries_size_bytes_max=entries_size_bytes_max,
+        message = pb.WatchLacRequest(
+            ledger_id=request.ledger_id,
+            previous=request.previous,
+            entries_size_bytes_max=request.entries_size_bytes_max,
         )
-        return self._bookie(bookie_id).watch_lac(request, on_rise, on_end)
+        return self._bookie(bookie_id).watch_lac(message, on_rise, on_end)
 
     async def aclose(self) -> None:
         """See `BookieTransport.aclose`."""

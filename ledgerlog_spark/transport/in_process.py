@@ -29,6 +29,7 @@ from ledgerlog_spark.transport.port import (
     OnWatchEnd,
     ReadBatch,
     ReadEntry,
+    WatchLac,
     WriteLac,
 )
 from ledgerlog_spark.transport.prepared_run import PreparedRun
@@ -232,43 +233,37 @@ class InProcessTransport:
             )
 
     def watch_lac(
-        self,
-        bookie_id: str,
-        ledger_id: int,
-        previous: int,
-        on_rise: OnLacRise,
-        on_end: OnWatchEnd,
-        *,
-        entries_size_bytes_max: int = 0,
+        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
         """See `BookieTransport.watch_lac`.
 
         Raises:
             LocalProtocolError: A negative id.
         """
+        ledger_id, size_bytes_max = request.ledger_id, request.entries_size_bytes_max
         check_ids(ledger_id)
         storage = None if self._is_closed else self._bookies.get(bookie_id)
         if storage is None:
             return self._loop.call_soon(on_end, Code.UNAVAILABLE).cancel
 
         def read(first: int, last: int, on_entries: Callable[[Sequence[bytes]], None]) -> None:
-            if not entries_size_bytes_max:
+            if not size_bytes_max:
                 on_entries(())
                 return
-            request = self._requests.batch_read(
+            batch = self._requests.batch_read(
                 ledger_id=ledger_id,
                 first_entry_id=first,
                 count_max=last + 1 - first,
-                size_bytes_max=entries_size_bytes_max,
+                size_bytes_max=size_bytes_max,
             )
 
             def answered(_code: Code, found: Sequence[bytes]) -> None:
-                fits = sum(map(len, found)) <= entries_size_bytes_max
+                fits = sum(map(len, found)) <= size_bytes_max
                 on_entries(tuple(found) if fits else ())
 
-            storage.read_batch(request, answered)
+            storage.read_batch(batch, answered)
 
-        watch = _Watch(self._loop, previous, read, on_rise, on_end)
+        watch = _Watch(self._loop, request.previous, read, on_rise, on_end)
         self._watches.add(watch)
         end = storage.watch_lac(ledger_id, watch.told)
         storage.read_lac(ledger_id, lambda _, lac: watch.told(lac))

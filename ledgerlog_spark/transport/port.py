@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code
 
 Buffer = bytes | bytearray | memoryview
 OnAdd = Callable[[Code], None]
@@ -94,6 +94,20 @@ class WriteLac:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchLac:
+    """Interest in a ledger's LAC.
+
+    Attributes:
+        previous: The LAC that is known already, NO_ENTRY for none.
+        entries_size_bytes_max: Of the entries that come along with a rise; 0 for none.
+    """
+
+    ledger_id: int
+    previous: int = NO_ENTRY
+    entries_size_bytes_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LacRise:
     """What a watch tells.
 
@@ -113,7 +127,7 @@ class BookieTransport(Protocol):
     """Requests to bookies by id. One instance serves all ledgers of a client."""
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run. OK means: durable on that bookie as its write mode promises."""
+        """Store a run. OK means: durable on that bookie as its settings promise."""
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
         """Read one stored entry, its digest not yet verified."""
@@ -132,21 +146,13 @@ class BookieTransport(Protocol):
         """The largest LAC that the bookie knows, however it came; NO_ENTRY unless OK."""
 
     def watch_lac(
-        self,
-        bookie_id: str,
-        ledger_id: int,
-        previous: int,
-        on_rise: OnLacRise,
-        on_end: OnWatchEnd,
-        *,
-        entries_size_bytes_max: int = 0,
+        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
-        """Hear of the bookie's LAC when it is above `previous`, now or later, and of each rise.
+        """Hear of the bookie's LAC when it is above what was known, now or later, and of each rise.
 
-        With `entries_size_bytes_max` the entries that it covers come along, up to that size. Rises
-        that come close together may be told as one. A watch has no deadline: it lasts until it is
-        cancelled, after which nothing is called, or until `on_end` was called, once, because the
-        bookie, its connection or this transport ended. Watch again then, or another bookie.
+        Rises that come close together may be told as one. A watch has no deadline: it lasts until
+        it is cancelled, after which nothing is called, or until `on_end` was called, once, because
+        the bookie, its connection or this transport ended. Watch again then, or another bookie.
         """
 
     async def aclose(self) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ReadBatch,
         ReadEntry,
         ResolveBookie,
+        WatchLac,
         WriteLac,
     )
 
@@ -110,24 +111,10 @@ class V2Transport:
         self._lacs().read_lac(bookie_id, ledger_id, timeout_ms, on_reply)
 
     def watch_lac(
-        self,
-        bookie_id: str,
-        ledger_id: int,
-        previous: int,
-        on_rise: OnLacRise,
-        on_end: OnWatchEnd,
-        *,
-        entries_size_bytes_max: int = 0,
+        self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
         """See `BookieTransport.watch_lac`; errors as of `GrpcTransport`."""
-        return self._lacs().watch_lac(
-            bookie_id,
-            ledger_id,
-            previous,
-            on_rise,
-            on_end,
-            entries_size_bytes_max=entries_size_bytes_max,
-        )
+        return self._lacs().watch_lac(bookie_id, request, on_rise, on_end)
 
     async def aclose(self) -> None:
         """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""

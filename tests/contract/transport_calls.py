@@ -13,6 +13,7 @@ from ledgerlog_spark.transport.port import (
     LacRise,
     ReadBatch,
     ReadEntry,
+    WatchLac,
     WriteLac,
 )
 from ledgerlog_spark.wire.entry_codec import EntryCodec
@@ -122,19 +123,19 @@ class Caller:
         return await self.start_read_lac(ledger_id).result()  # type: ignore[return-value]
 
     def watch_lac(self, ledger_id: int, previous: int = -1, **options: int) -> Watch:
-        return Watch(self, ledger_id, previous, **options)
+        return Watch(self, WatchLac(ledger_id, previous, **options))
 
 
 class Watch:
     """One watch: the rises it told of, and why it ended."""
 
-    def __init__(self, caller: Caller, ledger_id: int, previous: int, **options: int) -> None:
+    def __init__(self, caller: Caller, request: WatchLac) -> None:
         self.rises: list[int] = []
         self.told: list[tuple[int, list[bytes]]] = []
         self.ends: list[Code] = []
         self._changed = asyncio.Event()
         self.cancel = caller.transport.watch_lac(
-            caller.bookie_id, ledger_id, previous, self._on_rise, self._on_end, **options
+            caller.bookie_id, request, self._on_rise, self._on_end
         )
         assert not self.rises
         assert not self.ends

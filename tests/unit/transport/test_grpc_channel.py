@@ -10,6 +10,7 @@ from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport import grpc_channel, grpc_watch
 from ledgerlog_spark.transport.grpc_transport import GrpcTransport
+from ledgerlog_spark.transport.port import WatchLac
 
 
 async def here(bookie_id: str) -> BookieInfo:
@@ -37,7 +38,7 @@ async def test_watch_of_a_bookie_that_takes_connections_and_says_nothing_ends(
 
         transport = GrpcTransport(resolve)
         ended: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
-        transport.watch_lac("bookie-0", 7, -1, lambda _: None, ended.set_result)
+        transport.watch_lac("bookie-0", WatchLac(7), lambda _: None, ended.set_result)
         async with asyncio.timeout(20):
             assert await ended is Code.UNAVAILABLE
         await transport.aclose()
