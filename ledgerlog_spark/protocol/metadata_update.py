@@ -27,6 +27,7 @@ from ledgerlog_spark.protocol.messages import (
 )
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.messages import Effect
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
     from ledgerlog_spark.protocol.retry import RetryPolicy
 
@@ -208,3 +209,33 @@ class MetadataUpdate:
     ) -> Step:
         self.phase = UpdatePhase.DONE
         return [], UpdateResult(failure, is_definite, self.current, is_written)
+
+
+class UpdatingMachine:
+    """What the machines of a ledger that change its record share: one update at a time."""
+
+    def __init__(self, *, numbers: RequestNumbers, retry: RetryPolicy) -> None:
+        self._numbers = numbers
+        self._update: MetadataUpdate | None = None
+        self._update_retry = retry
+
+    def _begin_update(self, record: Versioned[LedgerMetadata], decide: Decide) -> list[Effect]:
+        self._update = MetadataUpdate(
+            current=record, decide=decide, numbers=self._numbers, retry=self._update_retry
+        )
+        return self._take_step(self._update.begin())
+
+    def _on_update_reply(self, event: UpdateEvent) -> list[Effect]:
+        if self._update is None or not self._update.awaits(event):
+            return []
+        return self._take_step(self._update.handle(event))
+
+    def _take_step(self, step: Step) -> list[Effect]:
+        effects, result = step
+        if result is None:
+            return [*effects]
+        self._update = None
+        return self._on_updated(result)
+
+    def _on_updated(self, result: UpdateResult) -> list[Effect]:
+        raise AssertionError(result)

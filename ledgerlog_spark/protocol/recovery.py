@@ -36,7 +36,7 @@ from ledgerlog_spark.protocol.messages import (
     StartTimer,
     TimerFired,
 )
-from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, Refusal
+from ledgerlog_spark.protocol.metadata_update import Refusal, UpdatingMachine
 from ledgerlog_spark.protocol.recovery_reads import ReadAhead
 from ledgerlog_spark.protocol.recovery_tail import RecoveryTail
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -45,7 +45,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Versioned
     from ledgerlog_spark.protocol.messages import Effect, Event
-    from ledgerlog_spark.protocol.metadata_update import Decide, Step, UpdateResult
+    from ledgerlog_spark.protocol.metadata_update import UpdateResult
 
 
 class RecoveryPhase(Enum):
@@ -89,7 +89,7 @@ RETRIABLE = (
 )
 
 
-class LedgerRecovery:
+class LedgerRecovery(UpdatingMachine):
     """One client's recovery of one ledger; its last indication is LedgerClosed or LedgerFailed.
 
     Attributes:
@@ -121,10 +121,9 @@ class LedgerRecovery:
         self._password = password
         self._floor_entry_id = floor_entry_id
         self._settings = settings or RecoverySettings()
-        self._numbers = RequestNumbers()
+        super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
         self._failed = FailedBookies()
         self._request = 0
-        self._update: MetadataUpdate | None = None
         self._base: Versioned[LedgerMetadata] | None = None
         self._fencing: Fencing | None = None
         self._tail: RecoveryTail | None = None
@@ -176,27 +175,7 @@ class LedgerRecovery:
     def _decide_mark(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
         return current.in_recovery() if current.state is LedgerState.OPEN else Refusal(None)
 
-    def _begin_update(self, record: Versioned[LedgerMetadata], decide: Decide) -> list[Effect]:
-        self._update = MetadataUpdate(
-            current=record,
-            decide=decide,
-            numbers=self._numbers,
-            retry=self._settings.metadata,
-        )
-        return self._take_step(self._update.begin())
-
-    def _on_update_reply(
-        self, event: MetadataLoaded | MetadataWritten | TimerFired
-    ) -> list[Effect]:
-        if self._update is None or not self._update.awaits(event):
-            return []
-        return self._take_step(self._update.handle(event))
-
-    def _take_step(self, step: Step) -> list[Effect]:
-        effects, result = step
-        if result is None:
-            return [*effects]
-        self._update = None
+    def _on_updated(self, result: UpdateResult) -> list[Effect]:
         if result.failure is not None:
             return self._try_again(result.failure)
         if result.current.value.is_closed:

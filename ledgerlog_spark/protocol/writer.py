@@ -45,13 +45,13 @@ from ledgerlog_spark.protocol.messages import (
     StartTimer,
     TimerFired,
 )
-from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, Refusal
+from ledgerlog_spark.protocol.metadata_update import Refusal, UpdatingMachine
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.messages import Effect, Event
-    from ledgerlog_spark.protocol.metadata_update import Decide, Step, UpdateResult
+    from ledgerlog_spark.protocol.metadata_update import UpdateResult
 
 
 class WriterPhase(Enum):
@@ -102,7 +102,7 @@ FATAL_ADD_CODES = {
 """Answers that end the writer (PROTOCOL.md#A9); every other code but OK fails one bookie."""
 
 
-class LedgerWriter:
+class LedgerWriter(UpdatingMachine):
     """A ledger that this client created and nobody else adds to.
 
     Attributes:
@@ -133,7 +133,7 @@ class LedgerWriter:
         self.metadata = created
         self.ensemble_changes = 0
         self._settings = settings or WriterSettings()
-        self._numbers = RequestNumbers()
+        super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
         self._pipeline = AddPipeline(
             ledger_id=ledger_id,
             quorum=created.value.quorum,
@@ -144,7 +144,6 @@ class LedgerWriter:
             window=self._settings.window,
         )
         self._failed = FailedBookies()
-        self._update: MetadataUpdate | None = None
         self._change: FragmentChange | None = None
         self._listing = 0
         self._retry_timer = 0
@@ -292,7 +291,7 @@ class LedgerWriter:
             replacements={i: (ensemble[i], found.ensemble[i]) for i in found.replaced},
         )
         self.phase = WriterPhase.CHANGING
-        return [*effects, *self._begin_update(self._change)]
+        return [*effects, *self._begin_update(self.metadata, self._change)]
 
     def _first_of_new_fragment(self) -> int:
         return self._pipeline.last_add_confirmed + 1
@@ -324,27 +323,7 @@ class LedgerWriter:
         self._pipeline.is_paused = False
         return [*self._pipeline.confirm()]
 
-    def _begin_update(self, decide: Decide) -> list[Effect]:
-        self._update = MetadataUpdate(
-            current=self.metadata,
-            decide=decide,
-            numbers=self._numbers,
-            retry=self._settings.metadata,
-        )
-        return self._take_step(self._update.begin())
-
-    def _on_update_reply(
-        self, event: MetadataLoaded | MetadataWritten | TimerFired
-    ) -> list[Effect]:
-        if self._update is None or not self._update.awaits(event):
-            return []
-        return self._take_step(self._update.handle(event))
-
-    def _take_step(self, step: Step) -> list[Effect]:
-        effects, result = step
-        if result is None:
-            return [*effects]
-        self._update = None
+    def _on_updated(self, result: UpdateResult) -> list[Effect]:
         self.metadata = result.current
         if self.phase is WriterPhase.CLOSING:
             return self._on_close_settled(result)
@@ -377,7 +356,7 @@ class LedgerWriter:
         withdrawn = self._pipeline.withdraw()
         if self._withdrawn_from is None:
             self._withdrawn_from = withdrawn
-        return self._begin_update(self._decide_close)
+        return self._begin_update(self.metadata, self._decide_close)
 
     def _on_close_after_failure(self, event: CloseRequested) -> list[Effect]:
         assert self._failure is not None
