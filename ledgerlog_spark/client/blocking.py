@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
 from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle, Inbox
 from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.closing import Closing
 from ledgerlog_spark.client.ledger_creation import CreateRecord
 from ledgerlog_spark.client.loop_thread import LoopThread, loop_thread
 from ledgerlog_spark.errors import LocalProtocolError
@@ -25,7 +25,7 @@ Connect = Callable[[], Coroutine[Any, Any, LedgerClient]]
 BATCH_OF_IDS = 1_000
 
 
-class BlockingClient:
+class BlockingClient(Closing):
     """Ledgers of one cluster; safe to use from several threads, and after a fork.
 
     Same calls and same errors as `LedgerClient`, without `await`.
@@ -137,17 +137,6 @@ class BlockingClient:
             if client is not None and self._thread is not None and self._pid == os.getpid():
                 self._thread.closers.discard(client.aclose)
                 self._thread.call(client.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _connected(self) -> tuple[LoopThread, LedgerClient]:
         if self._pid != os.getpid():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from ledgerlog_spark.client.closing import Closing
 from ledgerlog_spark.client.loop_thread import LoopThread
 from ledgerlog_spark.client.reader_handle import Entry, ReadHandle
 from ledgerlog_spark.errors import LocalProtocolError
@@ -15,7 +15,7 @@ from ledgerlog_spark.model import LedgerMetadata
 T = TypeVar("T")
 
 
-class BlockingReadHandle:
+class BlockingReadHandle(Closing):
     """`ReadHandle` without `await`.
 
     Attributes:
@@ -87,17 +87,6 @@ class BlockingReadHandle:
     def close(self) -> None:
         """End reads that are under way; local only."""
         self._call(self._handle.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         if self._thread.pid != os.getpid():

@@ -10,8 +10,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ledgerlog_spark.client.add_future import (
     AddFuture,
@@ -20,6 +19,7 @@ from ledgerlog_spark.client.add_future import (
     completed,
 )
 from ledgerlog_spark.client.append_batches import checked_payload
+from ledgerlog_spark.client.closing import Closing
 from ledgerlog_spark.client.loop_thread import LoopThread
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writer_handle import WriteHandle
@@ -96,7 +96,7 @@ class Appender(Protocol):
         """Send what was taken, as far as that is possible."""
 
 
-class BlockingAppends:
+class BlockingAppends(Closing):
     """The way of appends from any thread to an appender on the loop; futures come back."""
 
     def __init__(self, appender: Appender, thread: LoopThread, inbox: Inbox) -> None:
@@ -213,17 +213,6 @@ class BlockingWriteHandle(BlockingAppends):
     def close(self) -> LedgerMetadata:
         """The closed record; see `WriteHandle.close`."""
         return self._call(self._handle.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.client.closing import Closing
 from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.errors import DataLossError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from ledgerlog_spark.datasource.scan_range import ScanRange
     from ledgerlog_spark.datasource.scan_task import ScanTask
@@ -21,7 +21,7 @@ BYTES_AHEAD_MAX = 8 << 20
 """Payload of the ranges begun before their turn; the next one is begun whatever its size."""
 
 
-class CommittedEntries:
+class CommittedEntries(Closing):
     """The entries of a task's ranges; call it with each of them, in order.
 
     Small ranges are begun ahead, so that a task of many does not wait for ZooKeeper and the bookies
@@ -82,14 +82,3 @@ class CommittedEntries:
         """Forget the ranges that nobody took."""
         while self._begun:
             self._begun.popleft()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.add_future import AddFuture, completed
 from ledgerlog_spark.client.blocking_writer import BlockingAppends
@@ -11,7 +11,6 @@ from ledgerlog_spark.log.records import Positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Any
 
     import pyarrow as pa
@@ -97,17 +96,6 @@ class BlockingLeader(BlockingAppends):
     def close(self) -> int:
         """The log's end, everything in it closed and listed; see `Leader.close`."""
         return self._call(self._leader.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(
