@@ -19,7 +19,7 @@ from ledgerlog_spark.protocol.log_properties import (
     check_log_name,
     check_properties_size,
 )
-from ledgerlog_spark.protocol.log_records import NO_SCHEMA, LogContent, LogHead, LogKind
+from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 
 if TYPE_CHECKING:
@@ -70,22 +70,16 @@ class Logs:
         check_log_name(name)
         stored = LogProperties.from_mapping(properties or {}).to_mapping()
         check_properties_size(stored)
-        now_ms = clock.now_ms()
-        token = uuid.uuid4().hex
-        template = LogHead(
+        head, pages = created(
             log_id=uuid.uuid4().hex,
             name=name,
             kind=kind,
             content=content,
-            version=0,
-            start_offset=0,
-            end_offset=0,
-            schema_id=NO_SCHEMA,
-            commit_time_ms=now_ms,
-            token=token,
+            now_ms=clock.now_ms(),
+            token=uuid.uuid4().hex,
+            schema=schema,
             properties=stored,
         )
-        head, pages = created(template=template, schema=schema, now_ms=now_ms, token=token)
         await self.store.create_log(head, pages)
         return self._log(name, head.log_id)
 

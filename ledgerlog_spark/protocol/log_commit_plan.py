@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol import log_pages
@@ -13,9 +13,10 @@ from ledgerlog_spark.protocol.log_records import (
     NO_SCHEMA,
     STATISTICS_SIZE_BYTES_MAX_LARGE_LOG,
     Item,
+    LogContent,
     LogHead,
+    LogKind,
     Operation,
-    Paged,
     SchemaRecord,
     StagedRange,
     VersionInterval,
@@ -25,7 +26,7 @@ from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMA_SIZE_BYTES_
 from ledgerlog_spark.protocol.log_statistics import shorten_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,23 +174,31 @@ def needs_current_schema(head: LogHead, request: CommitRequest) -> bool:
 
 def created(
     *,
-    template: LogHead,
-    schema: bytes,
+    log_id: str,
+    name: str,
+    kind: LogKind,
+    content: LogContent,
     now_ms: int,
     token: str,
+    schema: bytes = b"",
+    properties: Mapping[str, str] | None = None,
 ) -> tuple[LogHead, tuple[bytes, ...]]:
     """The head of a new, empty log at version 0, and the pages that it needs.
 
     Args:
-        template: Names, kind, content and properties; everything else is set here.
-        schema: The first schema, empty for none.
+        log_id: Never used before.
+        name: Of the log.
+        kind: Who may write.
+        content: What entries hold.
         now_ms: Wall time.
         token: Of the creation.
+        schema: The first schema, empty for none.
+        properties: As they are stored.
 
     Raises:
         SchemaMismatchError: The schema is too large to be stored.
     """
-    schemas = (SchemaRecord(0, _storable(template, schema)),) if schema else ()
+    schemas = (SchemaRecord(0, _storable(name, schema)),) if schema else ()
     interval = VersionInterval(
         version=0,
         start_offset=0,
@@ -199,14 +208,18 @@ def created(
         schema_id=0 if schemas else NO_SCHEMA,
         operation=Operation.CREATE,
     )
-    empty: Paged[Any] = Paged()
-    bare = replace(
-        template,
-        oldest_version=0,
-        oldest_offset=0,
-        items=empty,
-        history=empty,
-        schemas=empty,
+    bare = LogHead(
+        log_id=log_id,
+        name=name,
+        kind=kind,
+        content=content,
+        version=0,
+        start_offset=0,
+        end_offset=0,
+        schema_id=NO_SCHEMA,
+        commit_time_ms=now_ms,
+        token=token,
+        properties=dict(properties or {}),
     )
     return NewVersion(bare, interval, (), schemas).build(token, {})
 
@@ -256,15 +269,15 @@ def _schema(
     if request.schema_id is not None:
         return request.schema_id, ()
     schema_id = log_pages.end_key(SCHEMAS, head.schemas)
-    return schema_id, (SchemaRecord(schema_id, _storable(head, request.schema)),)
+    return schema_id, (SchemaRecord(schema_id, _storable(head.name, request.schema)),)
 
 
-def _storable(head: LogHead, schema: bytes) -> bytes:
+def _storable(log: str, schema: bytes) -> bytes:
     if len(schema) > SCHEMA_SIZE_BYTES_MAX:
         raise SchemaMismatchError(
-            f"the schema of log {head.name!r} takes {len(schema)} bytes, "
+            f"the schema of log {log!r} takes {len(schema)} bytes, "
             f"{SCHEMA_SIZE_BYTES_MAX} can be stored: use fewer columns or less metadata",
-            log=head.name,
+            log=log,
             size_bytes=len(schema),
         )
     return schema

@@ -49,19 +49,10 @@ async def stores(world: World) -> MetadataStores:
 
 async def new_log(stores: MetadataStores, name: str = "flights", number: int = 1) -> LogHead:
     head, pages = created(
-        template=LogHead(
-            log_id=f"{number:032x}",
-            name=name,
-            kind=LogKind.TRANSACTIONAL,
-            content=LogContent.ROWS,
-            version=0,
-            start_offset=0,
-            end_offset=0,
-            schema_id=-1,
-            commit_time_ms=1,
-            token=f"{number:032x}",
-        ),
-        schema=b"",
+        log_id=f"{number:032x}",
+        name=name,
+        kind=LogKind.TRANSACTIONAL,
+        content=LogContent.ROWS,
         now_ms=1,
         token=f"{number:032x}",
     )

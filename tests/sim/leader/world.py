@@ -37,20 +37,15 @@ GRACE_MS = 400
 
 def leader_head(properties: Mapping[str, str]) -> LogHead:
     """An empty leader log."""
-    template = LogHead(
+    head, _ = created(
         log_id=token(1),
         name="log",
         kind=LogKind.LEADER,
         content=LogContent.RECORDS,
-        version=0,
-        start_offset=0,
-        end_offset=0,
-        schema_id=-1,
-        commit_time_ms=1_000,
+        now_ms=1_000,
         token=token(1),
-        properties=dict(properties),
+        properties=properties,
     )
-    head, _ = created(template=template, schema=b"", now_ms=1_000, token=token(1))
     return head
 
 

@@ -53,20 +53,16 @@ def full_statistics(number: int) -> bytes:
 def new_head(
     properties: Mapping[str, str] | None = None, schema: bytes = b""
 ) -> tuple[LogHead, tuple[bytes, ...]]:
-    template = LogHead(
+    return created(
         log_id=token(1),
         name="flights",
         kind=LogKind.TRANSACTIONAL,
         content=LogContent.ROWS,
-        version=0,
-        start_offset=0,
-        end_offset=0,
-        schema_id=-1,
-        commit_time_ms=1_000,
+        now_ms=1_000,
         token=token(1),
-        properties=dict(properties or {}),
+        schema=schema,
+        properties=properties,
     )
-    return created(template=template, schema=schema, now_ms=1_000, token=token(1))
 
 
 class OneLog:
