@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.datasource.configure import configure
     from ledgerlog_spark.local.cluster import local_cluster
     from ledgerlog_spark.log.records import Record
+    from ledgerlog_spark.log.row_cursor import RowBatch
     from ledgerlog_spark.model import Position
 
 _WHERE = {
@@ -34,6 +35,7 @@ _WHERE = {
     "Entry": "ledgerlog_spark.client.reader_handle",
     "Position": "ledgerlog_spark.model",
     "Record": "ledgerlog_spark.log.records",
+    "RowBatch": "ledgerlog_spark.log.row_cursor",
     "configure": "ledgerlog_spark.datasource.configure",
     "connect": "ledgerlog_spark.connect",
     "local_cluster": "ledgerlog_spark.local.cluster",
@@ -45,6 +47,7 @@ __all__ = [
     "Entry",
     "Position",
     "Record",
+    "RowBatch",
     "aio",
     "configure",
     "connect",
