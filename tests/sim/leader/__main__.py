@@ -6,13 +6,12 @@ import argparse
 import sys
 from contextlib import nullcontext
 
-from ledgerlog_spark.protocol import log_pages
 from tests.sim.leader.cluster import cluster_schedule
 from tests.sim.leader.mutations import MUTATIONS, applied
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.leader.world import LeaderWorld, schedule
 from tests.sim.log.checks import Violation
-from tests.sim.log.schedules import SMALL_HEAD
+from tests.sim.log.schedules import use_small_heads
 
 
 def main() -> int:
@@ -23,8 +22,7 @@ def main() -> int:
     parser.add_argument("--cluster", action="store_true", help="with bookies below the leaders")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
     arguments = parser.parse_args()
-    for name, value in SMALL_HEAD.items():
-        setattr(log_pages, name, value)
+    use_small_heads()
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)
     with applied(arguments.mutation) if arguments.mutation else nullcontext():
         try:

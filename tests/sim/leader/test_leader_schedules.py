@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from ledgerlog_spark.protocol import log_pages
 from tests.sim.leader.cluster import cluster_schedule
 from tests.sim.leader.mutations import MUTATIONS, applied
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.leader.world import LeaderWorld, schedule
 from tests.sim.log.checks import Violation
-from tests.sim.log.schedules import SMALL_HEAD
+from tests.sim.log.schedules import trace_under_two_hash_seeds
 
 SCHEDULES = 200
 CLUSTER_SCHEDULES = 60
@@ -23,11 +17,7 @@ TOO_RARE = {"list_left_empty"}
 """Shown by its counterexample alone: random schedules hardly ever meet the lost offsets."""
 SCHEDULES_TO_CATCH_MAX = 600
 
-
-@pytest.fixture(autouse=True)
-def _small_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in SMALL_HEAD.items():
-        monkeypatch.setattr(log_pages, name, value)
+pytestmark = pytest.mark.usefixtures("small_heads")
 
 
 def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,19 +55,7 @@ def test_same_seed_gives_the_same_history() -> None:
 
 
 def test_history_does_not_depend_on_the_hash_seed() -> None:
-    traces = set()
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.sim.leader", "--schedules", "5", "--trace"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            cwd=Path(__file__).parents[3],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        traces.add(done.stdout)
-    (trace,) = traces
-    assert trace.count("\n") > 30
+    assert trace_under_two_hash_seeds("tests.sim.leader").count("\n") > 30
 
 
 @pytest.mark.parametrize("name", sorted(set(MUTATIONS) - TOO_RARE))

@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
-from ledgerlog_spark.protocol import log_pages
 from tests.sim.log.checks import Violation
 from tests.sim.log.mutations import MUTATIONS
-from tests.sim.log.schedules import SMALL_HEAD, run_schedules
+from tests.sim.log.schedules import run_schedules, use_small_heads
 from tests.sim.log.world import World
 
 
@@ -22,8 +21,7 @@ def main() -> int:
     by_name = {mutation.__name__: mutation for mutation in MUTATIONS}
     parser.add_argument("--mutation", choices=sorted(by_name), help="search with a defect on")
     arguments = parser.parse_args()
-    for name, value in SMALL_HEAD.items():
-        setattr(log_pages, name, value)
+    use_small_heads()
     if arguments.mutation:
         by_name[arguments.mutation](pytest.MonkeyPatch())
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)

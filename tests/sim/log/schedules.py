@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.protocol import log_pages
 from ledgerlog_spark.protocol.log_pages import HeadShare
 from tests.sim.log.world import World, schedule
 
@@ -21,6 +26,29 @@ SMALL_HEAD: Mapping[str, Any] = {
     "PAGE_BODY_SIZE_BYTES_MAX": 500,
 }
 """For `log_pages`: a head so small that most commits write pages, and an index of them."""
+
+
+def use_small_heads(set_attribute: Callable[[object, str, Any], None] = setattr) -> None:
+    """From now on, or until what `set_attribute` did is undone."""
+    for name, value in SMALL_HEAD.items():
+        set_attribute(log_pages, name, value)
+
+
+def trace_under_two_hash_seeds(program: str) -> str:
+    """What `python -m program --trace` prints of five schedules, the same in both runs."""
+    traces = {
+        subprocess.run(
+            [sys.executable, "-m", program, "--schedules", "5", "--trace"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    (trace,) = traces
+    return trace
 
 
 @dataclass

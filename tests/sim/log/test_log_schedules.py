@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.protocol import log_pages
 from tests.sim.log.checks import Violation
 from tests.sim.log.mutations import MUTATIONS
-from tests.sim.log.schedules import SMALL_HEAD, run_schedules
+from tests.sim.log.schedules import run_schedules, trace_under_two_hash_seeds
 from tests.sim.log.world import schedule
 
 if TYPE_CHECKING:
@@ -22,11 +17,7 @@ if TYPE_CHECKING:
 SCHEDULES = 400
 SCHEDULES_TO_CATCH_MAX = 1_500
 
-
-@pytest.fixture(autouse=True)
-def _small_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in SMALL_HEAD.items():
-        monkeypatch.setattr(log_pages, name, value)
+pytestmark = pytest.mark.usefixtures("small_heads")
 
 
 def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,19 +34,7 @@ def test_same_seed_gives_the_same_history() -> None:
 
 
 def test_history_does_not_depend_on_the_hash_seed() -> None:
-    traces = set()
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.sim.log", "--schedules", "5", "--trace"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            cwd=Path(__file__).parents[3],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        traces.add(done.stdout)
-    (trace,) = traces
-    assert trace.count("\n") > 100
+    assert trace_under_two_hash_seeds("tests.sim.log").count("\n") > 100
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
