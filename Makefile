@@ -10,6 +10,9 @@ LOG_SCHEDULES ?= 500
 SEED ?= 1
 ROUNDS ?= 50
 KILLS ?= 20
+# A file's tests share processes that are dear to start. In the order of the tree: the short tests
+# of units come last and fill the gaps.
+PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once leader-stream metadata-size ack-audit interop bench proto lock clean
@@ -38,7 +41,7 @@ types: $(STAMP) ## mypy --strict on both packages
 	$(BIN)/mypy
 
 pytest: $(STAMP) ## All tests; `make sim` runs more schedules than these do
-	LEDGERLOG_SIM_SCHEDULES=400 $(BIN)/python -m pytest
+	LEDGERLOG_SIM_SCHEDULES=400 $(BIN)/python -m pytest $(PARALLEL)
 
 sim: $(STAMP) ## SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES of logs and of leaders
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
