@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from ledgerlog_spark.local.zookeeper import free_port
@@ -81,6 +82,30 @@ def test_leader_log_is_shown_and_read_while_it_is_led(run: Run, client: Blocking
         lines = run("logs", "read", "orders", "--json").out.splitlines()
         assert [json.loads(line)["value"] for line in lines] == ["b25l", "dHdv", "/w==", "Zm91cg=="]
         assert "two" in run("logs", "read", "orders").out
+
+
+def test_leader_log_of_rows_is_shown_and_read_with_its_columns(
+    run: Run, client: BlockingLogClient
+) -> None:
+    schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
+    with client.open_log("shipments", lead=True, schema=schema) as leader:
+        leader.append_rows(pa.table([[1, 2], ["one", None]], schema=schema))
+        leader.roll()
+        leader.append_rows(pa.table({"n": [3]}))
+        next(client.open_log("shipments").tail_rows(2))
+        shown = run("logs", "show", "shipments", "--json").json
+        assert (shown["kind"], shown["content"], shown["rows"]) == ("leader", "rows", 3)
+        assert shown["schema"] == ["n int64", "text string"]
+        lines = run("logs", "read", "shipments", "--json").out.splitlines()
+        assert [json.loads(line) for line in lines] == [
+            {"n": 1, "text": "one"},
+            {"n": 2, "text": None},
+            {"n": 3, "text": None},
+        ]
+        leader.truncate(1)
+        table = run("logs", "read", "shipments", "--rows", 1).out
+        assert "1 of 2 rows of log shipments" in table
+        assert "one" not in table
 
 
 def test_unknown_log_names_the_nearest_one(run: Run, log: str) -> None:
