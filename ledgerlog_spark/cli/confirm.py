@@ -1,4 +1,4 @@
-"""Asking before something is destroyed."""
+"""Asking before something goes, or what everybody reads changes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import Annotated
 
 import typer
 
+from ledgerlog_spark.cli.output import console
 from ledgerlog_spark.errors import ConfigurationError
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def is_confirmed(question: str, *, otherwise: str) -> bool:
-    """Whether the person at the terminal says yes.
+def confirm(question: str, *, otherwise: str) -> None:
+    """Go on only if the person at the terminal says yes; else end the command with 1.
 
     Args:
         question: What is asked, without a question mark.
-        otherwise: What did not happen, for the error.
+        otherwise: What did not happen then.
 
     Raises:
         ConfigurationError: There is nobody to ask.
     """
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{otherwise}: there is nobody to ask, so say --yes")
-    return typer.confirm(f"{question}?")
+    if not typer.confirm(f"{question}?"):
+        console.print(otherwise)
+        raise typer.Exit(1)

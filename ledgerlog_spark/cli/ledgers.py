@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.confirm import Yes, is_confirmed
+from ledgerlog_spark.cli.confirm import Yes, confirm
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.output import (
     DEFAULT_URI,
@@ -263,18 +263,14 @@ def delete(
                 ledger_id=ledger_id,
                 log=owner,
             )
-        if not (yes or _is_confirmed(ledger_id, metadata)):
-            console.print(f"ledger {ledger_id} was not deleted")
-            raise typer.Exit(1)
+        if not yes:
+            confirm(
+                f"delete ledger {ledger_id} ({metadata.state.name}, "
+                f"{len(metadata.fragments)} fragments)",
+                otherwise=f"ledger {ledger_id} was not deleted",
+            )
         client.delete_ledger(ledger_id)
     if as_json:
         print_json({"ledger_id": ledger_id, "is_deleted": True})
         return
     console.print(f"ledger {ledger_id} is deleted; bookies free its space later")
-
-
-def _is_confirmed(ledger_id: int, metadata: LedgerMetadata) -> bool:
-    return is_confirmed(
-        f"delete ledger {ledger_id} ({metadata.state.name}, {len(metadata.fragments)} fragments)",
-        otherwise=f"ledger {ledger_id} was not deleted",
-    )

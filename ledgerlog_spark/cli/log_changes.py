@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from ledgerlog_spark.cli.confirm import Yes, is_confirmed
+from ledgerlog_spark.cli.confirm import Yes, confirm
 from ledgerlog_spark.cli.log_lookup import LogName, describe_version, opened, time_ms
 from ledgerlog_spark.cli.output import (
     DEFAULT_URI,
@@ -30,6 +30,7 @@ from ledgerlog_spark.protocol.log_properties import LogProperties
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking import BlockingLog
+    from ledgerlog_spark.protocol.log_records import VersionInterval
 
 app = typer.Typer()
 END_OF_TIME_MS = 1 << 62
@@ -110,7 +111,7 @@ def history(
 _SHOWN = ("version", "operation", "start_offset", "end_offset", "rows", "commit_time")
 
 
-@app.command("restore", epilog="Example: ledgerlog logs restore flights 12")
+@app.command("restore", epilog="Example: ledgerlog logs restore flights 12 --yes")
 def restore(
     name: LogName,
     version: Annotated[int | None, typer.Argument(help="As `logs history` shows it.")] = None,
@@ -118,6 +119,7 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", help="Replace also what others commit meanwhile.")
     ] = False,
+    yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
@@ -133,6 +135,13 @@ def restore(
         log = opened(client, name)
         number = log.version_at(time_ms(at, "--at")).version if at is not None else version
         assert number is not None
+        if not yes:
+            older, newest = log.snapshot(number).interval, log.snapshot().interval
+            confirm(
+                f"have the {_rows(older):,} rows of version {number} of log {name} again, instead "
+                f"of the {_rows(newest):,} of version {newest.version}",
+                otherwise=f"log {name} was not restored",
+            )
         done = client.run(
             lambda ledgers: restored(
                 logs_of(ledgers).open_by_id(name, log.log_id),
@@ -151,6 +160,10 @@ def restore(
         console.print(f"log {name} has the rows of version {number} already")
         return
     console.print(f"log {name} has the rows of version {number} again, as version {done.version}")
+
+
+def _rows(version: VersionInterval) -> int:
+    return version.end_offset - version.start_offset
 
 
 @app.command("truncate", epilog="Example: ledgerlog logs truncate flights --offset 1000000")
@@ -175,12 +188,11 @@ def truncate(
         first = offset if offset is not None else _end_at(log, before or "")
         head = log.state().head
         rows = min(first, head.end_offset) - head.start_offset
-        if not yes and not is_confirmed(
-            f"drop {max(0, rows):,} rows of log {name}, and all versions that have one of them",
-            otherwise=f"log {name} was not truncated",
-        ):
-            console.print(f"log {name} was not truncated")
-            raise typer.Exit(1)
+        if not yes:
+            confirm(
+                f"drop {max(0, rows):,} rows of log {name}, and all versions that have one of them",
+                otherwise=f"log {name} was not truncated",
+            )
         with Progress(console=console, transient=True, disable=as_json) as progress:
             task = progress.add_task("letting go of ledgers", total=None)
             done = log.truncate(
@@ -225,12 +237,11 @@ def delete(
         log = opened(client, name)
         head = log.state().head
         rows = head.end_offset - head.start_offset
-        if not yes and not is_confirmed(
-            f"delete log {name} with {rows:,} rows and all its versions",
-            otherwise=f"log {name} was not deleted",
-        ):
-            console.print(f"log {name} was not deleted")
-            raise typer.Exit(1)
+        if not yes:
+            confirm(
+                f"delete log {name} with {rows:,} rows and all its versions",
+                otherwise=f"log {name} was not deleted",
+            )
         log.delete()
     if as_json:
         print_json({"name": name, "log_id": log.log_id, "is_deleted": True})

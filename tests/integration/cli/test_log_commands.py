@@ -100,10 +100,13 @@ def test_history_is_listed_and_a_time_finds_its_version(run: Run, flights: Block
 
 def test_version_is_restored(run: Run, client: BlockingClient, flights: BlockingLog) -> None:
     append(client, flights, 1, mode=WriteMode.OVERWRITE)
-    done = run("logs", "restore", flights.name, 2, "--json").json
+    refused = run("logs", "restore", flights.name, 2)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    done = run("logs", "restore", flights.name, 2, "--yes", "--json").json
     assert (done["version"], done["is_changed"]) == (5, True)
     assert numbers(run, flights) == list(range(20))
-    assert "already" in run("logs", "restore", flights.name, 5).out
+    assert "already" in run("logs", "restore", flights.name, 5, "--yes").out
     assert run("logs", "restore", flights.name, 99).code == 1
     assert run("logs", "restore", flights.name).code == 2
 
@@ -115,7 +118,7 @@ def test_ranges_are_merged_and_a_version_within_them_is_restored(
     assert (done["ranges_before"], done["ranges_after"], done["rows"]) == (6, 1, 30)
     assert numbers(run, flights) == list(range(30))
     assert len(run("logs", "history", flights.name, "--json").json) == 4
-    assert run("logs", "restore", flights.name, 1).code == 0
+    assert run("logs", "restore", flights.name, 1, "--yes").code == 0
     assert numbers(run, flights) == list(range(10))
     assert flights.name in run("logs", "merge", flights.name).out
     assert run("logs", "merge", "nosuchlog").code == 1
