@@ -95,8 +95,8 @@ class RecordLog:
         acknowledgement, also when nothing is appended after it.
 
         Args:
-            start: A position or an offset, which may lie behind the end; None for the end as it is
-                now.
+            start: A position or an offset; one behind the end is waited for. None for the end as
+                it is now.
 
         Raises:
             PositionNotAvailableError: `start` was truncated away, or the next record was while the
