@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from random import Random
 
-from ledgerlog_spark.client.engine import Services
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
 from ledgerlog_spark.metadata.port import Registration

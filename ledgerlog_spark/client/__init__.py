@@ -1,11 +1,14 @@
-"""The asyncio host of the machines, the handles that people use, and their blocking face.
+"""The asyncio hosts of the machines, the handles that people use, and their blocking face.
 
-- `engine`: effects become calls, answers become events; one host for each machine.
-- `client`, `writer_handle`, `reader_handle`: the asyncio face.
+- `client`, `writer_handle`, `reader_handle`: the asyncio face. `services`: what handles share.
+- `machine_host`: effects become calls, answers become events; one host for each machine.
+  `event_queue`: what it shares with the host of leader logs. `ledger_bytes`: entries as bytes.
+- `append_batches`, `append_pace`: what makes an append cheap, and when it is sent.
 - `blocking`, `blocking_writer`, `blocking_reader`: the same without `await`, on one `loop_thread`
-  for each process.
-- `append_batches`, `add_future`: what makes an append cheap.
-- `ledger_creation`: a new ledger's record.
+  for each process; `add_future`: their futures. `closing`: what `with` closes.
+- `lac_announcer`, `ledger_follower`: the end of a ledger that is being written, told and followed.
+- `ledger_creation`: a new ledger's record. `recent_records`: those that were read lately.
+- `entry_copies`: asks every bookie for its copy, for checks.
 - `errors_from_codes`: the one table from outcomes to exceptions, and what each lets a caller
   conclude.
 - `settings`: timeouts and limits.

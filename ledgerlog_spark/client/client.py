@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ledgerlog_spark.client.append_batches import complete_each
-from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
 from ledgerlog_spark.client.entry_copies import entry_copies
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC, EXPLICIT_LAC_KEY
+from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_creation import (
     CreateRecord,
     candidates_of,
@@ -22,8 +22,10 @@ from ledgerlog_spark.client.ledger_creation import (
     checked_password,
     create_record,
 )
+from ledgerlog_spark.client.machine_host import MachineHost
 from ledgerlog_spark.client.reader_handle import ReadHandle
 from ledgerlog_spark.client.recent_records import RecentRecords
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
     InternalError,

@@ -12,7 +12,7 @@ from ledgerlog_spark.transport.port import ReadEntry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledgerlog_spark.client.engine import Services
+    from ledgerlog_spark.client.services import Services
     from ledgerlog_spark.model import LedgerMetadata
 
 

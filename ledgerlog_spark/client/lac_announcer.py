@@ -19,7 +19,8 @@ from ledgerlog_spark.transport.port import WriteLac
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.client.engine import LedgerBytes, Services
+    from ledgerlog_spark.client.ledger_bytes import LedgerBytes
+    from ledgerlog_spark.client.services import Services
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.writer import LedgerWriter
 

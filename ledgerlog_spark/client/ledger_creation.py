@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ledgerlog_spark.client.engine import Services
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerExistsError,

@@ -18,7 +18,7 @@ from ledgerlog_spark.transport.port import LacRise, WatchLac
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.client.engine import Services
+    from ledgerlog_spark.client.services import Services
     from ledgerlog_spark.metadata.port import CancelWatch
     from ledgerlog_spark.model import Code, LedgerMetadata
 

@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from ledgerlog_spark.client.engine import LedgerBytes, Machine, MachineHost, Services
 from ledgerlog_spark.client.errors_from_codes import error_from_failure, error_from_read
 from ledgerlog_spark.client.lac_announcer import announces
+from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_follower import LedgerFollower
+from ledgerlog_spark.client.machine_host import Machine, MachineHost
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     InternalError,
     LedgerLogError,

@@ -21,9 +21,11 @@ from ledgerlog_spark.client.append_batches import (
     complete_each,
 )
 from ledgerlog_spark.client.append_pace import AppendPace
-from ledgerlog_spark.client.engine import LedgerBytes, MachineHost, Services
 from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
 from ledgerlog_spark.client.lac_announcer import LacAnnouncer, announces
+from ledgerlog_spark.client.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.machine_host import MachineHost
+from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     InternalError,
     LedgerClosedError,

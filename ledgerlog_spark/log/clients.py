@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerlog_spark.client.client import Face
-    from ledgerlog_spark.client.engine import Services
+    from ledgerlog_spark.client.services import Services
     from ledgerlog_spark.log.blocking_leader import BlockingLeader
     from ledgerlog_spark.log.blocking_records import BlockingRecordLog
     from ledgerlog_spark.log.leader import Leader

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.client.engine import LedgerBytes, MachineHost
 from ledgerlog_spark.client.event_queue import EVENTS_KEPT
+from ledgerlog_spark.client.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.machine_host import MachineHost
 from ledgerlog_spark.errors import InternalError, MetadataUnavailableError, MetadataUnknownError
 from ledgerlog_spark.metadata.memory_tree import Fault
 from ledgerlog_spark.model import Code, DigestType, Fragment, LedgerMetadata, Quorum

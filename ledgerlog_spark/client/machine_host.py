@@ -14,19 +14,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from random import Random
 from typing import Any, Protocol
 
 from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.event_queue import EventQueue
-from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.errors import InternalError, LedgerLogError, WireFormatError
-from ledgerlog_spark.metadata.log_store_port import LogStore
-from ledgerlog_spark.metadata.port import Leases, LedgerStore, Registration
-from ledgerlog_spark.model import NO_ENTRY, Code, DigestType
-from ledgerlog_spark.protocol.entry_batch import EntryBatch
+from ledgerlog_spark.client.ledger_bytes import LedgerBytes
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.messages import (
     AddReplied,
     BatchReplied,
@@ -40,7 +36,6 @@ from ledgerlog_spark.protocol.messages import (
     MetadataOutcome,
     MetadataWritten,
     ReadReplied,
-    Run,
     SendAdd,
     SendRead,
     SendReadBatch,
@@ -48,9 +43,7 @@ from ledgerlog_spark.protocol.messages import (
     StartTimer,
     StoredEntry,
 )
-from ledgerlog_spark.transport.port import AddRun, BookieTransport, ReadBatch, ReadEntry
-from ledgerlog_spark.wire.entry_codec import EntryCodec
-from ledgerlog_spark.wire.master_key import master_key
+from ledgerlog_spark.transport.port import ReadBatch, ReadEntry
 
 
 class Machine(Protocol):
@@ -58,105 +51,6 @@ class Machine(Protocol):
 
     def handle(self, event: Any) -> Sequence[Any]:
         """The effects of one event."""
-
-
-@dataclass(slots=True)
-class Services:
-    """What all handles of one client share.
-
-    Attributes:
-        logs: The logs of the cluster, for `log/`; None where there are only ledgers.
-        leases: Of the cluster, for `upkeep/`; None where nobody needs them.
-    """
-
-    transport: BookieTransport
-    ledgers: LedgerStore
-    registration: Registration
-    settings: ClientSettings
-    random: Random
-    logs: LogStore | None = None
-    leases: Leases | None = None
-
-    async def candidates(self) -> tuple[str, ...]:
-        """Writable bookies in random order.
-
-        Raises:
-            MetadataUnavailableError: The registration cannot be read.
-        """
-        async with asyncio.timeout(self.settings.metadata_timeout_ms / 1e3):
-            names = list(await self.registration.writable())
-        self.random.shuffle(names)
-        return tuple(names)
-
-
-class LedgerBytes:
-    """How one ledger's entries look on the wire: its digest and its master key."""
-
-    __slots__ = ("codec", "has_explicit_lac", "ledger_id", "master_key")
-
-    def __init__(
-        self,
-        ledger_id: int,
-        digest_type: DigestType,
-        password: bytes,
-        *,
-        has_explicit_lac: bool = False,
-    ) -> None:
-        self.ledger_id = ledger_id
-        self.has_explicit_lac = has_explicit_lac
-        self.codec = EntryCodec(digest_type, password)
-        self.master_key = master_key(password)
-
-    def add_run(self, effect: SendAdd) -> AddRun:
-        """The request for one bookie; a run's bytes are built once and shared by all of them."""
-        run = effect.run
-        whole = run.attachment
-        if whole is None:
-            whole = run.attachment = self._encode(run, is_recovery=effect.is_recovery)
-        assert isinstance(whole, AddRun)
-        assert whole.is_recovery is effect.is_recovery
-        if effect.entry_ids is None:
-            return whole
-        first = run.first_entry_id
-        return AddRun(
-            ledger_id=self.ledger_id,
-            entry_ids=effect.entry_ids,
-            entries=[whole.entries[entry_id - first] for entry_id in effect.entry_ids],
-            master_key=self.master_key,
-            is_recovery=effect.is_recovery,
-        )
-
-    def verified(self, stored: bytes | None, entry_id: int) -> StoredEntry | None:
-        """The entry, None when the bytes are not what was asked for."""
-        if stored is None:
-            return None
-        try:
-            _, found_id, confirmed, length, payload = self.codec.decode(
-                stored, self.ledger_id, entry_id
-            )
-        except WireFormatError:
-            return None
-        return StoredEntry(found_id, confirmed, length, payload)
-
-    def verified_batch(self, stored: Sequence[bytes], first_entry_id: int) -> EntryBatch | None:
-        """Entries from the first on, up to the first bad one; None without a good one."""
-        columns = self.codec.decode_prefix(stored, self.ledger_id, first_entry_id)
-        return None if columns is None else EntryBatch(first_entry_id, *columns)
-
-    def _encode(self, run: Run, *, is_recovery: bool) -> AddRun:
-        return AddRun(
-            ledger_id=self.ledger_id,
-            entry_ids=range(run.first_entry_id, run.last_entry_id + 1),
-            entries=self.codec.encode_run(
-                ledger_id=self.ledger_id,
-                first_entry_id=run.first_entry_id,
-                last_add_confirmed=run.last_add_confirmed,
-                length=run.length_before,
-                payloads=run.payloads,
-            ),
-            master_key=self.master_key,
-            is_recovery=is_recovery,
-        )
 
 
 OnIndication = Callable[[Any], None]

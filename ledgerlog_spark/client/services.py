@@ -1,0 +1,41 @@
+"""What all handles of one client share: the way to bookies, the stores, settings, chance."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.metadata.log_store_port import LogStore
+from ledgerlog_spark.metadata.port import Leases, LedgerStore, Registration
+from ledgerlog_spark.transport.port import BookieTransport
+
+
+@dataclass(slots=True)
+class Services:
+    """What all handles of one client share.
+
+    Attributes:
+        logs: The logs of the cluster, for `log/`; None where there are only ledgers.
+        leases: Of the cluster, for `upkeep/`; None where nobody needs them.
+    """
+
+    transport: BookieTransport
+    ledgers: LedgerStore
+    registration: Registration
+    settings: ClientSettings
+    random: Random
+    logs: LogStore | None = None
+    leases: Leases | None = None
+
+    async def candidates(self) -> tuple[str, ...]:
+        """Writable bookies in random order.
+
+        Raises:
+            MetadataUnavailableError: The registration cannot be read.
+        """
+        async with asyncio.timeout(self.settings.metadata_timeout_ms / 1e3):
+            names = list(await self.registration.writable())
+        self.random.shuffle(names)
+        return tuple(names)
