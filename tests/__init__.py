@@ -1,1 +1,1 @@
-"""Filled in by its own layer."""
+"""The suites; docs/TESTING.md says which question each of them answers."""

@@ -1,1 +1,10 @@
-"""Filled in by its own layer."""
+"""A bookie's process: it serves storage on two ports, and keeps its place in the cluster.
+
+- `lifecycle`: from settings to exit code. `registration`, `session_file`, `cookie_check`,
+  `metadata_check`: its dealings with the metadata store.
+- `v2_server`, `v2_connection`, `v2_operations`, `v2_shared`, `v2_requests`: the data plane over
+  TCP. `grpc_server`, `grpc_service`, `grpc_stream`: control, and all operations over gRPC.
+- `in_flight`: bounds over both. `storage_port`: what they need of storage. `auth`: AUTH frames.
+- `collector`, `ledger_listing`: lets go of ledgers that were deleted.
+- `metrics`, `logging`, `exit_code`: what it tells.
+"""

@@ -1,1 +1,14 @@
-"""`format("ledger")` in Spark: options, planning, readers and writers (design 7)."""
+"""`format("ledger")` in Spark: options, planning, readers and writers (design 7).
+
+- `source`: what Spark calls first. `configure`: settings of a session. `option_table`, `options`,
+  `log_selection`, `cluster`: what was asked, and of which cluster.
+- Which entries a scan reads: `planning`, `plan`, `pushdown`, `filters`, `time_travel`,
+  `range_index`, `index_entries`, `leader_search`; `plan_json` shows it.
+- What a task reads: `batch_reader`, `raw_reader`, `scan_task`, `scan_range`, `committed_entries`,
+  `task_rows`. `schemas`: Spark's types and the log's.
+- What a job writes: `batch_writer`, `write_job`, `write_task`.
+- Streams, the source: `stream_reader`, `ledger_stream`, `stream_start`, `starting_offsets`,
+  `stream_position`, `stream_offsets`, `stream_schemas`, `admission`, `watched_logs`, `stream_lag`,
+  `arrival_times`, `patience`.
+- Streams, the sink: `stream_writer`, `stream_job`.
+"""

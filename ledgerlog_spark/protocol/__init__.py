@@ -9,11 +9,17 @@ finds back to an ack quorum and closes the ledger with one compare-and-swap. Sev
 run at once; the closing compare-and-swap makes them agree. `LedgerReader` reads ranges and never
 fences; `LacRead` asks a quorum for the last add confirmed. Numbered rules are in docs/PROTOCOL.md.
 
+The modules of one ledger have no prefix; those that start with `log_` are about a log's records in
+the metadata store (docs/LOGS.md), those that start with `leader_` about the one process that
+appends to a leader log. A `log_` module is one machine with one request out at a time, or what such
+machines share: `log_machine`, `log_messages`, `log_records` (values), `log_codec` and `log_rows`
+(bytes), `log_pages` and `log_walk` (sequences too long for the head).
+
 A machine is composed of smaller ones that know nothing of their owner: `AddPipeline` (runs against
-one ensemble), `MetadataUpdate` (one compare-and-swap loop), `EnsembleChange` (one replacement of
-failed bookies). Results travel up as return values. Each machine has a `phase`, and a table from
-(phase, event type) to the method that handles the pair; a pair that is not in the table is our bug
-and fails an assertion.
+one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (what lies behind the
+LAC, on its way back). Results travel up as return values. Each machine has a `phase`, and a table
+from (phase, event type) to the method that handles the pair; a pair that is not in the table is our
+bug and fails an assertion.
 
 The contract of a host, the asyncio client and the simulator alike:
 

@@ -54,6 +54,19 @@ def test_module_swallows_no_error(path: Path) -> None:
         assert not (broad and empty), f"line {node.lineno}"
 
 
+GUIDES = [p for p in PYTHON if p.name == "__init__.py" and "\n- `" in p.read_text()]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_guide_of_a_package_names_every_module(guide: Path) -> None:
+    text = guide.read_text()
+    modules = {
+        p.stem for p in PYTHON if p.parent == guide.parent and not p.stem.startswith("__")
+    } - {"errors"}
+    missing = {name for name in modules if f"`{name}`" not in text}
+    assert not missing, f"say in the docstring of {guide} what these are for: {sorted(missing)}"
+
+
 def test_no_file_has_left_over_marks_or_names_a_machine() -> None:
     for path in tracked():
         if path.suffix not in TEXT or path == Path(__file__):
