@@ -260,4 +260,13 @@ class BookieInfo:
     @property
     def takes_runs(self) -> bool:
         """Whether the bookie advertises ADD_RUN."""
-        return "ADD_RUN/1" in self.properties.get("ledgerlog.ops", "").split(",")
+        return "ADD_RUN/1" in self._operations
+
+    @property
+    def takes_lacs(self) -> bool:
+        """Whether the bookie advertises TELL_LAC."""
+        return "TELL_LAC/1" in self._operations
+
+    @property
+    def _operations(self) -> list[str]:
+        return self.properties.get("ledgerlog.ops", "").split(",")

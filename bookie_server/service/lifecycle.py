@@ -41,7 +41,7 @@ from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.transport.memory import keep_freed_memory
-from ledgerlog_spark.wire.service_info import ADD_RUN_OPERATION, OPERATIONS_PROPERTY
+from ledgerlog_spark.wire.service_info import OPERATIONS, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
     import socket
@@ -210,7 +210,7 @@ class Bookie:
                 host=settings.host,
                 port=self.port,
                 grpc_port=self.grpc_port,
-                properties={OPERATIONS_PROPERTY: ADD_RUN_OPERATION},
+                properties={OPERATIONS_PROPERTY: ",".join(OPERATIONS)},
             ),
         )
         await registration.start(read_only=not storage.is_writable)

@@ -27,3 +27,6 @@ class EntryStorage(Protocol):
         self, request: BatchReadRequest, on_done: Callable[[Code, Sequence[bytes]], None]
     ) -> None:
         """Consecutive stored entries, ending at the first that is missing."""
+
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        """Tell watches of a LAC; it may be forgotten."""

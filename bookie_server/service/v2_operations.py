@@ -26,6 +26,7 @@ from ledgerlog_spark.wire.requests import (
     BatchReadRequest,
     ReadRequest,
     RefusedRequest,
+    TellLacRequest,
     decode_request,
 )
 
@@ -71,6 +72,8 @@ class V2Operations(V2Connection):
             self._read(request)
         elif type(request) is BatchReadRequest:
             self._read_batch(request)
+        elif type(request) is TellLacRequest:
+            self._shared.storage.tell_lac(*request[2:])
         elif type(request) is RefusedRequest:
             self._shared.counters.bad_frames += 1
             self._answer(request.code, encode_refusal(request), 0)
@@ -227,6 +230,8 @@ class V2Operations(V2Connection):
         self._append(answer)
 
     def _refuse(self, request: Request, code: Code) -> None:
+        if isinstance(request, TellLacRequest):
+            return
         if isinstance(request, AuthMessage):
             self._auth(request)
             return

@@ -1,8 +1,8 @@
 """The ledgers of one directory: one log of records, an index for each file, a MANIFEST.
 
 - `ledger_storage`: the face, and what puts the rest together. `counters`: what it counts.
-- `adds`, `read_answers`, `drops`: the ways of requests. `log`: records in one order, synced in
-  groups.
+- `adds`, `read_answers`, `drops`: the ways of requests. `lac_watches`: who hears of a new LAC.
+  `log`: records in one order, synced in groups.
 - `reads`: finds and reads entries. `active_index`, `entry_log_file`, `recent_bodies`: where they
   are. `index_rebuilds`: what damage leads to.
 - `file_keeper`, `held_files`, `slots`, `pins`, `manifest`: which files there are, and which may go.

@@ -305,6 +305,19 @@ class AddPath:
         record = LogRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
         record.on_done = on_done
         state.last_ticket = self._log.submit(record)
+        self._raise_lac(state, lac, after)
+
+    def tell_lac(
+        self, ledger_id: int, lac: int, master_key: bytes, after: Callable[[LedgerState, int], None]
+    ) -> None:
+        """Remember a LAC for as long as the process lives; what cannot be taken is passed over."""
+        state = self._states.get(ledger_id)
+        if state is not None and state.master_key is not None and key_fits(state, master_key):
+            self._raise_lac(state, lac, after)
+
+    def _raise_lac(
+        self, state: LedgerState, lac: int, after: Callable[[LedgerState, int], None]
+    ) -> None:
         before = state.lac
         state.explicit_lac = max(state.explicit_lac, lac)
         after(state, before)

@@ -32,6 +32,7 @@ from bookie_server.storage.drops import Drops
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.index_rebuilds import IndexRebuilds
+from bookie_server.storage.lac_watches import LacWatches, OnLacChange
 from bookie_server.storage.log import Log
 from bookie_server.storage.manifest import ManifestStore
 from bookie_server.storage.read_answers import ReadAnswers
@@ -39,8 +40,6 @@ from bookie_server.storage.reads import Reader
 from bookie_server.storage.recent_bodies import RecentBodies
 from bookie_server.storage.slots import Slots
 from ledgerlog_spark.model import NO_ENTRY, Code
-
-OnLacChange = Callable[[int], None]
 
 
 class LedgerStorage:
@@ -64,7 +63,7 @@ class LedgerStorage:
         self._settings = boot.settings
         self._durability = Durability()
         self._recent = RecentBodies(boot.settings.recent_bytes_max)
-        self._watchers: dict[int, list[OnLacChange]] = {}
+        self._watches = LacWatches()
         self._is_closed = False
         self.failure: StorageError | None = None
         self.on_state_change: Callable[[], None] = lambda: None
@@ -230,20 +229,15 @@ class LedgerStorage:
 
     def write_lac(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
         """Store an explicit LAC; durable when answered. A smaller one changes nothing."""
-        self._adds.write_lac(ledger_id, lac, master_key, on_done, self._after_lac)
+        self._adds.write_lac(ledger_id, lac, master_key, on_done, self._watches.tell)
+
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        """Tell watches of a LAC that the writer had confirmed; a restart forgets it."""
+        self._adds.tell_lac(ledger_id, lac, master_key, self._watches.tell)
 
     def watch_lac(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
         """Call `on_change` with the LAC whenever it grows; returns what ends that."""
-        watchers = self._watchers.setdefault(ledger_id, [])
-        watchers.append(on_change)
-
-        def cancel() -> None:
-            if on_change in watchers:
-                watchers.remove(on_change)
-            if not watchers and self._watchers.get(ledger_id) is watchers:
-                del self._watchers[ledger_id]
-
-        return cancel
+        return self._watches.watch(ledger_id, on_change)
 
     async def entries_held(self, ledger_id: int) -> Sequence[tuple[int, int]]:
         """First and last ids (inclusive) of the stretches of entries held, in rising order.
@@ -335,19 +329,13 @@ class LedgerStorage:
                 self._recent.keep(record)
                 if record.last_add_confirmed > state.last_add_confirmed:
                     before, state.last_add_confirmed = state.lac, record.last_add_confirmed
-                    self._after_lac(state, before)
+                    self._watches.tell(state, before)
             elif record.kind is RecordKind.TOMBSTONE:
                 self._drops.on_durable(record)
         for record in group:
             on_done, record.on_done = record.on_done, None
             if on_done is not None:
                 on_done(Code.OK)
-
-    def _after_lac(self, state: LedgerState, before: int) -> None:
-        lac = state.lac
-        if lac > before:
-            for watcher in list(self._watchers.get(state.ledger_id, ())):
-                watcher(lac)
 
     def _on_lost(self, error: StorageError, records: list[LogRecord]) -> None:
         self._fail(error)

@@ -1,10 +1,11 @@
 """Tells bookies how far an idle writer's ledger is confirmed (DESIGN 2, 6.3).
 
 An entry's header carries the last add confirmed of the moment when it was sent, so bookies learn
-of a ledger's newest entry with the next one. When there is no next one, the writer says so itself:
-to the ledger's *herald* at once, which is the bookie that readers watch first, and to the rest of
-the ensemble a little later. A LAC is confirmed whoever repeats it, so this never needs a quorum,
-and a deposed writer that still announces does no harm.
+of a ledger's newest entry with the next one. Readers are not to wait for that: the ledger's
+*herald*, which is the bookie that they watch first, is told of each entry at once. It may forget
+what it was told, so a writer that stays idle writes its LAC to the whole ensemble a little later.
+A LAC is confirmed whoever repeats it, so this never needs a quorum, and a deposed writer that
+still announces does no harm.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ EXPLICIT_LAC = b"explicit"
 """Custom metadata of a ledger whose writer announces: readers ask for what it announced."""
 
 QUICK_SECONDS = 0.002
-"""A writer whose last pause was shorter is about to append again, which announces as well."""
+"""A writer whose last pause was shorter is about to append again, which announces as well: to a
+herald that cannot be told, only written to, it says nothing then."""
 
 ATTEMPTS_MAX = 8
-"""Of telling one bookie one LAC, with a pause in between; a bookie may have no control service."""
+"""Of writing one LAC to one bookie, with a pause in between; it may have no control service."""
+
+TIMER_SLACK_MS = 1.0
+"""Idle for so much less than it should be is idle long enough: a timer of its own costs more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:
@@ -52,8 +57,10 @@ class LacAnnouncer:
         self._writer = writer
         self._services = services
         self._ledger = ledger
+        self._idle_ms_max = services.settings.explicit_lac_ms
         self._loop = asyncio.get_running_loop()
-        self._told: dict[str, int] = {}
+        self._told_lac = NO_ENTRY
+        self._written: dict[str, int] = {}
         self._asked: set[str] = set()
         self._attempts = 0
         self._is_idle = False
@@ -68,20 +75,22 @@ class LacAnnouncer:
             self._is_idle = False
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
 
-    def on_idle(self) -> None:
-        """All that was sent is confirmed."""
-        self._is_idle = True
-        self._attempts = 0
-        self._idle_since = self._loop.time()
-        if not self._was_quick:
-            ensemble = self._ensemble()
-            self._tell(ensemble[herald_index(self._ledger.ledger_id, len(ensemble))])
-        self._start_timer()
+    def on_confirmed(self, *, is_idle: bool) -> None:
+        """The last add confirmed rose, maybe; with `is_idle` all that was sent is confirmed."""
+        if self._is_stopped:
+            return
+        lac = self._writer.last_add_confirmed
+        is_told = lac == self._told_lac
+        if not is_told and (is_told := self._tell(lac)):
+            self._told_lac = lac
+        if is_idle:
+            self._on_idle(is_told=is_told)
 
     def on_ensemble_changed(self) -> None:
         """Bookies came that know nothing, and readers are about to watch one of them."""
+        self._told_lac = NO_ENTRY
         if self._is_idle:
-            self.on_idle()
+            self.on_confirmed(is_idle=True)
 
     def stop(self) -> None:
         """Announce nothing more."""
@@ -91,28 +100,44 @@ class LacAnnouncer:
             self._timer.cancel()
             self._timer = None
 
-    def _start_timer(self) -> None:
+    def _on_idle(self, *, is_told: bool) -> None:
+        self._is_idle = True
+        self._attempts = 0
+        self._idle_since = self._loop.time()
+        if not is_told and not self._was_quick:
+            self._write(self._herald())
         if self._timer is None:
-            seconds = self._services.settings.explicit_lac_ms / 1e3
-            self._timer = self._loop.call_later(seconds, self._on_timer)
+            self._start_timer(self._idle_ms_max)
+
+    def _start_timer(self, delay_ms: float) -> None:
+        self._timer = self._loop.call_later(delay_ms / 1e3, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         if not self._is_idle:
             return  # the next pause starts it again
+        left_ms = self._idle_ms_max - (self._loop.time() - self._idle_since) * 1e3
+        if left_ms > TIMER_SLACK_MS and not self._attempts:
+            self._start_timer(left_ms)
+            return
         self._attempts += 1
-        untold = [bookie_id for bookie_id in self._ensemble() if self._is_untold(bookie_id)]
-        for bookie_id in untold:
-            self._tell(bookie_id)
-        if untold and self._attempts < ATTEMPTS_MAX:
-            self._start_timer()
+        behind = [bookie_id for bookie_id in self._ensemble() if self._is_behind(bookie_id)]
+        for bookie_id in behind:
+            self._write(bookie_id)
+        if behind and self._attempts < ATTEMPTS_MAX:
+            self._start_timer(self._idle_ms_max)
 
-    def _is_untold(self, bookie_id: str) -> bool:
-        return self._told.get(bookie_id, NO_ENTRY) < self._writer.last_add_confirmed
+    def _is_behind(self, bookie_id: str) -> bool:
+        return self._written.get(bookie_id, NO_ENTRY) < self._writer.last_add_confirmed
 
-    def _tell(self, bookie_id: str) -> None:
-        """Tell one bookie, unless it has not answered the last time yet: then after that."""
-        if bookie_id in self._asked or not self._is_untold(bookie_id):
+    def _tell(self, lac: int) -> bool:
+        """Tell the herald; whether that was possible."""
+        request = WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key)
+        return self._services.transport.tell_lac(self._herald(), request)
+
+    def _write(self, bookie_id: str) -> None:
+        """Write to one bookie, unless it has not answered the last time yet: then after that."""
+        if bookie_id in self._asked or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed
         self._asked.add(bookie_id)
@@ -120,15 +145,19 @@ class LacAnnouncer:
             bookie_id,
             WriteLac(self._ledger.ledger_id, lac, self._ledger.master_key),
             self._services.settings.add_timeout_ms,
-            partial(self._on_told, bookie_id, lac),
+            partial(self._on_written, bookie_id, lac),
         )
 
-    def _on_told(self, bookie_id: str, lac: int, code: Code) -> None:
+    def _on_written(self, bookie_id: str, lac: int, code: Code) -> None:
         self._asked.discard(bookie_id)
         if code is Code.OK:
-            self._told[bookie_id] = max(lac, self._told.get(bookie_id, NO_ENTRY))
+            self._written[bookie_id] = max(lac, self._written.get(bookie_id, NO_ENTRY))
             if self._is_idle:
-                self._tell(bookie_id)
+                self._write(bookie_id)
+
+    def _herald(self) -> str:
+        ensemble = self._ensemble()
+        return ensemble[herald_index(self._ledger.ledger_id, len(ensemble))]
 
     def _ensemble(self) -> Sequence[str]:
         return self._writer.metadata.value.last_fragment.ensemble

@@ -284,11 +284,11 @@ class WriteHandle:
         if type(indication) is RunConfirmed:
             run = self._unconfirmed.popleft()
             assert run.first_entry_id == indication.first_entry_id
+            if self._announcer is not None:
+                self._announcer.on_confirmed(is_idle=not self._unconfirmed)
             self._complete(run.results())
             if self._idle and not self.entries_pending:
                 _wake(self._idle)
-            if self._announcer is not None and not self._unconfirmed:
-                self._announcer.on_idle()
         elif isinstance(indication, LedgerFailed):
             self._on_failed(indication)
         elif isinstance(indication, LedgerClosed):

@@ -112,6 +112,16 @@ class GrpcTransport:
             bookie = self._bookie(bookie_id)
             bookie.call("BatchRead", message, pending, lambda reply: tuple(reply.entries))
 
+    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:  # noqa: ARG002 - the port's
+        """False: the control service takes LACs that it keeps, no others.
+
+        Raises:
+            LocalProtocolError: A negative id or LAC, or a bad key.
+        """
+        check_ids(request.ledger_id, request.last_add_confirmed)
+        checked_key(request.master_key)
+        return False
+
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
     ) -> None:

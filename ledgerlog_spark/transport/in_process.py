@@ -108,6 +108,9 @@ class BookieStorage(Protocol):
     ) -> None:
         """Store an explicit LAC; `on_done` after it is durable, or refused."""
 
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        """Tell watches of a LAC; it may be forgotten."""
+
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
         """Call `on_change` whenever the LAC grows, until the callable returned is called."""
 
@@ -197,6 +200,20 @@ class InProcessTransport:
             ),
             lambda code, entries: self._reply(pending, pending.finish, code, tuple(entries)),
         )
+
+    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
+        """See `BookieTransport.tell_lac`.
+
+        Raises:
+            LocalProtocolError: A negative id or LAC, or a bad key.
+        """
+        check_ids(request.ledger_id, request.last_add_confirmed)
+        master_key = checked_key(request.master_key)
+        storage = None if self._is_closed else self._bookies.get(bookie_id)
+        if storage is None:
+            return False
+        storage.tell_lac(request.ledger_id, request.last_add_confirmed, master_key)
+        return True
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd

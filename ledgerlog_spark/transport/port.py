@@ -5,7 +5,8 @@ Callbacks instead of coroutines, because a task for each request costs more than
 deadlines and lost connections are replies too (`Code.TIMEOUT`, `Code.UNAVAILABLE`).
 
 The last add confirmed is written, read and watched through the control service of each bookie,
-whatever the entries travel by. A bookie without one (Apache's) is `Code.UNAVAILABLE` there.
+whatever the entries travel by. A bookie without one (Apache's) is `Code.UNAVAILABLE` there. It is
+told, which promises nothing, where the entries travel.
 """
 
 from __future__ import annotations
@@ -136,6 +137,13 @@ class BookieTransport(Protocol):
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
     ) -> None:
         """Read a run of stored entries from one bookie."""
+
+    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
+        """Pass a LAC on to those who watch that bookie, as fast as can be.
+
+        It follows the adds that were sent before. The bookie may forget it, and nothing says
+        whether it came; what has to last is written. False when it cannot be sent this way now.
+        """
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd

@@ -28,6 +28,7 @@ from ledgerlog_spark.wire.answers import (
     AddRunAnswer,
     BatchReadAnswer,
     ReadAnswer,
+    TellLacAnswer,
     decode_answer,
 )
 from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
@@ -64,11 +65,15 @@ class V2Connection(asyncio.BufferedProtocol):
 
     Attributes:
         takes_runs: Runs go as ADD_RUN.
+        takes_lacs: The bookie knows TELL_LAC.
         has_answered: Something came in.
     """
 
-    def __init__(self, owner: ConnectionOwner, pool: ChunkPool, *, takes_runs: bool) -> None:
+    def __init__(
+        self, owner: ConnectionOwner, pool: ChunkPool, *, takes_runs: bool, takes_lacs: bool
+    ) -> None:
         self.takes_runs = takes_runs
+        self.takes_lacs = takes_lacs
         self.has_answered = False
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -87,6 +92,7 @@ class V2Connection(asyncio.BufferedProtocol):
             AddRunAnswer: self._on_add_run,
             ReadAnswer: self._on_read,
             BatchReadAnswer: self._on_batch,
+            TellLacAnswer: self._on_lac_refused,
         }
 
     # Called by the event loop.
@@ -160,6 +166,13 @@ class V2Connection(asyncio.BufferedProtocol):
         else:
             assert isinstance(pending, PendingKeyed)
             self._send_keyed(pending)
+
+    def tell(self, frame: bytes) -> bool:
+        """Send a TELL_LAC after what was sent before; False where the bookie does not take it."""
+        if not self.takes_lacs or self._is_writing_paused:
+            return False
+        self._write((frame,))
+        return True
 
     def is_blocked(self, pending: Pending) -> bool:
         """Whether a late answer to a timed-out request could pass for the answer to this one."""
@@ -305,6 +318,9 @@ class V2Connection(asyncio.BufferedProtocol):
         if not isinstance(batch, PendingBatch):
             raise WireFormatError(f"an answer to a batch that nobody sent: {answer.request_id}")
         batch.finish(answer.code, answer.entries)
+
+    def _on_lac_refused(self, _answer: TellLacAnswer) -> None:
+        self.takes_lacs = False
 
     def _refuse_peer(self, error: WireFormatError) -> None:
         self._loop.call_exception_handler(

@@ -16,13 +16,14 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.pending import PendingRun
 from ledgerlog_spark.transport.v2_connection import LATE_REQUESTS_MAX, V2Connection
+from ledgerlog_spark.wire.requests import encode_tell_lac
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.model import BookieInfo
     from ledgerlog_spark.transport.pending import Pending
-    from ledgerlog_spark.transport.port import ResolveBookie
+    from ledgerlog_spark.transport.port import ResolveBookie, WriteLac
     from ledgerlog_spark.wire.frames import ChunkPool
 
 DELAY_MS_FIRST: Final = 20
@@ -64,6 +65,11 @@ class V2Link:
             return
         self._deadlines.add(pending, timeout_ms)
         self._dispatch(pending)
+
+    def tell_lac(self, request: WriteLac) -> bool:
+        """Send a LAC where there is a connection whose bookie takes it; whether it was sent."""
+        frame = encode_tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
+        return self._connection is not None and self._connection.tell(frame)
 
     async def aclose(self) -> None:
         """Answer everything `Code.UNAVAILABLE` and close the connection."""
@@ -182,7 +188,11 @@ class V2Link:
     async def _open(self, info: BookieInfo) -> None:
         takes_runs = info.takes_runs and not self._runs_are_refused
         _, connection = await self._loop.create_connection(
-            lambda: V2Connection(self, self._pool, takes_runs=takes_runs), info.host, info.port
+            lambda: V2Connection(
+                self, self._pool, takes_runs=takes_runs, takes_lacs=info.takes_lacs
+            ),
+            info.host,
+            info.port,
         )
         if not connection.is_lost:
             self._connection = connection

@@ -38,8 +38,8 @@ class V2Transport:
     recovery adds have one of their own: they never wait behind a writer's megabytes, and a plain
     read of the last entry can never pass for a fencing one.
 
-    The last add confirmed is written, read and watched through each bookie's control service, with
-    a channel of its own, made when it is needed.
+    The last add confirmed is told on the connection of adds; it is written, read and watched
+    through each bookie's control service, with a channel of its own, made when it is needed.
 
     Buffers of requests are sent as they are and must not change until the reply. The process keeps
     up to 64 MiB of memory that it freed (transport/memory.py).
@@ -99,6 +99,14 @@ class V2Transport:
         """
         pending = PendingBatch(request, next(self._request_ids), on_reply)
         self._link(bookie_id, is_control=request.is_recovery).submit(pending, timeout_ms)
+
+    def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
+        """See `BookieTransport.tell_lac`; it goes where adds go, and behind them.
+
+        Raises:
+            LocalProtocolError: A negative id or LAC, or a bad key.
+        """
+        return self._link(bookie_id, is_control=False).tell_lac(request)
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd

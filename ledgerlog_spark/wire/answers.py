@@ -4,6 +4,7 @@
     READ        = the same | stored entry
     BATCH_READ  = the same | request id i64 | { length i32 | stored entry } *
     ADD_RUN     = the same | request id i64
+    TELL_LAC    = the same as ADD, with the LAC as entry id, and only when it was refused
     AUTH        = packet header i32 | an AuthMessage of protobuf
 
 Flags are 0 and the version is the request's. An answer to READ with entry id -1 repeats the -1;
@@ -81,7 +82,15 @@ class AddRunAnswer(NamedTuple):
     request_id: int | None
 
 
-Answer = AddAnswer | ReadAnswer | BatchReadAnswer | AddRunAnswer | AuthMessage
+class TellLacAnswer(NamedTuple):
+    """A TELL_LAC was not understood; one that is gets no answer."""
+
+    code: Code
+    ledger_id: int
+    last_add_confirmed: int
+
+
+Answer = AddAnswer | ReadAnswer | BatchReadAnswer | AddRunAnswer | TellLacAnswer | AuthMessage
 
 
 def encode_add_answer(
@@ -192,6 +201,12 @@ def _decode_add_run(view: memoryview) -> AddRunAnswer:
     return AddRunAnswer(code_of(number), ledger_id, entry_id, request_id)
 
 
+def _decode_tell_lac(view: memoryview) -> TellLacAnswer:
+    _exactly(view, _PLAIN_BODY_SIZE_BYTES, Opcode.TELL_LAC)
+    _, number, ledger_id, lac = _FIELDS.unpack(view)
+    return TellLacAnswer(code_of(number), ledger_id, lac)
+
+
 def _decode_read(view: memoryview) -> ReadAnswer:
     _, number, ledger_id, entry_id = _FIELDS.unpack_from(view)
     code = code_of(number)
@@ -224,4 +239,5 @@ _DECODERS: dict[int, Callable[[memoryview], Answer]] = {
     Opcode.AUTH: _decode_auth,
     Opcode.BATCH_READ: _decode_batch_read,
     Opcode.ADD_RUN: _decode_add_run,
+    Opcode.TELL_LAC: _decode_tell_lac,
 }

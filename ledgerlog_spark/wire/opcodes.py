@@ -11,13 +11,14 @@ VERSION: Final = 2
 
 
 class Opcode(IntEnum):
-    """Operations that v2 frames carry; ADD_RUN is ledgerlog's own."""
+    """Operations that v2 frames carry; from 64 on they are ledgerlog's own."""
 
     ADD = 1
     READ = 2
     AUTH = 3
     BATCH_READ = 7
     ADD_RUN = 64
+    TELL_LAC = 65
 
 
 class Flag(IntFlag):

@@ -10,6 +10,7 @@
     ADD_RUN     = ledger id i64 | first entry id i64 | request id i64 | master key [20]
                   | count i32 | stride i32 [| ids i64 * count with stride 0]
                   | lengths i32 * count | stored entries
+    TELL_LAC    = ledger id i64 | last add confirmed i64 | master key [20]
 
 `encode_*` return whole frames, or the head of a frame that stored entries follow unchanged.
 `decode_request` takes one body, as `frames.FrameSplitter` cuts it.
@@ -46,6 +47,8 @@ _BATCH_READ = Struct(">iIqqqiq")
 _BATCH_FIELDS = Struct(">qqqiq")
 _RUN_HEAD = Struct(">iIqqq20sii")
 _RUN_FIELDS = Struct(">qqq20sii")
+_TELL_LAC = Struct(">iIqq20s")
+_TELL_LAC_FIELDS = Struct(">qq20s")
 
 _I64 = Struct(">q")
 _RUN_REQUEST_ID_OFFSET = 4 + 4 + 8 + 8
@@ -108,6 +111,16 @@ class BatchReadRequest(NamedTuple):
     master_key: bytes | None
 
 
+class TellLacRequest(NamedTuple):
+    """Pass on what the ledger's writer had confirmed; carried out or not, it gets no answer."""
+
+    version: int
+    flags: int
+    ledger_id: int
+    last_add_confirmed: int
+    master_key: bytes
+
+
 class AuthMessage(NamedTuple):
     """An AUTH frame in either direction; `message` is a protobuf AuthMessage, not parsed."""
 
@@ -130,7 +143,15 @@ class RefusedRequest(NamedTuple):
     code: Code
 
 
-Request = AddRequest | AddRunRequest | ReadRequest | BatchReadRequest | AuthMessage | RefusedRequest
+Request = (
+    AddRequest
+    | AddRunRequest
+    | ReadRequest
+    | BatchReadRequest
+    | TellLacRequest
+    | AuthMessage
+    | RefusedRequest
+)
 
 
 def encode_add_head(master_key: bytes, entry_size_bytes: int, flags: int = 0) -> bytes:
@@ -263,6 +284,23 @@ def encode_batch_read(
     return head + key
 
 
+def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) -> bytes:
+    """A TELL_LAC frame.
+
+    Raises:
+        LocalProtocolError: A negative id or LAC, or a bad key.
+    """
+    if ledger_id < 0 or last_add_confirmed < 0:
+        raise LocalProtocolError(
+            f"cannot tell of entry {last_add_confirmed} of ledger {ledger_id}: ids start at 0",
+            ledger_id=ledger_id,
+            entry_id=last_add_confirmed,
+        )
+    header = packet_header(Opcode.TELL_LAC)
+    key = checked_key(master_key)
+    return _TELL_LAC.pack(40, header, ledger_id, last_add_confirmed, key)
+
+
 def encode_auth(message: bytes, version: int = VERSION) -> bytes:
     """An AUTH frame; a bookie's answer has the same layout."""
     return Struct(">iI").pack(4 + len(message), packet_header(Opcode.AUTH, 0, version)) + message
@@ -368,6 +406,14 @@ def _decode_batch_read(
     return BatchReadRequest(version, flags, ledger_id, entry_id, request_id, count, size, key)
 
 
+def _decode_tell_lac(view: memoryview, version: int, flags: int) -> TellLacRequest | RefusedRequest:
+    _exactly(view, 40, Opcode.TELL_LAC)
+    ledger_id, lac, key = _TELL_LAC_FIELDS.unpack_from(view, _IDS_OFFSET)
+    if ledger_id < 0 or lac < 0:
+        return _refused(view, version, Opcode.TELL_LAC)
+    return TellLacRequest(version, flags, ledger_id, lac, key)
+
+
 def _decode_auth(view: memoryview, version: int, flags: int) -> AuthMessage:
     return AuthMessage(version, flags, bytes(view[4:]))
 
@@ -421,4 +467,5 @@ _DECODERS: dict[int, Callable[[memoryview, int, int], Request]] = {
     Opcode.BATCH_READ: _decode_batch_read,
     Opcode.AUTH: _decode_auth,
     Opcode.ADD_RUN: _decode_add_run,
+    Opcode.TELL_LAC: _decode_tell_lac,
 }

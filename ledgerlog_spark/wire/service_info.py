@@ -17,7 +17,8 @@ from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.wire.protobuf_binary import encode_bytes, encode_number, fields_of
 
 OPERATIONS_PROPERTY: Final = "ledgerlog.ops"
-ADD_RUN_OPERATION: Final = "ADD_RUN/1"
+OPERATIONS: Final = ("ADD_RUN/1", "TELL_LAC/1")
+"""What our bookies take beyond Apache's operations."""
 _BOOKIE_PROTOCOL = "bookie-rpc"
 _GRPC_PROTOCOL = "grpc"
 _PORT_MAX = 65_535

@@ -25,6 +25,7 @@ from ledgerlog_spark.wire.requests import (
     ReadRequest,
     RefusedRequest,
     Request,
+    TellLacRequest,
     decode_request,
 )
 
@@ -117,6 +118,11 @@ class MemoryStorage:
         self._raise_lac(ledger_id, lac)
         on_done(Code.OK)
 
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is not None and master_key == ledger.master_key:
+            self._raise_lac(ledger_id, lac)
+
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
         watchers = self.watchers.setdefault(ledger_id, [])
         watchers.append(on_change)
@@ -144,6 +150,9 @@ class HeldStorage:
             getattr(self.storage, name)(*arguments, lambda *result: self._answer(on_done, result))
 
         return call
+
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        self.storage.tell_lac(ledger_id, lac, master_key)
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
         return self.storage.watch_lac(ledger_id, on_change)
@@ -246,6 +255,8 @@ class SmallConnection(asyncio.BufferedProtocol):
                 storage.read(*self._read(request))
             case BatchReadRequest():
                 storage.read_batch(*self._read_batch(request))
+            case TellLacRequest():
+                storage.tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
             case RefusedRequest():
                 self.send(answers.encode_refusal(request))
             case AuthMessage():
@@ -301,6 +312,18 @@ def refuse_runs(connection: SmallConnection, request: Request) -> bool:
         return False
     refused = RefusedRequest(
         request.version, Opcode.ADD_RUN, request.ledger_id, request.entry_ids[0], None,
+        Code.BAD_REQUEST,
+    )  # fmt: skip
+    connection.send(answers.encode_refusal(refused))
+    return True
+
+
+def refuse_lacs(connection: SmallConnection, request: Request) -> bool:
+    """A script: a bookie of ours from before TELL_LAC, which answers what it does not know."""
+    if not isinstance(request, TellLacRequest):
+        return False
+    refused = RefusedRequest(
+        request.version, Opcode.TELL_LAC, request.ledger_id, request.last_add_confirmed, None,
         Code.BAD_REQUEST,
     )  # fmt: skip
     connection.send(answers.encode_refusal(refused))

@@ -110,6 +110,9 @@ class Caller:
             lambda done: self.transport.write_lac(self.bookie_id, request, self.timeout_ms, done)
         )
 
+    def tell_lac(self, ledger_id: int, lac: int, *, key: bytes = KEY) -> bool:
+        return self.transport.tell_lac(self.bookie_id, WriteLac(ledger_id, lac, key))
+
     def start_read_lac(self, ledger_id: int) -> Call:
         return Call(
             lambda done: self.transport.read_lac(self.bookie_id, ledger_id, self.timeout_ms, done)

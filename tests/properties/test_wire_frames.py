@@ -64,6 +64,23 @@ def test_decoders_of_frames_take_any_bytes(body: bytes) -> None:
     decode_everything(body)
 
 
+@given(small_ids, small_ids, st.binary(min_size=20, max_size=20), st.data())
+def test_told_lac_reads_back_and_one_bit_more_or_less_never_passes_for_it(
+    ledger_id, lac, key, data
+) -> None:
+    body = requests.encode_tell_lac(ledger_id, lac, key)[4:]
+    assert requests.decode_request(body) == requests.TellLacRequest(2, 0, ledger_id, lac, key)
+    for size in (*range(len(body)), len(body) + 1):
+        with pytest.raises(WireFormatError):
+            requests.decode_request((body + b"x")[:size])
+    bit = data.draw(st.integers(0, 8 * len(body) - 1))
+    flipped = bytearray(body)
+    flipped[bit // 8] ^= 1 << bit % 8
+    decode_everything(bytes(flipped))
+    if bit >= 16:  # behind version and operation
+        assert requests.decode_request(bytes(flipped)) != requests.decode_request(body)
+
+
 @given(st.sampled_from(GOLDEN_FRAMES), st.data())
 def test_decoders_of_frames_take_golden_frames_cut_or_with_one_bit_flipped(frame, data) -> None:
     body = bytearray(frame[4:])

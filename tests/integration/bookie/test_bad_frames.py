@@ -56,6 +56,8 @@ IDS = struct.pack(">qq", 5, 6)
         _frame(Opcode.ADD, KEY + IDS),
         _frame(Opcode.BATCH_READ, IDS),
         _frame(Opcode.ADD_RUN, IDS),
+        _frame(Opcode.TELL_LAC, IDS),
+        _frame(Opcode.TELL_LAC, IDS + KEY + b"x"),
         _frame(Opcode.AUTH, b""),
         _frame(99, b"short"),
     ],
@@ -77,6 +79,8 @@ def test_bytes_that_cannot_be_answered_close_the_connection(peer: Peer, frame: b
         (_frame(Opcode.ADD, KEY + struct.pack(">qqqq", 1, -7, -1, 0)), 100),
         (_frame(Opcode.ADD, KEY + struct.pack(">qqqq", -1, 7, -1, 0)), 100),
         (_frame(Opcode.BATCH_READ, struct.pack(">qqqiq", 1, -1, 5, 10, 100)), 100),
+        (_frame(Opcode.TELL_LAC, struct.pack(">qq", 1, -1) + KEY), 100),
+        (_frame(Opcode.TELL_LAC, struct.pack(">qq", -1, 1) + KEY, version=3), 103),
     ],
 )
 def test_request_with_readable_fields_gets_a_code_and_the_connection_lives(

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
-from ledgerlog_spark.wire.requests import encode_read
+from ledgerlog_spark.wire.requests import encode_read, encode_tell_lac
 from tests.fixtures.bookie_process import CODEC, KEY, add_frame, add_run_frame, stored_entry
 
 if TYPE_CHECKING:
@@ -158,6 +158,23 @@ async def test_explicit_last_add_confirmed_wakes_those_who_watch(
     )
     assert (await _replies(stub.WriteLac(iter([request]))))[7].code == pb.CODE_OK
     assert (await watch.read()).last_add_confirmed == 5
+    watch.cancel()
+
+
+async def test_told_last_add_confirmed_wakes_those_who_watch_and_is_not_answered(
+    stub: Any, peer: Peer, ledger_id: int
+) -> None:
+    assert peer.ask(add_run_frame(ledger_id, range(6), b"x", request_id=1)).code is Code.OK
+    watch = stub.WatchLac(
+        pb.WatchLacRequest(ledger_id=ledger_id, previous=4, entries_size_bytes_max=1_000)
+    )
+    await watch.initial_metadata()
+    peer.send(encode_tell_lac(ledger_id, 5, b"o" * 20))
+    peer.send(encode_tell_lac(ledger_id, 5, KEY))
+    told = await watch.read()
+    assert told.last_add_confirmed == 5
+    assert list(told.entries) == [stored_entry(ledger_id, 5, b"x")]
+    assert peer.ask(add_frame(ledger_id, 6, b"x")).entry_id == 6
     watch.cancel()
 
 

@@ -58,6 +58,10 @@ def lac_writes(world: ClientWorld) -> list[str]:
     return [bookie_id for what, bookie_id in world.transport.asked if what == "write_lac"]
 
 
+def tellings(world: ClientWorld) -> list[str]:
+    return [bookie_id for what, bookie_id in world.transport.asked if what == "tell_lac"]
+
+
 def herald(ledger: WriteHandle) -> str:
     ensemble = ledger.metadata.last_fragment.ensemble
     return ensemble[herald_index(ledger.id, len(ensemble))]
@@ -88,14 +92,14 @@ def test_whoever_opens_the_ledger_of_an_idle_writer_sees_its_last_entry() -> Non
     in_world(work)
 
 
-def test_all_bookies_of_the_ensemble_are_told_and_then_there_is_silence() -> None:
+def test_herald_is_told_then_all_bookies_are_written_to_and_then_there_is_silence() -> None:
     async def work(world: ClientWorld) -> None:
         ledger = await written(world)
         await ledger.append(b"entry")
+        assert (tellings(world), lac_writes(world)) == ([herald(ledger)], [])
         await asyncio.sleep(60)
-        told = lac_writes(world)
-        assert sorted(told) == sorted(world.names)
-        assert told[0] == herald(ledger)
+        assert tellings(world) == [herald(ledger)]
+        assert sorted(lac_writes(world)) == sorted(world.names)
 
     in_world(work)
 
@@ -111,9 +115,53 @@ def test_writer_that_was_not_asked_to_announces_nothing() -> None:
     in_world(work)
 
 
-def test_writer_that_appends_again_at_once_leaves_announcing_to_its_entries() -> None:
+def test_herald_that_cannot_be_told_is_written_to_at_once() -> None:
     async def work(world: ClientWorld) -> None:
         ledger = await written(world)
+        world.transport.untold.update(world.names)
+        following = await followed(world, ledger)
+        await ledger.append(b"entry")
+        assert lac_writes(world) == [herald(ledger)]
+        await following.sees(0, VISIBLE_SECONDS)
+        await asyncio.sleep(60)
+        assert sorted(lac_writes(world)) == sorted(world.names)
+
+    in_world(work)
+
+
+def test_writer_that_appends_again_and_again_tells_of_each_entry_and_writes_no_lac() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        following = await followed(world, ledger)
+        for entry_id in range(50):
+            await ledger.append(b"entry")
+            assert len(tellings(world)) == entry_id + 1
+            await following.sees(entry_id, VISIBLE_SECONDS)
+            await asyncio.sleep(0.04)
+        assert set(tellings(world)) == {herald(ledger)}
+        assert lac_writes(world) == []
+        await asyncio.sleep(VISIBLE_SECONDS)
+        assert sorted(lac_writes(world)) == sorted(world.names)
+
+    in_world(work)
+
+
+def test_writer_that_was_closed_announces_nothing_more() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        pending = ledger.append_async(b"entry")
+        await ledger.close()
+        assert await pending == 0
+        await asyncio.sleep(60)
+        assert tellings(world) == lac_writes(world) == []
+
+    in_world(work)
+
+
+def test_writer_that_appends_again_at_once_leaves_writing_to_its_entries() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await written(world)
+        world.transport.untold.update(world.names)
         for _ in range(200):
             await ledger.append(b"entry")
         assert len(lac_writes(world)) <= 2

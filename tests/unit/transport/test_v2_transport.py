@@ -27,12 +27,13 @@ from tests.contract.transport_bookies import (
     MemoryStorage,
     SmallConnection,
     SmallServer,
+    refuse_lacs,
     refuse_runs,
     small_server,
 )
 from tests.contract.transport_calls import BOOKIE, KEY, Caller, run_of, stored
 
-RUNS = {"ledgerlog.ops": "ADD_RUN/1"}
+RUNS = {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"}
 
 
 class Registry:
@@ -240,6 +241,37 @@ async def test_reset_over_a_run_by_a_bookie_that_still_takes_runs_is_unavailable
     assert await caller.add(run_of(7, range(1, 4))) is Code.UNAVAILABLE
     assert kinds(server)[1:] == ["AddRunRequest"]
     assert await caller.add(run_of(7, range(1, 4))) is Code.OK
+
+
+async def test_lac_is_told_behind_the_adds_of_the_same_turn_where_there_is_a_connection(
+    caller, server, storage
+) -> None:
+    assert not caller.tell_lac(7, 0)
+    await caller.add(run_of(7, range(1)))
+    adding = caller.start_add(run_of(7, range(1, 3)))
+    assert caller.tell_lac(7, 2)
+    await adding.result()
+    await server.until(lambda: len(server.requests) == 3)
+    assert kinds(server) == ["AddRunRequest", "AddRunRequest", "TellLacRequest"]
+    assert storage.storage.ledgers[7].lac == 2
+
+
+async def test_lac_is_not_told_to_a_bookie_that_does_not_take_it(caller, server, registry) -> None:
+    registry.properties = {"ledgerlog.ops": "ADD_RUN/1"}
+    await caller.add(run_of(7, range(1)))
+    assert not caller.tell_lac(7, 0)
+    assert kinds(server) == ["AddRunRequest"]
+
+
+async def test_bookie_that_refuses_a_lac_is_told_no_more_and_keeps_its_connection(
+    caller, server
+) -> None:
+    server.script = refuse_lacs
+    await caller.add(run_of(7, range(1)))
+    assert caller.tell_lac(7, 0)
+    assert await caller.add(run_of(7, range(1, 2))) is Code.OK
+    assert not caller.tell_lac(7, 1)
+    assert len(server.connections) == 1
 
 
 async def test_worst_answer_of_the_entries_is_the_answer_to_the_run(

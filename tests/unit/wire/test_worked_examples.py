@@ -48,7 +48,7 @@ METADATA = LedgerMetadata(
     custom={"app": b"ll"},
     token=7,
 )
-INFO = BookieInfo("bookie-0", "127.0.0.1", 3181, 4181, {"ledgerlog.ops": "ADD_RUN/1"})
+INFO = BookieInfo("bookie-0", "127.0.0.1", 3181, 4181, {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"})
 
 
 def run_head(entry_ids) -> bytes:
@@ -68,6 +68,7 @@ ENCODED = {
     ),
     "add-run": run_head(range(2)) + b"".join(ENTRIES),
     "add-run-listed": run_head((0, 1)) + b"".join(ENTRIES),
+    "tell-lac": requests.encode_tell_lac(42, 1, KEY),
     "add-answer": answers.encode_add_answer(Code.FENCED, 42, 0),
     "add-run-answer": answers.encode_add_run_answer(Code.OK, 42, 0, 9),
     "read-answer": answers.encode_read_answer_head(Code.OK, 42, 0, 39) + ENTRIES[0],
@@ -86,6 +87,7 @@ REQUESTS = {
     "add-run-listed": requests.AddRunRequest(
         2, 0, 42, 9, (0, 1), (39, 39), KEY, memoryview(b"".join(ENTRIES))
     ),
+    "tell-lac": requests.TellLacRequest(2, 0, 42, 1, KEY),
 }
 ANSWERS = {
     "add-answer": answers.AddAnswer(Code.FENCED, 42, 0),

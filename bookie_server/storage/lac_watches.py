@@ -1,0 +1,36 @@
+"""Who wants to hear when the last add confirmed of a ledger grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bookie_server.core.ledger_state import LedgerState
+
+OnLacChange = Callable[[int], None]
+
+
+class LacWatches:
+    """The watches of all ledgers of one storage."""
+
+    def __init__(self) -> None:
+        self._by_ledger: dict[int, list[OnLacChange]] = {}
+
+    def watch(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
+        """Call `on_change` with the LAC whenever it grows; returns what ends that."""
+        watches = self._by_ledger.setdefault(ledger_id, [])
+        watches.append(on_change)
+
+        def cancel() -> None:
+            if on_change in watches:
+                watches.remove(on_change)
+            if not watches and self._by_ledger.get(ledger_id) is watches:
+                del self._by_ledger[ledger_id]
+
+        return cancel
+
+    def tell(self, state: LedgerState, before: int) -> None:
+        """The LAC of a ledger was `before`, and may have grown."""
+        lac = state.lac
+        if lac > before:
+            for on_change in list(self._by_ledger.get(state.ledger_id, ())):
+                on_change(lac)
