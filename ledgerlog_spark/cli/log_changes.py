@@ -25,7 +25,7 @@ from ledgerlog_spark.errors import (
     VersionNotAvailableError,
 )
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_properties import LogProperties
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.datasource.options import WriteOptions
     from ledgerlog_spark.log.job import Job, JobPlan
-    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import StagedRange
 

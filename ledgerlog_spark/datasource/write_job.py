@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.datasource.options import WriteOptions
     from ledgerlog_spark.log.blocking import BlockingLog
     from ledgerlog_spark.log.job import Job
-    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
     from ledgerlog_spark.protocol.log_records import LogHead, StagedRange
 
 BEGIN_ATTEMPTS_MAX = 10

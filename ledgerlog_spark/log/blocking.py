@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.sweeper import Swept
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange, VersionInterval
     from ledgerlog_spark.protocol.log_view import LogView

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.range_writer import RangeWriter
-    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
     from ledgerlog_spark.protocol.log_epoch import Joined
     from ledgerlog_spark.protocol.log_records import StagedRange
 

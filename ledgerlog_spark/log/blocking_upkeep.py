@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.log_upkeep import CopyRows, OnProgress
     from ledgerlog_spark.model import Position
-    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
     from ledgerlog_spark.protocol.log_records import Item, StagedRange, VersionInterval
     from ledgerlog_spark.protocol.log_truncate import Truncated
 

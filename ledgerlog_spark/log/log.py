@@ -25,8 +25,9 @@ from ledgerlog_spark.log.open_ends import while_ledgers_go, with_open_ends
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.log.record_access import LogRecords
 from ledgerlog_spark.log.staged_ledger import StagedLedger
-from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult
+from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
+from ledgerlog_spark.protocol.log_commit_result import CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import (

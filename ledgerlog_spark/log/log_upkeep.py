@@ -22,7 +22,7 @@ from ledgerlog_spark.log.check import LogCheck, LogChecker
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.records import offset_of
 from ledgerlog_spark.log.version_at import version_at
-from ledgerlog_spark.protocol.log_commit import CommitResult
+from ledgerlog_spark.protocol.log_commit_result import CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log_let_go import LetGoMachine

@@ -20,9 +20,9 @@ compares the versions; every other end of the machine comes after a `Sync`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import CommitUnknownError, ConcurrentCommitError, ProducerFencedError
 from ledgerlog_spark.protocol.log_commit_plan import (
@@ -30,6 +30,7 @@ from ledgerlog_spark.protocol.log_commit_plan import (
     needs_current_schema,
     plan_commit,
 )
+from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus, result_of
 from ledgerlog_spark.protocol.log_current_schema import by_place, schema_in, schema_pages_of
 from ledgerlog_spark.protocol.log_known import left_by
 from ledgerlog_spark.protocol.log_machine import LogMachine
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.model import Version, Versioned
+    from ledgerlog_spark.protocol.log_commit_plan import HeadChange
     from ledgerlog_spark.protocol.log_known import KnownLog
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
     from ledgerlog_spark.protocol.log_records import ProducerRecord
@@ -70,39 +72,6 @@ UNKNOWN_MAX = 10
 """Unanswered transactions, or reads that failed while one is open, before the caller is told."""
 
 _TOKEN_END = 1 << 128
-
-
-class CommitStatus(Enum):
-    """How a commit ended well."""
-
-    COMMITTED = "committed"
-    ALREADY_COMMITTED = "already committed"
-    NOTHING_TO_COMMIT = "nothing to commit"
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """What the log is like after the commit.
-
-    Attributes:
-        status: Whether this commit changed it.
-        version: That the batch made, None when it made none or that is no longer known.
-        end_offset: Behind the batch's rows, None as above.
-    """
-
-    status: CommitStatus
-    version: int | None = None
-    end_offset: int | None = None
-
-
-class HeadChange(Protocol):
-    """A change of a head, before its token is chosen and its pages are written."""
-
-    def pages_to_merge(self) -> tuple[PageRequest, ...]:
-        """Pages that have to be read before `build`."""
-
-    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-        """The new head, and the pages to write under `token` before it."""
 
 
 class CommitPhase(Enum):
@@ -393,7 +362,7 @@ class CommitMachine(LogMachine):
         match reply.outcome:
             case MetadataOutcome.OK:
                 self.known_after = left_by(write, reply.version, self._registered)
-                return self._end(_result_of(write))
+                return self._end(result_of(write))
             case MetadataOutcome.UNKNOWN:
                 return self._on_unknown(write)
             case MetadataOutcome.CONFLICT | MetadataOutcome.GONE if self._open is not None:
@@ -414,7 +383,7 @@ class CommitMachine(LogMachine):
         """What became of the transaction whose reply was lost (K7)."""
         producer = self._producer
         if self._has_token(write.token):
-            return self._end(_result_of(write))
+            return self._end(result_of(write))
         if producer is None:
             return self._unknown()
         assert write.producer_version is not None
@@ -484,7 +453,3 @@ class CommitMachine(LogMachine):
     def _end(self, result: CommitResult) -> list[LogEffect]:
         self.phase = CommitPhase.ENDED
         return self._finish(result)
-
-
-def _result_of(write: WriteHead) -> CommitResult:
-    return CommitResult(CommitStatus.COMMITTED, write.head.version, write.head.end_offset)

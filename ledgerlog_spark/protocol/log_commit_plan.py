@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol import log_pages
@@ -79,9 +79,19 @@ class CommitRequest:
         return frozenset(staged.ledger_id for staged in self.ranges)
 
 
+class HeadChange(Protocol):
+    """A change of a head, before its token is chosen and its pages are written."""
+
+    def pages_to_merge(self) -> tuple[PageRequest, ...]:
+        """Pages that have to be read before `build`."""
+
+    def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
+        """The new head, and the pages to write under `token` before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A new version of a head, before its token is chosen and its pages are written.
+    """The change that makes a new version; a `HeadChange`.
 
     Attributes:
         head: What it changes.

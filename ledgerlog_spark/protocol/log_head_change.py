@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Version
-    from ledgerlog_spark.protocol.log_commit import HeadChange
+    from ledgerlog_spark.protocol.log_commit_plan import HeadChange
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
     from ledgerlog_spark.protocol.log_records import LogHead
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError, VersionNotAvailableError
-from ledgerlog_spark.protocol.log_commit import CommitResult, CommitStatus
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest, NewVersion, listed
+from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus
 from ledgerlog_spark.protocol.log_listing_commit import ListingCommit
 from ledgerlog_spark.protocol.log_records import (
     Item,

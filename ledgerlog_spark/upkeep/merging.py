@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import (
     MetadataError,
 )
 from ledgerlog_spark.log.begun_range import BegunRange
-from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.upkeep.merge_plan import (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log_commit import CommitResult
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
     from ledgerlog_spark.protocol.log_records import StagedRange
     from ledgerlog_spark.protocol.log_restore import CutRange
 

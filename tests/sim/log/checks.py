@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_codec import decode_page
-from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_records import Item, Operation, StagedRange, VersionInterval
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log_walk import Walk

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.log import sweeper
 from ledgerlog_spark.protocol import log_seal, log_truncate
-from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import listed
+from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine
 from ledgerlog_spark.protocol.log_expiry import expiry_step
 from ledgerlog_spark.protocol.log_known import KnownLog

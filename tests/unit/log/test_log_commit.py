@@ -23,9 +23,9 @@ from ledgerlog_spark.protocol.log_commit import (
     UNKNOWN_MAX,
     CommitMachine,
     CommitPhase,
-    CommitStatus,
 )
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_records import LogKind, ProducerRecord, WriteMode
 from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
 from tests.unit.log.log_values import OneLog, staged, token

@@ -28,7 +28,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
-from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY

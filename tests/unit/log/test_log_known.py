@@ -10,8 +10,9 @@ import pytest
 from ledgerlog_spark.errors import ProducerFencedError, StaleCheckpointError
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitResult, CommitStatus
+from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
+from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log_known import KnownLog
 from ledgerlog_spark.protocol.log_records import ProducerRecord, WriteMode

@@ -18,7 +18,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.protocol import log_pages
 from ledgerlog_spark.protocol.log_codec import decode_page
-from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log_page_replacement import replace_run
 from ledgerlog_spark.protocol.log_pages import HeadShare, PageWriter

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledgerlog_spark.protocol.log_codec import encode_head
-from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitStatus
+from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_read import SnapshotMachine
 from ledgerlog_spark.protocol.log_records import (
     HEAD_SIZE_BYTES_MAX,

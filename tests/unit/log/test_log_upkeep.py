@@ -19,7 +19,7 @@ from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
-from ledgerlog_spark.protocol.log_commit import CommitStatus
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_records import Operation, StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_restore import CutRange
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads
