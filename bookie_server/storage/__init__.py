@@ -7,6 +7,6 @@
   are. `index_rebuilds`: what damage leads to.
 - `file_keeper`, `held_files`, `slots`, `pins`, `manifest`: which files there are, and which may go.
 - `boot`, `replay`: from what is on the device to files that can serve.
-- `os_filesystem`, `os_runtime`: the ports on a real directory and under asyncio; nothing else here
-  touches the world.
+- `os_filesystem`, `os_thread`, `os_runtime`: the ports on a real directory and under asyncio;
+  nothing else here touches the world. `written_cache`: what writes leave in the page cache.
 """

@@ -17,14 +17,11 @@ import ctypes.util
 import errno
 import fcntl
 import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from bookie_server.errors import (
     DirectoryLockedError,
@@ -34,6 +31,8 @@ from bookie_server.errors import (
     SyncFailedError,
 )
 from bookie_server.ports import Buffer, Lane
+from bookie_server.storage.os_thread import OrderedThread
+from bookie_server.storage.written_cache import WrittenCache
 
 T = TypeVar("T")
 
@@ -44,79 +43,11 @@ CACHED_BYTES_MAX = 64 << 20
 SCRATCH_SIZE_BYTES = 2 << 20
 LONE_SIZE_BYTES_MAX = 16 << 10
 LONE_SYNC_SECONDS_MAX = 1.5e-3
-DROPPED_BYTES_MIN = 1 << 20
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 _NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
 _fdatasync = getattr(os, "fdatasync", os.fsync)
-
-
-class WriterThread:
-    """Runs calls one after the other and wakes the event loop once for each.
-
-    Attributes:
-        is_stopped: Calls made now are never carried out.
-        is_idle: Every call so far has returned, and who waited for it was told.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.is_stopped = False
-        self._unsettled = 0
-        self._loop = asyncio.get_running_loop()
-        self._calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = (
-            SimpleQueue()
-        )
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
-
-    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `function` in the thread."""
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._unsettled += 1
-        self._calls.put((future, function))
-        return future
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is queued or under way."""
-        return not self._unsettled
-
-    def stop(self) -> None:
-        """Let the thread end after what is queued."""
-        self.is_stopped = True
-        self._calls.put(None)
-
-    def _work(self) -> None:
-        while (item := self._calls.get()) is not None:
-            future, function = item
-            try:
-                result = function()
-            except BaseException as error:  # noqa: BLE001 - handed over to who waits for it
-                self._wake(future, None, error)
-            else:
-                self._wake(future, result, None)
-
-    def _wake(
-        self, future: asyncio.Future[Any], result: object, error: BaseException | None
-    ) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._settle, future, result, error)
-        except RuntimeError:
-            # The loop is closed, so nobody waits any more.
-            self._calls.put(None)
-
-    def _settle(
-        self, future: asyncio.Future[Any], result: object, error: BaseException | None
-    ) -> None:
-        """Hand a result over, unless who waited was cancelled."""
-        self._unsettled -= 1
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
 
 
 class SyncTime:
@@ -143,46 +74,6 @@ class SyncTime:
         self._average_seconds += (seconds - self._average_seconds) / 16
 
 
-class CachedFile(Protocol):
-    """A file whose pages can be given back."""
-
-    def drop_cached(self, offset: int, size: int) -> None:
-        """Give back the page cache's copy of synced bytes."""
-
-
-class WrittenCache:
-    """Bounds what writes leave in the page cache: the oldest synced bytes are given back.
-
-    The pages that one write gives back are the next one's. Pages that the machine has not used
-    for a while are dear, most of all in a virtual machine, whose host has to find them first
-    (measured here: 15 us to write 64 KiB to pages just given back, 110 to 390 us to new ones).
-    Readers of the last entries need no file, and what others read is cached again by that.
-
-    Called by the writer thread, or while that is idle.
-    """
-
-    def __init__(self, size_bytes_max: int) -> None:
-        self._size_bytes_max = size_bytes_max
-        self._size_bytes = 0
-        self._ranges: deque[tuple[CachedFile, int, int]] = deque()
-
-    def synced(self, file: CachedFile, offset: int, size_bytes: int) -> None:
-        """Take note of bytes that were written and synced, and let go of older ones."""
-        ranges = self._ranges
-        if ranges:
-            last, start, length = ranges[-1]
-            if last is file and start + length == offset and length < DROPPED_BYTES_MIN:
-                ranges.pop()
-                offset, size_bytes = start, length + size_bytes
-                self._size_bytes -= length
-        ranges.append((file, offset, size_bytes))
-        self._size_bytes += size_bytes
-        while self._size_bytes > self._size_bytes_max:
-            oldest, start, length = ranges.popleft()
-            self._size_bytes -= length
-            oldest.drop_cached(start, length)
-
-
 class OsFileSystem:
     """One directory, its threads and its lock.
 
@@ -206,8 +97,8 @@ class OsFileSystem:
         # New memory for each read would be zeroed before it is read into.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.sync_time = SyncTime()
-        self.writer = WriterThread(f"writer {directory.name}")
-        self.keeper = WriterThread(f"keeper {directory.name}")
+        self.writer = OrderedThread(f"writer {directory.name}")
+        self.keeper = OrderedThread(f"keeper {directory.name}")
         self.pools = {
             Lane.FOREGROUND: ThreadPoolExecutor(READ_THREADS, f"reader {directory.name}"),
             Lane.BACKGROUND: ThreadPoolExecutor(1, f"background reader {directory.name}"),

@@ -61,6 +61,7 @@ BEHIND_PORTS = "bookie_server/storage"
 ADAPTERS_OF_PORTS = {
     "bookie_server/storage/os_filesystem.py",
     "bookie_server/storage/os_runtime.py",
+    "bookie_server/storage/os_thread.py",
 }
 CHECKSUM_LIBRARIES = {"crc32c"}
 ONLY_HERE = {
