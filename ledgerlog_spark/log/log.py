@@ -46,7 +46,7 @@ from ledgerlog_spark.protocol.log_records import (
 from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
+    from collections.abc import AsyncGenerator, Collection, Sequence
 
     from ledgerlog_spark.log.known_logs import KnownLogs
     from ledgerlog_spark.log.ports import Ledgers
@@ -129,19 +129,15 @@ class Log(LogRecords):
             is_fresh: Whether the view is of this moment; without it one request less, and what it
                 lacks may be there.
         """
-
-        def viewed() -> Awaitable[LogView]:
-            return read_view(
-                self.name,
-                self._driver,
-                self._ledgers,
-                first_offset=first_offset,
-                known_version=known_version,
-                known_schemas=known_schemas,
-                is_fresh=is_fresh,
-            )
-
-        return await while_ledgers_go(viewed)
+        return await read_view(
+            self.name,
+            self._driver,
+            self._ledgers,
+            first_offset=first_offset,
+            known_version=known_version,
+            known_schemas=known_schemas,
+            is_fresh=is_fresh,
+        )
 
     def watch_end(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when the log may have more rows, or others.

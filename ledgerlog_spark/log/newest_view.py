@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.log.open_ends import open_items
+from ledgerlog_spark.log.open_ends import open_items, while_ledgers_go
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.protocol.log_view import LogView, ViewMachine
 
@@ -27,18 +27,24 @@ async def read_view(
     is_fresh: bool,
 ) -> LogView:
     """See `Log.view`."""
-    view: LogView = await driver.run(
-        ViewMachine(
+
+    async def viewed() -> LogView:
+        machine = ViewMachine(
             log,
             first_offset=first_offset,
             known_version=known_version,
             known_schemas=known_schemas,
             is_fresh=is_fresh,
         )
-    )
-    if view.kind is not LogKind.LEADER:
-        return view
-    # What an open ledger holds is known to its bookies alone: they are asked.
+        view: LogView = await driver.run(machine)
+        is_led = view.kind is LogKind.LEADER
+        return await _with_open_ends(view, ledgers, first_offset) if is_led else view
+
+    return await while_ledgers_go(viewed)
+
+
+async def _with_open_ends(view: LogView, ledgers: Ledgers, first_offset: int) -> LogView:
+    """What an open ledger holds is known to its bookies alone: they are asked."""
     end_offset, items = await open_items(
         ledgers,
         view.open_ledgers,

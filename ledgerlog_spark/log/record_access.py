@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.log_upkeep import LogUpkeep
 from ledgerlog_spark.log.newest_view import read_view
-from ledgerlog_spark.log.open_ends import while_ledgers_go
 from ledgerlog_spark.protocol.log_read import LogState, StateMachine
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_view import LogView, ViewMachine
@@ -43,18 +42,15 @@ class LogRecords(LogUpkeep):
             return self._driver.run(machine)
 
         def ended(first_offset: int) -> Awaitable[LogView]:
-            def viewed() -> Awaitable[LogView]:
-                return read_view(
-                    self.name,
-                    self._driver,
-                    self._ledgers,
-                    first_offset=first_offset,
-                    known_version=ABOVE_ANY_VERSION,
-                    known_schemas=(),
-                    is_fresh=True,
-                )
-
-            return while_ledgers_go(viewed)
+            return read_view(
+                self.name,
+                self._driver,
+                self._ledgers,
+                first_offset=first_offset,
+                known_version=ABOVE_ANY_VERSION,
+                known_schemas=(),
+                is_fresh=True,
+            )
 
         return RecordReader(
             self.name,
