@@ -107,8 +107,15 @@ class FilteringReader(BatchReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
         """All filters again: statistics only rule out whole entries, Spark looks at the rows."""
+        import pyarrow as pa
+
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
         from ledgerlog_spark.datasource.pushdown import predicates_of
+        from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 
-        self._predicates = predicates_of(filters, arrow_schema_of(self._schema_json))
+        added = METADATA_COLUMNS if self._options.include_metadata else {}
+        schema = arrow_schema_of(self._schema_json)
+        # Stored rows have no metadata columns: by their statistics these would be null.
+        stored = pa.schema([column for column in schema if column.name not in added])
+        self._predicates = predicates_of(filters, stored)
         return filters

@@ -22,7 +22,6 @@ RUN_TIME = {
     # 2.7 times as long (measured).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 AT_START = {
     # 40 ms less for each task than a socket over loopback (measured).

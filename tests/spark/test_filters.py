@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from ledgerlog_spark.datasource.options import SourceOptions
 from tests.spark.frames import load, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -50,6 +51,17 @@ CONDITIONS = [
 ]
 
 
+@contextlib.contextmanager
+def pushed_down(spark: SparkSession) -> Iterator[None]:
+    """Spark pushes filters down, which `configure` leaves off."""
+    key = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(key, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(key, "false")
+
+
 @pytest.fixture(scope="module")
 def four_hundred(spark: SparkSession) -> str:
     """A log of four ranges of a hundred rows each."""
@@ -64,19 +76,28 @@ def test_filters_keep_exactly_the_rows_that_pass(
     condition: str, spark: SparkSession, four_hundred: str
 ) -> None:
     expected = spark.range(400).selectExpr(*COLUMNS).where(condition)
-    assert rows_of(load(spark, four_hundred).where(condition)) == rows_of(expected)
+    with pushed_down(spark):
+        assert rows_of(load(spark, four_hundred).where(condition)) == rows_of(expected)
 
 
-def test_filters_work_while_spark_does_not_push_them_down(
+@pytest.mark.parametrize("condition", ["_offset = 150", "_ledger >= 0", "_log IS NULL"])
+def test_filters_on_metadata_columns_are_not_judged_by_statistics(
+    condition: str, spark: SparkSession, four_hundred: str
+) -> None:
+    with pushed_down(spark):
+        frame = load(spark, four_hundred, includeMetadata="true").where(condition)
+        expected = {"_offset = 150": 1, "_ledger >= 0": 400, "_log IS NULL": 0}
+        assert frame.count() == expected[condition]
+
+
+def test_a_frame_that_is_used_again_has_all_its_rows(
     spark: SparkSession, four_hundred: str
 ) -> None:
-    key = "spark.sql.python.filterPushdown.enabled"
-    before = spark.conf.get(key)
-    spark.conf.set(key, "false")
-    try:
-        assert load(spark, four_hundred).where(f.col("id") == 7).count() == 1
-    finally:
-        spark.conf.set(key, str(before))
+    frame = load(spark, four_hundred)
+    assert frame.where(f.col("id") == 7).count() == 1
+    assert frame.count() == 400
+    both = frame.where("id = 7").union(frame.where("id > 390"))
+    assert both.count() == 1 + 9
 
 
 @pytest.mark.parametrize(
