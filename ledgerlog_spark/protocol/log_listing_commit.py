@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ledgerlog_spark.errors import DataLossError
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitPhase
 from ledgerlog_spark.protocol.log_messages import PagesRead, ReadPages
+from ledgerlog_spark.protocol.log_walk import Walks, is_complete
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
@@ -27,13 +28,12 @@ class ListingCommit(CommitMachine):
     `_walks` and `_more` say what to read; `_listed` gets it and goes on with `_prepare` or `_end`.
     """
 
-    __slots__ = ("_missed_token", "_queue", "_walked")
+    __slots__ = ("_listing", "_missed_token")
 
     def __init__(self, log: str, request: CommitRequest, *, token: str) -> None:
         """Machine of one commit; see `CommitMachine`."""
         super().__init__(log, request, token=token)
-        self._queue: list[Walk[Any]] = []
-        self._walked: list[Walk[Any]] = []
+        self._listing = Walks([], is_complete)
         self._missed_token: str | None = None
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
@@ -51,8 +51,7 @@ class ListingCommit(CommitMachine):
 
     def _plan(self) -> list[LogEffect]:
         assert self._head is not None
-        self._walked = []
-        self._queue = self._walks(self._head.value)
+        self._listing = Walks(self._walks(self._head.value), is_complete)
         return self._go_on()
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
@@ -71,18 +70,14 @@ class ListingCommit(CommitMachine):
                 )
             self._missed_token = token
             return self._again()
-        self._queue[0].feed(reply.pages)
+        self._listing.feed(reply.pages)
         return self._go_on()
 
     def _go_on(self) -> list[LogEffect]:
         assert self._head is not None
         head = self._head.value
-        while True:
-            while self._queue and not self._queue[0].wanted:
-                self._walked.append(self._queue.pop(0))
-            if self._queue:
-                self.phase = CommitPhase.LISTING
-                return self._ask(partial(ReadPages, pages=self._queue[0].wanted))
-            self._queue = self._more(head, self._walked)
-            if not self._queue:
-                return self._listed(head, self._walked)
+        wanted = self._listing.wanted(partial(self._more, head))
+        if not wanted:
+            return self._listed(head, self._listing.walked)
+        self.phase = CommitPhase.LISTING
+        return self._ask(partial(ReadPages, pages=wanted))

@@ -33,7 +33,7 @@ from ledgerlog_spark.protocol.log_records import (
     VersionInterval,
 )
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
-from ledgerlog_spark.protocol.log_walk import Walk
+from ledgerlog_spark.protocol.log_walk import Walk, Walks, is_complete
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class HeadReader(LogMachine):
     """
 
     __slots__ = (
-        "_head", "_head_version", "_is_fresh", "_missed_token", "_now_ms", "_queue", "_walked",
-        "phase",
+        "_head", "_head_version", "_is_fresh", "_missed_token", "_now_ms", "_reading", "phase",
     )  # fmt: skip
 
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
@@ -79,8 +78,7 @@ class HeadReader(LogMachine):
         self._head: LogHead | None = None
         self._head_version: Version | None = None
         self._now_ms = 0
-        self._queue: list[Walk[Any]] = []
-        self._walked: list[Walk[Any]] = []
+        self._reading = Walks([], is_complete)
         self._missed_token: str | None = None
 
     def _begin(self) -> list[LogEffect]:
@@ -110,8 +108,7 @@ class HeadReader(LogMachine):
         self._head = head
         self._head_version = reply.head.version if reply.head else None
         self._now_ms = reply.now_ms
-        self._walked = []
-        self._queue = self._walks(head)
+        self._reading = Walks(self._walks(head), self._is_over)
         return self._go_on()
 
     def _on_pages(self, reply: PagesRead) -> list[LogEffect]:
@@ -119,21 +116,16 @@ class HeadReader(LogMachine):
         if reply.outcome is MetadataOutcome.GONE:
             self._missed_token = self._head.token
             return self._begin()
-        self._queue[0].feed(reply.pages)
+        self._reading.feed(reply.pages)
         return self._go_on()
 
     def _go_on(self) -> list[LogEffect]:
-        while True:
-            while self._queue and not self._queue[0].wanted:
-                self._walked.append(self._queue.pop(0))
-            if self._queue:
-                self.phase = ReadPhase.PAGES
-                return self._ask(partial(ReadPages, pages=self._queue[0].wanted))
-            assert self._head is not None
-            more = self._more(self._head, self._walked)
-            if not more:
-                return self._done(self._head, self._walked)
-            self._queue = more
+        assert self._head is not None
+        wanted = self._reading.wanted(partial(self._more, self._head))
+        if not wanted:
+            return self._done(self._head, self._reading.walked)
+        self.phase = ReadPhase.PAGES
+        return self._ask(partial(ReadPages, pages=wanted))
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         """What to read of this head first."""
@@ -143,6 +135,10 @@ class HeadReader(LogMachine):
         """What to read after that; asked again after each round, empty when all is there."""
         del head, walked
         return []
+
+    def _is_over(self, walk: Walk[Any]) -> bool:
+        """Whether a walk has read enough."""
+        return is_complete(walk)
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
         """All is read."""

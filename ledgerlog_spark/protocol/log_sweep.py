@@ -92,18 +92,8 @@ class PagesSweep(HeadReader):
             Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1),
         ]
 
-    def _go_on(self) -> list[LogEffect]:
-        """Only references are of interest: stop each walk at its pages."""
-        assert self._head is not None
-        while self._queue and not self._is_at_pages(self._queue[0]):
-            return super()._go_on()
-        if self._queue:
-            self._walked.append(self._queue.pop(0))
-            return self._go_on()
-        return self._done(self._head, self._walked)
-
-    @staticmethod
-    def _is_at_pages(walk: Walk[Any]) -> bool:
+    def _is_over(self, walk: Walk[Any]) -> bool:
+        """Only references are of interest: each walk stops at its pages."""
         return walk.is_indexed
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
