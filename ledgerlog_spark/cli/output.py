@@ -39,7 +39,7 @@ def print_json(value: Any) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table whose columns of numbers are aligned to the right."""
     cells = [[_shown(value) for value in row] for row in rows]
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for number, name in enumerate(columns):
         is_number = bool(cells) and all(
             row[number].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in cells
@@ -47,16 +47,22 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
         table.add_row(*row)
-    console.print(table)
+    _print_titled(title, table)
 
 
 def print_fields(title: str, fields: Mapping[str, object]) -> None:
     """Names and values, one pair a line."""
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in fields.items():
         table.add_row(name, _shown(value))
+    _print_titled(title, table)
+
+
+def _print_titled(title: str, table: Table) -> None:
+    # rich would fold a title of its own to the width of a narrow table.
+    console.print(title, style="table.title", markup=False, highlight=False)
     console.print(table)
 
 

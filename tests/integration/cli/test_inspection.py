@@ -105,7 +105,7 @@ def test_leader_log_of_rows_is_shown_and_read_with_its_columns(
         leader.truncate(1)
         (line,) = run("logs", "read", "shipments", "--rows", 1, "--json").out.splitlines()
         assert json.loads(line) == {"n": 2, "text": None}
-        assert "1 of 2 rows" in run("logs", "read", "shipments", "--rows", 1).out
+        assert "1 of 2 rows of log shipments" in run("logs", "read", "shipments", "--rows", 1).out
 
 
 def test_unknown_log_names_the_nearest_one(run: Run, log: str) -> None:
