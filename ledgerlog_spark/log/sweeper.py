@@ -40,6 +40,9 @@ PAGES_GRACE_MS = 3_600_000
 
 PAGES_AT_ONCE = 100
 
+ATTEMPTS_MAX = 20
+"""Of a step that a commit crossed: a stream with a commit every few milliseconds crosses most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Swept:
@@ -103,8 +106,8 @@ class Sweeper:
         return Swept(log_id, unlisted, deregistered, deleted, pages)
 
     async def _expire(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
-        unlisted = 0
-        while True:
+        unlisted = crossed = 0
+        while crossed < ATTEMPTS_MAX:
             machine = ExpiryMachine(
                 head.name,
                 version_retention_ms=properties.version_retention_ms,
@@ -112,20 +115,24 @@ class Sweeper:
             )
             step: Expired = await driver.run(machine)
             unlisted += len(step.unlisted)
-            if step.is_complete or not step.is_changed:
-                return unlisted
+            crossed += not step.is_changed
+            if step.is_complete:
+                break
+        return unlisted
 
     async def _sweep_staged(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
         deregistered = 0
         for app in await self._store.producers(driver.log_id):
             await self._seal_older(driver, head, app)
-            is_complete = False
-            while not is_complete:
+            crossed = 0
+            while crossed < ATTEMPTS_MAX:
                 machine = StagedSweep(head.name, app=app, staging_ttl_ms=properties.staging_ttl_ms)
                 step: Deregistered = await driver.run(machine)
                 deregistered += len(step.unlisted)
-                is_complete = step.is_complete
+                crossed += not (step.unlisted or step.released)
                 await seal_open(step.released, log=head.name, driver=driver, ledgers=self._ledgers)
+                if step.is_complete:
+                    break
         return deregistered
 
     async def _seal_older(self, driver: Driver, head: LogHead, app: str) -> None:
@@ -141,8 +148,12 @@ class Sweeper:
         deleted = 0
         for first in range(0, len(due), STEP_LEDGERS_MAX):
             some = due[first : first + STEP_LEDGERS_MAX]
-            gone: tuple[int, ...] = await driver.run(LedgerSweep(head.name, some))
-            deleted += len(gone)
+            for _ in range(ATTEMPTS_MAX):
+                machine = LedgerSweep(head.name, some)
+                gone: tuple[int, ...] = await driver.run(machine)
+                deleted += len(gone)
+                if not machine.is_crossed:
+                    break
         return deleted
 
     async def _sweep_pages(self, driver: Driver, head: LogHead) -> int:

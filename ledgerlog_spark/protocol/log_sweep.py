@@ -122,7 +122,7 @@ class Deregistered:
     Attributes:
         unlisted: Ledgers that no commit can name any more and no version names, now marked.
         released: Listed ledgers that no commit can add to any more.
-        is_complete: Whether nothing more was due.
+        is_complete: Whether nothing more was due; not so when something else came in between.
     """
 
     unlisted: tuple[int, ...] = ()
@@ -160,7 +160,7 @@ class StagedSweep(HeadReader):
             return super()._step(reply)
         if self.sweep_phase is SweepPhase.AFTER:
             done = reply.outcome is MetadataOutcome.OK
-            return self._finish(self._done_step if done else Deregistered())
+            return self._finish(self._done_step if done else Deregistered(is_complete=False))
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             raise self._read_error(reply.outcome)
         if isinstance(reply, StagedRead):
@@ -213,6 +213,9 @@ class LedgerSweep(HeadReader):
     registration: it will be unlisted again one day. The others are deregistered wherever they are
     registered, which bumps those producer records, then looked for in the list once more, sealed
     and deleted. Ends with `Finished(tuple[int, ...])`: the ledgers deleted.
+
+    Attributes:
+        is_crossed: A producer changed in between, so that nothing was deleted: run it again.
     """
 
     __slots__ = (
@@ -221,12 +224,14 @@ class LedgerSweep(HeadReader):
         "_ledger_ids",
         "_registrations",
         "_to_drop",
+        "is_crossed",
         "sweep_phase",
     )
 
     def __init__(self, log: str, ledger_ids: tuple[int, ...]) -> None:
         super().__init__(log)
         self.sweep_phase = SweepPhase.FIRST_LOOK
+        self.is_crossed = False
         self._ledger_ids = ledger_ids[:STEP_LEDGERS_MAX]
         self._registrations: list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]] = []
         self._doing = -1
@@ -250,6 +255,7 @@ class LedgerSweep(HeadReader):
                 raise self._read_error(reply.outcome)
             self._registrations = list(reply.registrations)
         elif reply.outcome is not MetadataOutcome.OK:
+            self.is_crossed = True
             return self._finish(())
         return self._deregister_next()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ledgerlog_spark.log.known_logs import KnownLogs
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.stream_ledgers import OPEN_MAX, StreamLedgers
+from ledgerlog_spark.log.sweeper import Sweeper
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
@@ -331,5 +333,50 @@ def test_thousand_batches_in_complete_mode_leave_the_disk_as_full_as_fifty(in_wo
         later = seen[2:]
         assert max(ledgers for ledgers, _ in later) <= 4, seen
         assert max(size for _, size in later) <= 10 * len(b"999" * 100), seen
+
+    in_world(work)
+
+
+class CrossedStore:
+    """A log store in which something happens just before each of the sweeper's first writes."""
+
+    def __init__(self, store: Any, times: int, before: Callable[[], Awaitable[Any]]) -> None:
+        self._store = store
+        self._left = {"head": times, "producer": times}
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def write_head(self, *arguments: Any) -> Any:
+        await self._cross("head")
+        return await self._store.write_head(*arguments)
+
+    async def write_producer(self, *arguments: Any) -> Any:
+        await self._cross("producer")
+        return await self._store.write_producer(*arguments)
+
+    async def _cross(self, what: str) -> None:
+        if self._left[what]:
+            self._left[what] -= 1
+            await self._before()
+
+
+def test_sweeper_comes_through_beside_a_stream_that_crosses_most_of_its_steps(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        retention = {"versionRetentionMs": "1", "deletedRetentionMs": "1"}
+        stream = Stream(world, await logs.create("flights", properties=retention))
+        stream.mode = WriteMode.OVERWRITE
+        for _ in range(20):
+            await stream.batch()
+        store: Any = CrossedStore(logs.store, 5, stream.batch)
+        sweeper = Sweeper(store=store, ledgers=world.client())
+        world.skip(10)
+        swept = await sweeper.sweep(stream.log.log_id)
+        assert swept.unlisted == swept.ledgers_deleted > 0
+        assert store._left == {"head": 0, "producer": 0}
 
     in_world(work)
