@@ -5,7 +5,8 @@
   `event_queue`: what it shares with the host of leader logs. `ledger_bytes`: entries as bytes.
 - `append_batches`, `append_pace`: what makes an append cheap, and when it is sent.
 - `blocking`, `blocking_writer`, `blocking_reader`: the same without `await`, on one `loop_thread`
-  for each process; `add_future`: their futures. `closing`: what `with` closes.
+  for each process; `add_future`: their futures. `batch_queue`: batches that come ahead of who
+  takes them. `closing`: what `with` closes.
 - `lac_announcer`, `ledger_follower`: the end of a ledger that is being written, told and followed.
 - `ledger_creation`: a new ledger's record. `recent_records`: those that were read lately.
 - `entry_copies`: asks every bookie for its copy, for checks.

@@ -1,10 +1,11 @@
-"""The blocking face of a log that is read without Spark: a thread hop for each batch."""
+"""The blocking face of a log that is read without Spark: one thread hop for each batch."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, TypeVar
 
+from ledgerlog_spark.client.batch_queue import BatchQueue
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.log.record_log import RecordLog
 
@@ -94,25 +95,21 @@ class BlockingRecordLog:
         return self._taken(self._log.tail_rows(start))
 
     def _taken(self, batches: AsyncGenerator[T, None]) -> Iterator[T]:
-        async def following() -> T | None:
-            return await anext(batches, None)
-
-        try:
-            while (batch := self._call(following)) is not None:
-                yield batch
-        finally:
-            # Not waited for: a generator may be collected on any thread, the loop's included.
-            loop = self._thread.loop
-            if self._thread.pid == os.getpid() and not loop.is_closed():
-                loop.call_soon_threadsafe(lambda: loop.create_task(batches.aclose()))
+        self._check_process()
+        for batch in BatchQueue(batches, self._thread).taken():
+            yield batch
+            self._check_process()
 
     def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._check_process()
+        return self._thread.call(work())
+
+    def _check_process(self) -> None:
         if self._thread.pid != os.getpid():
             raise LocalProtocolError(
                 f"log {self.name!r} was opened by another process: open it again in this one",
                 log=self.name,
             )
-        return self._thread.call(work())
 
     def __repr__(self) -> str:
         return f"BlockingRecordLog({self.name!r}, {self.kind.name}, {self.content.name})"
