@@ -35,8 +35,11 @@ class ClientSettings:
         linger_ms: How long a small append waits for company while `runs_in_flight_min` runs are
             out; it never waits when the pipe is emptier than that.
         runs_in_flight_min: See `linger_ms`.
+        entries_in_flight_min: The same for the entries of a leader log. More of them at a time
+            are each slower than together they are quicker: whole entries are what makes a log
+            fast, and those never wait.
         explicit_lac_ms: How long after it became idle a writer that announces its last add
-            confirmed tells all bookies of the ensemble; one of them is told at once.
+            confirmed writes it to all bookies of the ensemble; one of them is told of each at once.
         backlog_entries_max: Appends taken from the caller and not yet sent, beyond which the
             blocking face blocks and `drain` of the async one waits.
         backlog_size_bytes_max: The same, in payload bytes.
@@ -52,6 +55,7 @@ class ClientSettings:
     session_timeout_ms: int = 10_000
     linger_ms: int = 2
     runs_in_flight_min: int = 2
+    entries_in_flight_min: int = 1
     explicit_lac_ms: int = 50
     backlog_entries_max: int = 16_384
     backlog_size_bytes_max: int = 16 << 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
@@ -107,7 +108,7 @@ class Leader:
         self._sent = EntriesInFlight(self.log_id, content.encode)
         self._pace = AppendPace(
             self._waiting,
-            settings,
+            replace(settings, runs_in_flight_min=settings.entries_in_flight_min),
             can_send=lambda: machine.can_append,
             in_flight=lambda: len(self._sent),
             send=self._send,

@@ -82,6 +82,26 @@ def test_appends_of_one_turn_travel_in_one_entry_and_large_batches_in_several() 
     in_world(work)
 
 
+def test_small_appends_wait_for_the_entry_that_is_out_and_no_longer_than_the_linger() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        world.transport.held.update(world.names)
+        futures = [leader.append_async(b"is out")]
+        await asyncio.sleep(0)
+        futures += [leader.append_async(b"waits for it") for _ in range(10)]
+        await asyncio.sleep(0)
+        assert len(world.transport.waiting["bookie-0"]) == 1
+        await asyncio.sleep(0.002)
+        assert len(world.transport.waiting["bookie-0"]) == 2
+        futures += [leader.append_async(b"waits for both")]
+        for name in world.names:
+            world.transport.release(name)
+        entry_ids = [position.entry_id for position in await asyncio.gather(*futures)]
+        assert entry_ids == [0] + 10 * [1] + [2]
+
+    in_world(work)
+
+
 def test_batch_that_shares_entries_with_others_has_the_position_of_each_record() -> None:
     async def work(world: LeaderWorld) -> None:
         leader = await world.lead()
