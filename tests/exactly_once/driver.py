@@ -17,10 +17,12 @@ from typing import Any
 import psutil
 
 from ledgerlog_spark.log.failpoints import VARIABLE
+from tests.fixtures.spark_python import python_without_archive
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 300.0
 POLL_SECONDS = 0.05
+SILENCE_SECONDS = 1.0
 ENDINGS_IN_A_ROW_MAX = 10
 
 
@@ -42,7 +44,8 @@ class Driver:
     """
 
     def __init__(self, settings: dict[str, Any], log: Path, failpoint: str = "") -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        python = python_without_archive()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": python}
         if failpoint:
             environment[VARIABLE] = failpoint
         self._log = log.open("ab")
@@ -119,6 +122,16 @@ class Driver:
                 self._heard(self._said.get(timeout=POLL_SECONDS))
             except queue.Empty:
                 continue
+
+    def wait_for_silence(self) -> None:
+        """Returns when everything is heard that it has said; it must not be able to say more."""
+        while True:
+            try:
+                self.hear(SILENCE_SECONDS)
+            except EndedDriverError:
+                raise
+            except SilentDriverError:
+                return
 
     def stopped(self) -> int:
         """How many of its processes stand still."""

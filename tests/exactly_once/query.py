@@ -2,8 +2,8 @@
 
 `python -m tests.exactly_once.query SETTINGS`, a JSON object with `uri`, `directory` (checkpoints),
 `chunk` (the number of the chunk of rows to feed), `chunk_rows`, and `finish` (run until everything
-that was fed is through, then end). With `restart` false a query that
-ended stays so. Says what it does in JSON lines on standard output.
+that was fed is through, then end). A query that ended is started again, unless there is the file
+`no_restart`. Says what it does in JSON lines on standard output.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +50,7 @@ def session(uri: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.stopTimeout": "20000",
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.catalogImplementation": "in-memory",
     }.items():
         builder = builder.config(key, value)
@@ -113,7 +115,7 @@ def run(spark: SparkSession, settings: dict[str, Any]) -> None:
             if not query.isActive:
                 ended = queries.pop(name)
                 say(ended=name, why=_reason(ended))
-                if settings.get("restart", True):
+                if not Path(settings.get("no_restart", "")).is_file():
                     queries[name] = start(spark, name, settings, finish=False)
                 continue
             progress = query.lastProgress

@@ -94,7 +94,9 @@ def haunt(scenario: Scenario) -> Verdict:
     log = scenario.directory / "zombie.log"
     files = [scenario.directory / f"stop-{name}" for name in PAUSED_AT]
     stops = [f"stop:{name}@{file}" for name, file in zip(PAUSED_AT, files, strict=True)]
-    zombie = Driver({**scenario.settings(), "restart": False}, log, ",".join(stops))
+    no_restart = scenario.directory / "no-restart"
+    settings = {**scenario.settings(), "no_restart": str(no_restart)}
+    zombie = Driver(settings, log, ",".join(stops))
     survivor: Driver | None = None
     try:
         with ll.connect(scenario.cluster.metadata_service_uri) as client:
@@ -103,6 +105,7 @@ def haunt(scenario: Scenario) -> Verdict:
             paused = client.run(look)
             survivor = _replacement(scenario)
             before = _sealed(survivor, paused, lambda: client.run(look))
+            no_restart.touch()
             signal_all(zombie.tree(), signal.SIGCONT)
             reasons = tuple(zombie.wait_for("ended")["why"] for _ in range(2))
             zombie.end()
@@ -137,6 +140,7 @@ def _pause(zombie: Driver, files: list[Path]) -> None:
         file.touch()
     zombie.wait_until(lambda: zombie.stopped() == len(files))
     signal_all(zombie.tree(), signal.SIGSTOP)
+    zombie.wait_for_silence()
 
 
 def _replacement(scenario: Scenario) -> Driver:

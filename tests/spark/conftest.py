@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shlex
-import shutil
-import sys
-import tempfile
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.fixtures.spark_python import python_without_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,23 +23,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.local.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
-
-
-def python_without_archive() -> str:
-    """A Python for Spark's processes that takes pyspark from where it is installed.
-
-    Spark puts an archive of pyspark in front of it, whose modules each process compiles anew: two
-    thirds of the CPU time of its start, and Spark gives up on one that takes ten seconds.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="ledgerlog-python-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    script = folder / "python"
-    script.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} "$@"\n'
-    )
-    script.chmod(0o755)
-    return str(script)
-
 
 os.environ["PYSPARK_PYTHON"] = python_without_archive()
 os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"]
