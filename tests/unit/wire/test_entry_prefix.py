@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from ledgerlog_spark.model import DigestType
-from ledgerlog_spark.wire.entry_codec import EntryCodec
+from ledgerlog_spark.wire.entry_codec import FEW_ENTRIES, EntryCodec
 from ledgerlog_spark.wire.stored_batch import StoredBatch
 
 LEDGER_ID = 7
@@ -44,6 +44,21 @@ def test_a_prefix_is_what_decode_says_of_each_entry(
         assert columns is not None
         assert list(zip(*columns, strict=True)) == expected
     assert [payload for _, _, payload in expected] == payloads
+
+
+@pytest.mark.parametrize("count", range(1, 2 * FEW_ENTRIES))
+def test_a_few_entries_and_many_are_held_to_the_same(count: int) -> None:
+    codec = EntryCodec(DigestType.CRC32C)
+    payloads = [b"%d" % number for number in range(count)]
+    entries = stored(codec, payloads)
+    whole = codec.decode_prefix(entries, LEDGER_ID, FIRST)
+    assert whole is not None
+    assert list(whole.payloads) == payloads
+    for byte in (0, 8, 16, 31, 33, -1):
+        bad = bytearray(entries[-1])
+        bad[byte] ^= 1
+        found = codec.decode_prefix([*entries[:-1], bytes(bad)], LEDGER_ID, FIRST)
+        assert list(found.payloads if found else ()) == payloads[:-1]
 
 
 @pytest.mark.parametrize("payloads", [PAYLOADS, ALIKE], ids=["mixed", "alike"])
