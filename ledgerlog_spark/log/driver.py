@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.protocol.log_machine import LogMachine
+    from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
 
 BACK_OFF_MS_FIRST = 5
 BACK_OFF_MS_MAX = 2_000
@@ -50,9 +51,25 @@ class Driver:
         log_id: Of the log.
     """
 
-    def __init__(self, store: LogStore, log_id: str, *, ledgers: Ledgers | None = None) -> None:
-        """A driver; `ledgers` is needed by the machine that deletes ledgers alone."""
+    def __init__(
+        self,
+        store: LogStore,
+        log_id: str,
+        *,
+        ledgers: Ledgers | None = None,
+        keeps_pages: bool = False,
+    ) -> None:
+        """A driver of machines of one log.
+
+        Args:
+            store: Of the logs.
+            log_id: Of the log.
+            ledgers: Needed by the machine that deletes ledgers alone.
+            keeps_pages: Whether a page, which never changes, is read once for all machines: for a
+                few machines that look at nearly the same head, one after the other.
+        """
         self.log_id = log_id
+        self._kept_pages: Loaded | None = {} if keeps_pages else None
         self._store = store
         self._ledgers = ledgers
         self._random = Random()  # noqa: S311 (spreads retries)
@@ -116,8 +133,15 @@ class Driver:
         return m.RegisteredRead(ask.request, outcome, tuple(ids or ()))
 
     async def _read_pages(self, ask: m.ReadPages) -> m.PagesRead:
-        outcome, pages = await _attempt(self._store.read_pages(self.log_id, ask.pages))
-        return m.PagesRead(ask.request, _gone(outcome, pages), pages or ())
+        pages: Loaded = {} if self._kept_pages is None else self._kept_pages
+        missing = [page for page in ask.pages if _key_of(page) not in pages]
+        if missing:
+            outcome, read = await _attempt(self._store.read_pages(self.log_id, missing))
+            if read is None:
+                return m.PagesRead(ask.request, _gone(outcome, read), ())
+            pages.update(zip(map(_key_of, missing), read, strict=True))
+        found = tuple(pages[_key_of(page)] for page in ask.pages)
+        return m.PagesRead(ask.request, MetadataOutcome.OK, found)
 
     async def _write_pages(self, ask: m.WritePages) -> m.PagesWritten:
         work = self._store.write_pages(self.log_id, ask.token, ask.pages)
@@ -212,6 +236,10 @@ class Driver:
                 ledger_id=ledger_id,
             ) from error
         await self._store.forget_mark(self.log_id, ledger_id)
+
+
+def _key_of(page: PageRequest) -> tuple[str, int]:
+    return page.ref.token, page.ref.number
 
 
 async def _attempt(work: Awaitable[Any]) -> tuple[MetadataOutcome, Any]:

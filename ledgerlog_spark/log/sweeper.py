@@ -91,7 +91,7 @@ class Sweeper:
         Raises:
             MetadataError: The store failed; what was done so far stands.
         """
-        driver = Driver(self._store, log_id, ledgers=self._ledgers)
+        driver = Driver(self._store, log_id, ledgers=self._ledgers, keeps_pages=True)
         found = await self._store.read_head(log_id)
         if found is None or found.value.deleted_ms:
             return await self._sweep_deleted(log_id, found.value if found else None)
@@ -112,6 +112,7 @@ class Sweeper:
                 head.name,
                 version_retention_ms=properties.version_retention_ms,
                 token=uuid.uuid4().hex,
+                is_fresh=not crossed,
             )
             step: Expired = await driver.run(machine)
             unlisted += len(step.unlisted)

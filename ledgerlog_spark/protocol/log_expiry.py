@@ -57,13 +57,15 @@ class ExpiryMachine(HeadReader):
     """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
 
     A conflict or an unknown outcome leaves the step for another time: the next one looks at what
-    the head says then.
+    the head says then, and need not synchronise (`is_fresh`): its write is at the version it read.
     """
 
     __slots__ = ("_retention_ms", "_step_done", "_token")
 
-    def __init__(self, log: str, *, version_retention_ms: int, token: str) -> None:
-        super().__init__(log)
+    def __init__(
+        self, log: str, *, version_retention_ms: int, token: str, is_fresh: bool = True
+    ) -> None:
+        super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
         self._token = token
         self._step_done: ExpiryStep | None = None
