@@ -1,0 +1,188 @@
+"""`python -m tests.complete_mode --batches 1000`: is the disk as full as after 100 batches?
+
+A query in complete mode replaces everything that its log shows with each batch. What no retained
+version shows has to leave the disks again: the sink gives up ledgers that are mostly replaced,
+upkeep lets go of them, and bookies free the files. Graces are short, the bookies' files small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from rich.progress import track
+
+import ledgerlog_spark as ll
+from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+from tests.fixtures.bookie_process import MEBIBYTE, BookieProcess
+from tests.fixtures.stream_query import StreamQuery
+
+LOG = "counts"
+BOOKIES = 3
+TASKS = 2
+TASK_ROWS = 64 * 1024
+FILE_SIZE_BYTES = 8 * MEBIBYTE
+GROWTH_MAX = 1.25
+LEDGERS_LEFT_MAX = 3 * TASKS
+BATCHES_MIN = 500
+GRACE_MS = 500
+OPTIONS = {
+    "versionRetentionMs": str(GRACE_MS),
+    "deletedRetentionMs": str(GRACE_MS),
+    "compression": "none",
+}
+COLLECT_EVERY_MS = 1_000
+UPKEEP_EVERY_SECONDS = 1.0
+POLLS_MAX = 120
+
+
+def rows(batch_id: int, task: int) -> pa.RecordBatch:
+    """Half a MiB of numbers, others in each batch and task."""
+    dice = random.Random(batch_id * TASKS + task)
+    return pa.record_batch({"id": pa.Array.from_buffers(
+        pa.int64(), TASK_ROWS, [None, pa.py_buffer(dice.randbytes(8 * TASK_ROWS))]
+    )})  # fmt: skip
+
+
+class Disks:
+    """What the bookies' files take.
+
+    Attributes:
+        bytes_max: Of all looks so far.
+    """
+
+    def __init__(self, bookies: Sequence[BookieProcess]) -> None:
+        self.bytes_max = 0
+        self._bookies = bookies
+
+    def look(self) -> int:
+        """Bytes of blocks that all files of all bookies take."""
+        files = (path for bookie in self._bookies for path in bookie.directory.rglob("*"))
+        found = sum(map(_blocks, files)) * 512
+        self.bytes_max = max(self.bytes_max, found)
+        return found
+
+    def settled(self, client: BlockingClient) -> int:
+        """The same, after upkeep let go of what no version shows, and bookies of its files."""
+        for _ in range(POLLS_MAX):
+            if client.run(_ledgers) <= LEDGERS_LEFT_MAX:
+                break
+            time.sleep(UPKEEP_EVERY_SECONDS)
+        for bookie in self._bookies:
+            bookie.collect()
+        return self.look()
+
+
+def _blocks(path: Path) -> int:
+    try:
+        return path.stat().st_blocks
+    except FileNotFoundError:  # replaced meanwhile by its bookie
+        return 0
+
+
+async def _ledgers(client: LedgerClient) -> int:
+    return len([ledger_id async for ledger_id in client.list_ledgers()])
+
+
+@contextmanager
+def upkept(uri: str) -> Iterator[None]:
+    """The process that does upkeep beside a local cluster, with shorter pauses."""
+    process = subprocess.Popen([
+        sys.executable, "-m", "ledgerlog_spark.upkeep", "--metadata-service-uri", uri,
+        "--interval-seconds", str(UPKEEP_EVERY_SECONDS),
+    ], stdout=subprocess.DEVNULL)  # fmt: skip
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def play(directory: Path, batches: int) -> Result:
+    """All batches of one query on bookies of its own."""
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeperProcess(directory / "zookeeper"))
+        uri = f"zk://{zookeeper.connect_string}/ledgers"
+        bookies = []
+        for number in range(BOOKIES):
+            name = f"bookie-{number}"
+            bookies.append(BookieProcess(
+                directory / name, uri, bookie_id=name, file_size_bytes=FILE_SIZE_BYTES,
+                gc_interval_ms=COLLECT_EVERY_MS,
+            ).start())  # fmt: skip
+            stack.callback(bookies[-1].stop)
+        client = stack.enter_context(ll.connect(uri))
+        query = StreamQuery(uri, LOG, overwrite=True, rows=rows, **OPTIONS)
+        stack.callback(query.close)
+        stack.enter_context(upkept(uri))
+        disks = Disks(bookies)
+        at: dict[int, int] = {}
+        made: set[int] = set()
+        for number in track(range(1, batches + 1), description="batches"):
+            _, ranges = query.batch(TASKS)
+            made.update(staged.ledger_id for staged in ranges)
+            disks.look()
+            if number in {batches // 10, batches // 2, batches}:
+                at[number] = disks.settled(client)
+        return Result(batches, len(made), client.run(_ledgers), at, disks.bytes_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run found.
+
+    Attributes:
+        bytes_at: On all bookies' disks after so many batches, once what was due had gone.
+        bytes_max: At any moment.
+    """
+
+    batches: int
+    ledgers_made: int
+    ledgers_left: int
+    bytes_at: dict[int, int]
+    bytes_max: int
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the last batch leaves about what a tenth of them left, and few ledgers."""
+        first, *later = self.bytes_at.values()
+        is_small = self.ledgers_left <= LEDGERS_LEFT_MAX < self.ledgers_made
+        return is_small and max(later) <= GROWTH_MAX * first
+
+    def __str__(self) -> str:
+        at = ", ".join(
+            f"{found / MEBIBYTE:,.1f} MiB at batch {number:,}"
+            for number, found in self.bytes_at.items()
+        )
+        return (
+            f"{self.batches:,} batches, {self.ledgers_made:,} ledgers made, "
+            f"{self.ledgers_left} left, {at}, {self.bytes_max / MEBIBYTE:,.1f} MiB at most"
+        )
+
+
+def main() -> int:
+    """Exit code 0 when the disks are as full in the end as after a tenth of the batches."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batches", type=int, default=1_000)
+    chosen = parser.parse_args()
+    if chosen.batches < BATCHES_MIN:
+        parser.error(f"files are freed whole: it takes {BATCHES_MIN} batches to see that")
+    with tempfile.TemporaryDirectory(prefix="complete-mode-") as directory:
+        result = play(Path(directory), chosen.batches)
+    print(result)
+    return 0 if result.is_flat else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
