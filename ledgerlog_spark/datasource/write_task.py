@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.conform import Conformer
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 MOVES_MAX = 10
 """Ledgers that one attempt may lose to somebody else's recovery before it fails."""
+
+_logger = logging.getLogger(__name__)
 
 
 def stage_ranges(
@@ -139,6 +142,7 @@ class _Ranges:
         self._moves += 1
         if self._moves > MOVES_MAX:
             raise error
+        _logger.warning("going on in another ledger: %s: %s", type(error).__name__, error)
         assert self._writer is not None
         staged, unconfirmed = self._writer.cut()
         again = [*unconfirmed, *(payload for payload, rows in entries if rows)]

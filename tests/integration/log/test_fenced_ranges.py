@@ -95,11 +95,14 @@ class Stage:
         )
 
 
-def test_confirmed_rows_stay_and_the_others_are_written_again(client: BlockingClient) -> None:
+def test_confirmed_rows_stay_and_the_others_are_written_again(
+    client: BlockingClient, caplog: pytest.LogCaptureFixture
+) -> None:
     stage = Stage(client, "fenced-twice")
     ranges = stage.write({6_000: stage.seal, 11_000: stage.seal})
     # A task that has not met the first seal yet has its first ledger sealed a second time.
     assert len(stage.opened) in {2, 3}
+    assert f"LedgerFencedError: ledger {stage.opened[0].ledger_id}:" in caplog.text
     assert len({staged.ledger_id for staged in ranges}) == len(ranges)
     assert [staged.index_entry_id != NO_ENTRY for staged in ranges][-1]
     stage.stream.commit(ranges)
