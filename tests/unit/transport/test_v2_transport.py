@@ -263,6 +263,18 @@ async def test_lac_is_not_told_to_a_bookie_that_does_not_take_it(caller, server,
     assert kinds(server) == ["AddRunRequest"]
 
 
+async def test_lac_is_not_told_while_the_bookie_takes_nothing(caller, server) -> None:
+    await caller.add(run_of(7, range(1)))
+    server.connections[0].transport.pause_reading()
+    adding = [caller.start_add(run_of(7, range(n, n + 1), bytes(4 << 20))) for n in range(1, 9)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not caller.tell_lac(7, 0)
+    server.connections[0].transport.resume_reading()
+    assert {await call.result() for call in adding} == {(Code.OK,)}
+    assert caller.tell_lac(7, 8)
+
+
 async def test_bookie_that_refuses_a_lac_is_told_no_more_and_keeps_its_connection(
     caller, server
 ) -> None:
