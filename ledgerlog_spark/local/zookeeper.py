@@ -267,8 +267,14 @@ class ZooKeeperProcess:
         self.start()
 
     def pause(self) -> None:
-        """Stops the process in its tracks (SIGSTOP): clients see silence, not a closed socket."""
+        """Stops the process in its tracks (SIGSTOP): clients see silence, not a closed socket.
+
+        Returns when all its threads stand: on a busy machine they run on for a while.
+        """
         self._send(signal.SIGSTOP)
+        if self._process is not None:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Undoes `pause`."""

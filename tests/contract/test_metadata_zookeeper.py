@@ -113,7 +113,7 @@ async def test_killed_server_makes_requests_fail_in_time_and_restart_brings_all_
 async def test_paused_server_leaves_a_write_unknown_until_it_is_settled(
     own_zookeeper: ZooKeeperProcess,
 ) -> None:
-    stores = await opened(own_zookeeper, request_timeout_ms=1_000)
+    stores = await opened(own_zookeeper, request_timeout_ms=2_000)
     created = await stores.ledgers.create(5, METADATA)
     own_zookeeper.pause()
     with pytest.raises(MetadataUnavailableError):
