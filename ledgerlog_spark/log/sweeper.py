@@ -1,4 +1,4 @@
-"""Lets go of what no version of a log names, step by step (DESIGN 6.4, 6.6; docs/LOGS.md W1-W6).
+"""Lets go of what no version of a log names, step by step (DESIGN 6.4, 6.6; docs/LOGS.md W1-W7).
 
 Safe to run at any time, several times at once, and to be killed at any moment: what is due is
 written down before anything is deleted.
