@@ -62,6 +62,11 @@ class AppendPace:
             or self._waiting.size_bytes >= self._settings.backlog_size_bytes_max
         )
 
+    @property
+    def is_lingering(self) -> bool:
+        """Whether appends wait for company, and are sent later without anybody's doing."""
+        return self._linger_timer is not None
+
     def add(self, payload: Payload, waiter: Waiter) -> None:
         """Take one append; it is sent at the end of this turn of the loop at the earliest."""
         self._waiting.add(payload, waiter)

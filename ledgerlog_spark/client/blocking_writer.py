@@ -10,6 +10,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from ledgerlog_spark.client.add_future import (
@@ -30,11 +31,25 @@ from ledgerlog_spark.protocol.messages import Payload
 T = TypeVar("T")
 
 
+DOZE_SIZE_BYTES_MAX = 64 << 10
+"""What comes while the loop dozes wakes it when there is so much; it may fill an entry."""
+
+
+def _nothing() -> None:
+    """Nobody takes appends yet."""
+
+
 class Inbox:
     """Appends on their way from the caller's threads to the loop, bounded in entries and bytes.
 
+    To wake the loop for a small append costs more than the append. While earlier ones linger, to
+    be sent with the next acknowledgement or after a while, the loop *dozes*: it looks here again
+    when they are sent or fail, of which `on_sent` tells.
+
     Attributes:
         condition: Guards everything here, and is the condition of all futures of the handle.
+        hand_over: On the loop: takes what is here.
+        look_soon: On the loop: has it taken, and sent, in a later turn.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -42,6 +57,10 @@ class Inbox:
         self.condition = SharedCondition(lock, loop_thread.ident)
         self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
         self.is_awake = False
+        self.hand_over: Callable[[], None] = _nothing
+        self.look_soon: Callable[[], object] = _nothing
+        self._is_dozing = False
+        self._unseen_bytes = 0
         self._entries = 0
         self._size_bytes = 0
         self._waiting = 0
@@ -60,11 +79,24 @@ class Inbox:
                 self._waiting -= 1
             self._entries += entries
             self._size_bytes += size_bytes
+            self._unseen_bytes += size_bytes
             self.items.append((item, future))
-            if self.is_awake:
+            is_left_alone = self._is_dozing and self._unseen_bytes < DOZE_SIZE_BYTES_MAX
+            if self.is_awake or is_left_alone:
                 return False
-            self.is_awake = True
+            self.is_awake, self._is_dozing = True, False
             return True
+
+    def look(self) -> None:
+        """On the loop, before it takes what is here: what comes from now on wakes it again."""
+        with self.condition:
+            self.is_awake = self._is_dozing = False
+            self._unseen_bytes = 0
+
+    def doze(self) -> None:
+        """On the loop: something lingers that was taken from here."""
+        with self.condition:
+            self._is_dozing = not self.is_awake
 
     @property
     def _is_full(self) -> bool:
@@ -77,10 +109,16 @@ class Inbox:
             self._size_bytes -= size_bytes
             if self._waiting:
                 self._room.notify_all()
+            was_dozing, self._is_dozing = self._is_dozing, False
+            self.is_awake = self.is_awake or was_dozing
+        if was_dozing:
+            self.look_soon()
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """On the loop: these futures are done."""
+        """On the loop: these futures are done; what came meanwhile can travel next."""
         complete_all(self.condition, results)
+        if self.items:
+            self.hand_over()
 
 
 class Appender(Protocol):
@@ -95,6 +133,10 @@ class Appender(Protocol):
     def send_now(self) -> None:
         """Send what was taken, as far as that is possible."""
 
+    @property
+    def is_lingering(self) -> bool:
+        """Whether appends wait for company, and are sent later without anybody's doing."""
+
 
 class BlockingAppends(Closing):
     """The way of appends from any thread to an appender on the loop; futures come back."""
@@ -103,6 +145,8 @@ class BlockingAppends(Closing):
         self._appender = appender
         self._thread = thread
         self._inbox = inbox
+        inbox.hand_over = self._hand_over
+        inbox.look_soon = partial(thread.loop.call_soon, self._take_inbox)
 
     def _append(self, payload: Payload) -> AddFuture[Any]:
         """Hand over one checked payload; blocks only while the backlog is full."""
@@ -126,17 +170,20 @@ class BlockingAppends(Closing):
 
     def _take_inbox(self) -> None:
         """On the loop: hand everything over, in order, and send."""
-        inbox, appender = self._inbox, self._appender
-        # Cleared first: what comes after this line wakes the loop again.
-        inbox.is_awake = False
-        items = inbox.items
+        self._inbox.look()
+        self._hand_over()
+        self._appender.send_now()
+        if self._appender.is_lingering:
+            self._inbox.doze()
+
+    def _hand_over(self) -> None:
+        items, appender = self._inbox.items, self._appender
         while items:
             item, future = items.popleft()
             if isinstance(item, list):
                 appender.submit_batch(item, future)
             else:
                 appender.submit(item, future)
-        appender.send_now()
 
     def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What `work()` returns on the loop, behind all appends so far."""

@@ -134,6 +134,11 @@ class WriteHandle:
         return self._refusal is None
 
     @property
+    def is_lingering(self) -> bool:
+        """See `AppendPace`."""
+        return self._pace.is_lingering
+
+    @property
     def entries_pending(self) -> int:
         """Appended entries that are not acknowledged yet."""
         return self._waiting.entries + sum(len(run.payloads) for run in self._unconfirmed)

@@ -141,6 +141,11 @@ class Leader:
         return self.content.schema
 
     @property
+    def is_lingering(self) -> bool:
+        """See `AppendPace`."""
+        return self._pace.is_lingering
+
+    @property
     def records_pending(self) -> int:
         """Appended records or rows that are not acknowledged yet; unsent rows count by pieces."""
         return self._waiting.entries + self._sent.records

@@ -15,7 +15,7 @@ from ledgerlog_spark.client.add_future import (
     complete_all,
     completed,
 )
-from ledgerlog_spark.client.blocking_writer import Inbox
+from ledgerlog_spark.client.blocking_writer import DOZE_SIZE_BYTES_MAX, Inbox
 from ledgerlog_spark.client.loop_thread import LoopThread
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import AddTimeoutError, ConfigurationError, LocalProtocolError
@@ -109,6 +109,61 @@ def test_an_inbox_that_is_full_blocks_until_something_left_it(loop_thread: LoopT
     inbox.on_sent(1, 1)
     blocked.join()
     assert [payload for payload, _ in inbox.items] == [b"a", b"b", b"c"]
+
+
+@pytest.fixture
+def inbox(loop_thread: LoopThread) -> Inbox:
+    return Inbox(ClientSettings(), loop_thread)
+
+
+def wakes(inbox: Inbox, size_bytes: int = 1) -> bool:
+    """Whether an append of that size wakes the loop."""
+    return inbox.put(b"x" * size_bytes, AddFuture(inbox.condition), 1, size_bytes)
+
+
+def test_small_appends_wake_the_loop_once_and_not_while_earlier_ones_linger(inbox: Inbox) -> None:
+    looks: list[int] = []
+    inbox.look_soon = lambda: looks.append(1)
+    assert (wakes(inbox), wakes(inbox)) == (True, False)
+    inbox.look()
+    inbox.doze()
+    assert not any(wakes(inbox) for _ in range(100))
+    inbox.on_sent(1, 1)
+    inbox.on_sent(1, 1)
+    assert (looks, wakes(inbox)) == ([1], False)
+    inbox.look()
+    assert wakes(inbox)
+    inbox.on_sent(1, 1)
+    assert looks == [1]
+
+
+def test_much_wakes_a_loop_that_dozes_and_wakes_it_once(inbox: Inbox) -> None:
+    inbox.look()
+    inbox.doze()
+    assert not wakes(inbox, DOZE_SIZE_BYTES_MAX - 1)
+    assert (wakes(inbox), wakes(inbox)) == (True, False)
+
+
+def test_append_that_came_before_the_loop_dozes_off_is_looked_for_all_the_same(
+    inbox: Inbox,
+) -> None:
+    inbox.look()
+    assert wakes(inbox)
+    inbox.doze()
+    assert not wakes(inbox)
+    inbox.look()
+    assert wakes(inbox)
+
+
+def test_what_came_meanwhile_is_handed_over_with_an_acknowledgement(inbox: Inbox) -> None:
+    taken: list[object] = []
+    inbox.hand_over = lambda: taken.extend(inbox.items)
+    future: AddFuture[int] = AddFuture(inbox.condition)
+    inbox.complete([(future, 7)])
+    assert (taken, future.result(30)) == ([], 7)
+    wakes(inbox)
+    inbox.complete([])
+    assert taken == list(inbox.items)
 
 
 def test_the_loop_thread_returns_results_and_raises_errors(loop_thread: LoopThread) -> None:
