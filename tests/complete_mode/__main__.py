@@ -34,7 +34,8 @@ TASKS = 2
 TASK_ROWS = 64 * 1024
 FILE_SIZE_BYTES = 8 * MEBIBYTE
 GROWTH_MAX = 1.25
-LEDGERS_LEFT_MAX = 3 * TASKS
+LEDGERS_LEFT_MAX = TASKS
+"""Each task goes on in the ledger that the newest version shows."""
 BATCHES_MIN = 500
 GRACE_MS = 500
 OPTIONS = {
