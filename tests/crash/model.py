@@ -279,6 +279,8 @@ class Run:
             if code is Code.OK:
                 self.model.lac[ledger_id] = max(lac, self.model.lac.get(ledger_id, -1))
 
+        # A larger one that was only told says nothing of what is on the disk.
+        self.machine.serving.tell_lac(ledger_id, 2 * lac, KEY)
         self.machine.serving.write_lac(ledger_id, lac, KEY, done)
 
     def read(self, ledger_id: int) -> None:
