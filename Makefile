@@ -15,7 +15,7 @@ KILLS ?= 20
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once leader-stream metadata-size ack-audit interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once leader-stream complete-mode metadata-size ack-audit interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ exactly-once: $(STAMP) ## KILLS kills of drivers, workers, bookies and ZooKeeper
 
 leader-stream: $(STAMP) ## A stream over 5,000,000 records while their leader rolls and loses a bookie
 	$(BIN)/python -m tests.leader_stream
+
+complete-mode: $(STAMP) ## 1,000 batches that replace a log whole: what stays on the bookies' disks
+	$(BIN)/python -m tests.complete_mode
 
 metadata-size: $(STAMP) ## What 10,000 micro-batches leave in ZooKeeper
 	$(BIN)/python -m benchmarks.metadata_size
