@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.services import Services
+    from ledgerlog_spark.log.blocking import BlockingLogs
     from ledgerlog_spark.log.blocking_leader import BlockingLeader
     from ledgerlog_spark.log.blocking_records import BlockingRecordLog
     from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.logs import Logs
     from ledgerlog_spark.log.record_log import RecordLog
 
 
@@ -36,6 +38,17 @@ class LogClient(LedgerClient):
         """A client of `services`; see `LedgerClient`."""
         super().__init__(services, on_close=on_close, is_orphaned=is_orphaned)
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
+
+    @property
+    def logs(self) -> Logs:
+        """The logs of the cluster: their names, versions, ranges and upkeep.
+
+        Raises:
+            ConfigurationError: The client was composed without a log store.
+        """
+        from ledgerlog_spark.log.logs import logs_of
+
+        return logs_of(self)
 
     @overload
     async def open_log(
@@ -91,11 +104,10 @@ class LogClient(LedgerClient):
             LedgerLogError: As of `Leader.open`.
         """
         # Imported here: most who connect open ledgers, or read logs with Spark.
-        from ledgerlog_spark.log.logs import logs_of
         from ledgerlog_spark.log.record_log import RecordLog
         from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 
-        logs = logs_of(self)
+        logs = self.logs
         if not lead and properties is not None:
             raise LocalProtocolError(
                 "properties are those of a log that is made: open it with lead=True, or change "
@@ -146,6 +158,13 @@ class BlockingLogClient(BlockingClient):
     def __init__(self, connect: Callable[[], Coroutine[Any, Any, LogClient]]) -> None:
         """A connected client; see `BlockingClient`."""
         super().__init__(connect)
+
+    @property
+    def logs(self) -> BlockingLogs:
+        """The logs of the cluster: their names, versions, ranges and upkeep."""
+        from ledgerlog_spark.log.blocking import BlockingLogs
+
+        return BlockingLogs(self)
 
     @overload
     def open_log(

@@ -23,7 +23,6 @@ from ledgerlog_spark.errors import (
     SchemaMismatchError,
 )
 from ledgerlog_spark.local.cluster import Cluster
-from ledgerlog_spark.log.blocking import BlockingLogs
 from tests.integration.leader.conftest import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -155,8 +154,8 @@ def test_opening_says_what_is_wrong_and_makes_nothing(connect: Connect, name: st
         client.open_log(name, schema=SCHEMA)
     with pytest.raises(LogNotFoundError):
         client.open_log(name, lead=True, schema=SCHEMA, create_if_missing=False)
-    assert name not in BlockingLogs(client).names()
-    BlockingLogs(client).create("of-spark")
+    assert name not in client.logs.names()
+    client.logs.create("of-spark")
     with pytest.raises(LogKindError, match="transactional"):
         client.open_log("of-spark", lead=True, schema=SCHEMA)
     with client.open_log("of-records", lead=True) as records:
