@@ -20,7 +20,7 @@ from ledgerlog_spark.datasource.patience import patiently
 from ledgerlog_spark.datasource.plan import LogScan
 from ledgerlog_spark.datasource.planning import scan_options, tasks_from
 from ledgerlog_spark.datasource.schemas import with_records_schema
-from ledgerlog_spark.datasource.starting_offsets import INT64_MAX, checked_start
+from ledgerlog_spark.datasource.starting_offsets import INT64_MAX, checked_offset
 from ledgerlog_spark.datasource.stream_lag import report_of
 from ledgerlog_spark.datasource.stream_offsets import LogOffset
 from ledgerlog_spark.datasource.stream_position import (
@@ -35,7 +35,7 @@ from ledgerlog_spark.datasource.stream_start import moves, start_in, when_it_end
 from ledgerlog_spark.datasource.watched_logs import WatchedLogs
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log import clock
-from ledgerlog_spark.protocol.log_records import LogSnapshot
+from ledgerlog_spark.protocol.log_records import LogKind, LogSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -231,12 +231,13 @@ class LedgerStream:
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
         scan = replace(_scan(view, start_offset=start), history=view.versions)
         offset = start_in(self._uri, scan, read, password_in(read.password_file))
-        offset = checked_start(
+        offset = checked_offset(
+            "startingOffsets",
             log.name,
             offset,
             start=start,
             end=end,
-            version=newest,
+            version=None if view.kind is LogKind.LEADER else newest,
             fail_on_data_loss=read.fail_on_data_loss,
         )
         self._accepted[log.log_id] = newest

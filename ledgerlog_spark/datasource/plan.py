@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.datasource.filters import may_match
 from ledgerlog_spark.datasource.range_index import OPEN_COST_BYTES
 from ledgerlog_spark.datasource.scan_range import EntryForm, ScanRange
-from ledgerlog_spark.datasource.starting_offsets import EARLIEST, LATEST, offset_for
-from ledgerlog_spark.errors import (
-    ConfigurationError,
-    DataLossError,
-    SchemaMismatchError,
+from ledgerlog_spark.datasource.starting_offsets import (
+    EARLIEST,
+    LATEST,
+    checked_offset,
+    offset_for,
 )
+from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
 from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.protocol.log_statistics import decode_statistics
 
 if TYPE_CHECKING:
@@ -241,36 +243,40 @@ def _check_names(logs: Sequence[LogScan], options: ScanOptions) -> None:
             )
 
 
-def _offset(log: LogScan, offsets: Mapping[str, int] | str, default: str) -> int:
-    name, interval = log.snapshot.name, log.snapshot.interval
-    start, end = interval.start_offset, interval.end_offset
-    return offset_for(offsets, name, start=start, end=end, default=default)
-
-
 def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
     """The rows to read, within what the version has."""
-    name, interval = log.snapshot.name, log.snapshot.interval
-    start = _offset(log, options.starting_offsets, EARLIEST)
-    end = _offset(log, options.ending_offsets, LATEST)
-    if max(start, end) > interval.end_offset:
-        raise ConfigurationError(
-            f"log {name!r} ends at offset {interval.end_offset} in version {interval.version}; "
-            f"offset {max(start, end)} is beyond it",
-            log=name,
-            end_offset=interval.end_offset,
-        )
-    if start < interval.start_offset:
-        if options.fail_on_data_loss:
-            raise DataLossError(
-                f"rows from offset {start} of log {name!r} were asked for, and version "
-                f"{interval.version} begins at {interval.start_offset}: the rows before were "
-                f'overwritten or truncated. Set the option "failOnDataLoss" to "false" to go on '
-                f"without them.",
-                log=name,
-                start_offset=interval.start_offset,
-            )
-        start = interval.start_offset
+    start = _offset(
+        log,
+        "startingOffsets",
+        options.starting_offsets,
+        default=EARLIEST,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    end = _offset(
+        log, "endingOffsets", options.ending_offsets, default=LATEST, fail_on_data_loss=False
+    )
     return start, max(start, end)
+
+
+def _offset(
+    log: LogScan,
+    option: str,
+    offsets: Mapping[str, int] | str,
+    *,
+    default: str,
+    fail_on_data_loss: bool,
+) -> int:
+    name, interval = log.snapshot.name, log.snapshot.interval
+    start, end = interval.start_offset, interval.end_offset
+    return checked_offset(
+        option,
+        name,
+        offset_for(offsets, name, start=start, end=end, default=default),
+        start=start,
+        end=end,
+        version=None if log.snapshot.kind is LogKind.LEADER else interval.version,
+        fail_on_data_loss=fail_on_data_loss,
+    )
 
 
 def _ranges_of(

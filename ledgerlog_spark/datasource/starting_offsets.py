@@ -184,28 +184,45 @@ def ending_offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int:
     return history[-1].end_offset if found is None else found
 
 
-def checked_start(
-    log: str, offset: int, *, start: int, end: int, version: int, fail_on_data_loss: bool
+def checked_offset(
+    option: str,
+    log: str,
+    offset: int,
+    *,
+    start: int,
+    end: int,
+    version: int | None,
+    fail_on_data_loss: bool,
 ) -> int:
-    """The offset, if a stream can begin there; moved to the first row when it may be.
+    """The offset, if a read can begin or end there; moved to the first row when it may be.
+
+    Args:
+        option: That says so, for messages.
+        log: Name of the log.
+        offset: To begin or to end at.
+        start: Of the version that is read.
+        end: Of the same.
+        version: Its number; None for a leader log, which has no versions.
+        fail_on_data_loss: Whether rows before the start have to be there.
 
     Raises:
         ConfigurationError: It is behind the end.
         DataLossError: The rows there were overwritten or truncated.
     """
+    read = f"log {log!r}" if version is None else f"version {version} of log {log!r}"
     if offset > end:
         raise ConfigurationError(
-            f'option "startingOffsets" says {offset}, and log {log!r} ends at offset {end}. Give '
-            f'an offset from {start} to {end}, or "latest".',
-            option="startingOffsets",
+            f'option "{option}" says {offset}, and {read} ends at offset {end}. Give an offset '
+            f'from {start} to {end}, or "{LATEST}".',
+            option=option,
             log=log,
             end_offset=end,
         )
     if offset < start and fail_on_data_loss:
         raise DataLossError(
-            f'option "startingOffsets" says {offset}, and version {version} of log {log!r} begins '
-            f"at {start}: the rows before were overwritten or truncated. Give an offset from "
-            f'{start} to {end}, or set "failOnDataLoss" to "false" to begin at {start}.',
+            f'option "{option}" says {offset}, and {read} begins at {start}: the rows before were '
+            f"overwritten or truncated. Give an offset from {start} to {end}, or set "
+            f'"failOnDataLoss" to "false" to begin at {start}.',
             log=log,
             start_offset=start,
         )

@@ -20,7 +20,7 @@ from ledgerlog_spark.datasource.plan import (
 )
 from ledgerlog_spark.errors import ConfigurationError, DataLossError, SchemaMismatchError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+from ledgerlog_spark.protocol.log_records import Item, LogKind, LogSnapshot, VersionInterval
 from tests.unit.datasource.plan_cases import case_paths, planned
 
 if TYPE_CHECKING:
@@ -49,9 +49,19 @@ def scan_of(items: list[Item], *, start: int = 0, end: int | None = None) -> Log
 ITEM = Item(7, 1, 5, 5, 100, 1000, 0, 0)
 
 
-def test_offsets_beyond_the_end_are_an_error_that_names_the_end() -> None:
-    with pytest.raises(ConfigurationError, match="ends at offset 100 in version 1; offset 101"):
+def test_offsets_beyond_the_end_are_an_error_that_names_the_option_and_the_end() -> None:
+    said = "says 101, and version 1 of log 'flights' ends at offset 100"
+    with pytest.raises(ConfigurationError, match=f'"endingOffsets" {said}'):
         plan([scan_of([ITEM])], ScanOptions(ending_offsets={"flights": 101}))
+    with pytest.raises(ConfigurationError, match=f'"startingOffsets" {said}'):
+        plan([scan_of([ITEM])], ScanOptions(starting_offsets={"flights": 101}))
+
+
+def test_offsets_beyond_the_end_of_a_leader_log_are_an_error_that_names_no_version() -> None:
+    scan = scan_of([ITEM])
+    led = replace(scan, snapshot=replace(scan.snapshot, kind=LogKind.LEADER))
+    with pytest.raises(ConfigurationError, match="and log 'flights' ends at offset 100"):
+        plan([led], ScanOptions(starting_offsets={"flights": 101}))
 
 
 def test_offsets_for_another_log_are_an_error_that_names_it() -> None:
@@ -61,7 +71,7 @@ def test_offsets_for_another_log_are_an_error_that_names_it() -> None:
 
 def test_rows_before_the_start_are_data_loss_unless_told_otherwise() -> None:
     scan = scan_of([ITEM], start=50)
-    with pytest.raises(DataLossError, match=r"version 1 begins at 50.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"version 1 of .* begins at 50.*failOnDataLoss"):
         plan([scan], ScanOptions(starting_offsets={"*": 20}))
     kept = plan([scan], ScanOptions(starting_offsets={"*": 20}, fail_on_data_loss=False))
     assert kept.partitions[0].ranges[0].start_offset == 50

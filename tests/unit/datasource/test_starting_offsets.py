@@ -6,7 +6,7 @@ import pytest
 
 from ledgerlog_spark.datasource.starting_offsets import (
     absolute_ms,
-    checked_start,
+    checked_offset,
     ending_offset_at,
     offset_at,
     offset_for,
@@ -124,13 +124,32 @@ def test_an_end_by_time_is_behind_the_rows_committed_before_it() -> None:
     assert ending_offset_at(APPENDED, 1) == 0
 
 
-def test_a_start_behind_the_end_is_an_error_that_names_the_end() -> None:
-    with pytest.raises(ConfigurationError, match="ends at offset 90"):
-        checked_start("flights", 91, start=5, end=90, version=3, fail_on_data_loss=True)
+def checked(offset: int, *, version: int | None = 3, fail_on_data_loss: bool = True) -> int:
+    return checked_offset(
+        "startingOffsets",
+        "flights",
+        offset,
+        start=5,
+        end=90,
+        version=version,
+        fail_on_data_loss=fail_on_data_loss,
+    )
+
+
+def test_a_start_behind_the_end_is_an_error_that_names_the_end_and_what_to_give() -> None:
+    with pytest.raises(ConfigurationError, match=r"ends at offset 90\. Give an offset from 5"):
+        checked(91)
 
 
 def test_a_start_before_the_first_row_is_data_loss_unless_told_otherwise() -> None:
     with pytest.raises(DataLossError, match="version 3 of log 'flights' begins at 5"):
-        checked_start("flights", 4, start=5, end=90, version=3, fail_on_data_loss=True)
-    assert checked_start("flights", 4, start=5, end=90, version=3, fail_on_data_loss=False) == 5
-    assert checked_start("flights", 6, start=5, end=90, version=3, fail_on_data_loss=True) == 6
+        checked(4)
+    assert checked(4, fail_on_data_loss=False) == 5
+    assert checked(6) == 6
+
+
+def test_what_is_said_of_a_leader_log_names_no_version() -> None:
+    with pytest.raises(ConfigurationError, match="says 91, and log 'flights' ends at offset 90"):
+        checked(91, version=None)
+    with pytest.raises(DataLossError, match="says 4, and log 'flights' begins at 5"):
+        checked(4, version=None)
