@@ -28,6 +28,7 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 if TYPE_CHECKING:
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
+    from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
 
@@ -111,6 +112,10 @@ class Driver:
     async def perform(self, ask: m.LogRequest) -> m.LogReply:
         """The reply to one request, whatever becomes of it, without a pause."""
         return await self._carry_out[type(ask)](ask)
+
+    def watch_head(self, on_change: OnChange) -> CancelWatch:
+        """See `LogStore.watch_head`."""
+        return self._store.watch_head(self.log_id, on_change)
 
     async def _back_off(self, failures: int) -> None:
         longest_ms = min(BACK_OFF_MS_FIRST << min(failures, 16), BACK_OFF_MS_MAX)

@@ -31,7 +31,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     ListChanged,
     RollRequested,
 )
-from ledgerlog_spark.protocol.messages import CloseRequested, Start
+from ledgerlog_spark.protocol.messages import CloseRequested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,7 +161,7 @@ class Leader:
             NotEnoughBookiesError: Too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
         """
-        self._host.post(Start())
+        self._host.start()
         try:
             await self._opened
         except BaseException:
@@ -179,6 +179,7 @@ class Leader:
             LocalProtocolError: Not bytes, too large, or the leader was closed; definite.
             LeaderDeposedError: Another leader took over. Definite if the record was never sent;
                 `end_offset` says what is safe.
+            LogNotFoundError: The log was deleted. Definite if the record was never sent.
             LedgerLogError: The log cannot be written any more, for the reason named.
         """
         future = self.append_async(record)

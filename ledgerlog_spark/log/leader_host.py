@@ -20,6 +20,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     AppendEntry,
     CloseLedger,
     CreateLedger,
+    HeadChanged,
     LedgerCreated,
     LedgerEnd,
     LedgerOutcome,
@@ -27,7 +28,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     SealLedger,
 )
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
-from ledgerlog_spark.protocol.messages import StartTimer
+from ledgerlog_spark.protocol.messages import Start, StartTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.errors import InternalError
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.metadata.port import CancelWatch
     from ledgerlog_spark.protocol.leader_log import LeaderLog
     from ledgerlog_spark.protocol.messages import Payload
 
@@ -87,6 +89,7 @@ class LeaderHost(EventQueue):
         self._owner = owner
         self._written: dict[int, LeaderWriter] = {}
         self._ordered: LeaderWriter | None = None
+        self._cancel_watch: CancelWatch | None = None
         self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
             **dict.fromkeys(_STORE_REQUESTS, driver.perform),
             m.DropLedger: self._drop,
@@ -94,6 +97,11 @@ class LeaderHost(EventQueue):
             SealLedger: self._seal,
             CloseLedger: self._close,
         }
+
+    def start(self) -> None:
+        """Begin; watches the head first, so that no change of it is missed."""
+        self._cancel_watch = self._driver.watch_head(lambda: self.post(HeadChanged()))
+        self.post(Start())
 
     def stop(self) -> None:
         """Forget the machine and stop writing; ledgers stay as they are."""
@@ -103,6 +111,9 @@ class LeaderHost(EventQueue):
     def retire(self) -> None:
         """Stop writing; the machine has ended, and only lets go of ledgers that come too late."""
         self._cancel_timers()
+        if self._cancel_watch is not None:
+            self._cancel_watch()
+            self._cancel_watch = None
         for ledger in self._written.values():
             ledger.abandon()
         self._written.clear()

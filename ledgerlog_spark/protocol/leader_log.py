@@ -19,7 +19,9 @@ from ledgerlog_spark.errors import (
     LeaderDeposedError,
     LedgerLogError,
     LocalProtocolError,
+    LogNotFoundError,
 )
+from ledgerlog_spark.protocol import leader_end
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.dispatch import dispatch
 from ledgerlog_spark.protocol.leader_appends import LeaderAppends, LeaderLedger
@@ -27,12 +29,14 @@ from ledgerlog_spark.protocol.leader_attempts import Attempts
 from ledgerlog_spark.protocol.leader_entry import OFFSET_END
 from ledgerlog_spark.protocol.leader_inner import InnerMachine
 from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListChange
+from ledgerlog_spark.protocol.leader_look import HeadLook
 from ledgerlog_spark.protocol.leader_messages import (
     AppendRequested,
     CloseAnswered,
     CloseLedger,
     CreateLedger,
     EntriesConfirmed,
+    HeadChanged,
     LeaderClosed,
     LeaderOpened,
     LeaderStopped,
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.leader_inner import Ended
     from ledgerlog_spark.protocol.leader_messages import LeaderEffect, LeaderEvent
     from ledgerlog_spark.protocol.log_machine import LogMachine
+    from ledgerlog_spark.protocol.log_messages import HeadRead
     from ledgerlog_spark.protocol.log_records import LogHead
 
 
@@ -111,6 +116,7 @@ class LeaderLog:
         self._listing = Attempts(self._settings.retry, self._numbers)
         self._creating = Attempts(self._settings.retry, self._numbers)
         self._closing = Attempts(self._settings.retry, self._numbers)
+        self._look = HeadLook(self._settings.retry, self._numbers)
         self._to_close: LeaderLedger | None = None
         self._age_timer = 0
         self._age_timer_of: LeaderLedger | None = None
@@ -164,7 +170,7 @@ class LeaderLog:
         self._appends.begin(next_offset=head.end_offset, last_ms=head.commit_time_ms)
         self.phase = LeaderPhase.LEADING
         opened_now = LeaderOpened(head, opened.ledger_id, head.end_offset)
-        return [opened_now, *self._arm_age_timer(), *self._advance()]
+        return [opened_now, *self._arm_age_timer(), *self._look.begin(), *self._advance()]
 
     def _on_opening_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
         assert isinstance(self._list.machine, LeaderOpening)
@@ -354,6 +360,8 @@ class LeaderLog:
         return self._on_list_step(*self._list.start(machine))
 
     def _on_list_reply(self, event: Any) -> list[LeaderEffect]:
+        if self._look.is_answer(event):
+            return self._on_looked(event)
         if event.request not in self._dropping:
             return self._on_list_step(*self._list.handle(event))
         self._dropping.remove(event.request)
@@ -385,7 +393,17 @@ class LeaderLog:
             return self._stop(self._deposed(error))
         if error.retriable:
             return self._try_again(self._listing, error)
-        return self._stop(error)
+        return self._stop(self._deleted() if isinstance(error, LogNotFoundError) else error)
+
+    # --- the head, when somebody changed it ---
+
+    def _on_head_changed(self, _event: HeadChanged) -> list[LeaderEffect]:
+        self._look.note()
+        return [] if self.phase is LeaderPhase.OPENING else [*self._look.begin()]
+
+    def _on_looked(self, event: HeadRead) -> list[LeaderEffect]:
+        is_gone, timers = self._look.take(event)
+        return self._stop(self._deleted()) if is_gone else [*timers, *self._look.begin()]
 
     # --- the end ---
 
@@ -420,22 +438,23 @@ class LeaderLog:
         return self._drop(unused.ledger_id)
 
     def _deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        end, pending = self._appends.end_offset, self._appends.next_offset
-        return LeaderDeposedError(
-            f"log {self.log!r} has another leader, or one of its ledgers was sealed "
-            f"({reason.message}): records below offset {end} are in the log for good, and those "
-            f"appended from there to {pending} may be: read it from {end} before you append them "
-            "again",
-            log=self.log,
-            end_offset=end,
-            pending_end_offset=pending,
-        )
+        return leader_end.deposed(self.log, reason, **self._ends)
+
+    def _deleted(self) -> LogNotFoundError:
+        return leader_end.deleted(self.log, **self._ends)
+
+    @property
+    def _ends(self) -> dict[str, int]:
+        appends = self._appends
+        return {"end_offset": appends.end_offset, "pending_end_offset": appends.next_offset}
 
     # --- timers and numbers ---
 
     def _on_timer(self, event: TimerFired) -> list[LeaderEffect]:
         if event.request == self._age_timer:
             return self._on_age_timer()
+        if self._look.wake(event.request):
+            return [*self._look.begin()]
         for attempts in (self._listing, self._creating, self._closing):
             if attempts.wake(event.request):
                 return self._advance()

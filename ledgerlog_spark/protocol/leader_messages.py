@@ -165,6 +165,15 @@ class RollRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadChanged:
+    """The head was changed, by whomever, or may have been; told from `Start` to the end.
+
+    Changes close together may be one event, and none is missed: a read of the head that begins
+    after this event is at least as new as the change.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerCreated:
     """Reply to `CreateLedger`.
 
@@ -311,8 +320,9 @@ class LeaderStopped:
     """This leader does nothing any more; the last indication.
 
     Attributes:
-        error: Why; `LeaderDeposedError` when another client took the log over. Its fields say
-            what is known: `end_offset` (behind the last acknowledged record: all below is safe),
+        error: Why; `LeaderDeposedError` when another client took the log over, `LogNotFoundError`
+            when it was deleted. Their fields say what is known: `end_offset` (behind the last
+            acknowledged record: if the log is still there, all below is safe),
             `pending_end_offset` (behind the last record that was appended).
         end_offset: As in the error.
         first_unknown_append: The oldest append that was not acknowledged but may be in the log;
@@ -345,6 +355,7 @@ LeaderEvent = (
     | LedgerBroken
     | RollRequested
     | CloseRequested
+    | HeadChanged
     | LeaderReply
 )
 LeaderRequest = (

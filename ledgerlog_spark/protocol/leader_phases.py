@@ -9,6 +9,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     AppendRequested,
     CloseAnswered,
     EntriesConfirmed,
+    HeadChanged,
     LedgerBroken,
     LedgerCreated,
     LedgerSealed,
@@ -33,6 +34,7 @@ _LIST_REPLIES = (Synced, HeadRead, PagesRead, PagesWritten, Written)
 _OPENS: dict[type, str] = {
     **dict.fromkeys((*_LIST_REPLIES, LedgerSealed, LedgerCreated), "_on_list_reply"),
     LedgerBroken: "_on_broken_early",
+    HeadChanged: "_on_head_changed",
 }
 _LEADS: dict[type, str] = {
     **dict.fromkeys(_LIST_REPLIES, "_on_list_reply"),
@@ -41,6 +43,7 @@ _LEADS: dict[type, str] = {
     LedgerCreated: "_on_created",
     CloseAnswered: "_on_close_answered",
     TimerFired: "_on_timer",
+    HeadChanged: "_on_head_changed",
 }
 _ASKED: dict[type, str] = dict.fromkeys((AppendRequested, RollRequested, CloseRequested), REFUSED)
 _REPLIES = (*_LIST_REPLIES, LedgerSealed, CloseAnswered, TimerFired)
@@ -59,11 +62,11 @@ LEADER_TABLE: Table = {
     LeaderPhase.CLOSING: row({**_ASKED, **_LEADS}),
     LeaderPhase.CLOSED: row(
         {**_ASKED, LedgerCreated: "_on_created_too_late"},
-        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken),
+        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken, HeadChanged),
     ),
     LeaderPhase.STOPPED: row(
         {**_ASKED, LedgerCreated: "_on_created_too_late"},
-        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken),
+        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken, HeadChanged),
     ),
 }
 """Phases x events of a leader."""

@@ -22,6 +22,8 @@ from ledgerlog_spark.log.blocking import BlockingLogs
 from tests.integration.client.conftest import BookieCluster
 from tests.integration.leader.conftest import PATIENCE_SECONDS, Tailing, of
 
+APPENDS_UNTIL_TOLD_MAX = 20_000
+
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]
 
 
@@ -84,6 +86,32 @@ def test_new_leader_takes_over_and_the_old_one_is_told_what_is_safe(
         assert [record.value for record in other.open_log("orders").read()] == of(0, 101)
         with pytest.raises(LeaderDeposedError):
             old.close()
+
+
+def test_leader_of_a_deleted_log_is_told_and_never_writes_to_the_next_one_of_its_name(
+    cluster: BookieCluster,
+) -> None:
+    with cluster.connect() as one, cluster.connect() as other:
+        old = one.open_log("orders", lead=True)
+        old.append_many(of(0, 100))
+        BlockingLogs(other).delete("orders")
+        new = other.open_log("orders", lead=True)
+
+        def append_until_told() -> None:
+            for _ in range(APPENDS_UNTIL_TOLD_MAX):
+                old.append(b"into the deleted log")
+
+        with pytest.raises(LogNotFoundError, match="lead=True again"):
+            append_until_told()
+        with pytest.raises(LogNotFoundError) as caught:
+            old.append(b"later")
+        assert caught.value.definite
+        assert caught.value.end_offset >= 100
+        assert new.append(b"record 0").offset == 0
+        with pytest.raises(LogNotFoundError):
+            old.close()
+        assert new.close() == 1
+        assert [record.value for record in other.open_log("orders").read()] == of(0, 1)
 
 
 def test_records_of_a_leader_that_died_are_kept_by_the_next(cluster: BookieCluster) -> None:

@@ -97,6 +97,7 @@ def event_of(kind: type) -> Any:
         lm.EntriesConfirmed: lm.EntriesConfirmed(-7, 0),
         lm.LedgerBroken: lm.LedgerBroken(-7, is_lost=False, error=error),
         lm.RollRequested: lm.RollRequested(),
+        lm.HeadChanged: lm.HeadChanged(),
         CloseRequested: CloseRequested(),
         lm.LedgerCreated: lm.LedgerCreated(-7, failed, error=error),
         lm.LedgerSealed: lm.LedgerSealed(-7, ok, lm.LedgerEnd()),
@@ -110,7 +111,7 @@ def event_of(kind: type) -> Any:
     }[kind]
 
 
-ASKED = (Start, lm.AppendRequested, lm.RollRequested, CloseRequested)
+ASKED = (Start, lm.AppendRequested, lm.RollRequested, lm.HeadChanged, CloseRequested)
 STRAY = (lm.EntriesConfirmed, lm.LedgerBroken, TimerFired)
 """May be about something that is no longer of interest; replies are always asked for."""
 
@@ -659,6 +660,7 @@ def test_fenced_leader_stops_and_says_which_records_are_safe() -> None:
     assert isinstance(last.error, LeaderDeposedError)
     assert (last.error.end_offset, last.error.pending_end_offset) == (6, 16)
     assert not last.error.definite
+    assert "open it with lead=True again" in str(last.error)
     assert (last.first_unknown_append, last.first_unsent_append) == (2, 4)
     with pytest.raises(LocalProtocolError):
         old.append()
@@ -698,14 +700,112 @@ def test_ledger_that_comes_after_the_end_is_dropped() -> None:
     assert bench.dropped == list(bench.ledgers)[1:]
 
 
+def delete(bench: Bench) -> None:
+    deleted = replace(bench.head, deleted_ms=9, token=token(70))
+    bench.log.head = Versioned(deleted, replace(bench.log.head.version, number=99))
+
+
 def test_deleted_log_stops_its_leader_at_the_next_change_of_the_list() -> None:
     bench = Bench()
     leader = filled(bench)
-    deleted = replace(bench.head, deleted_ms=9, token=token(70))
-    bench.log.head = Versioned(deleted, replace(bench.log.head.version, number=99))
+    delete(bench)
     leader.tell(lm.RollRequested())
     leader.settle()
     assert isinstance(stopped(leader).error, LogNotFoundError)
+
+
+@pytest.mark.parametrize("is_swept", [False, True])
+def test_change_of_the_head_that_deletes_the_log_stops_the_leader_without_a_change_of_the_list(
+    is_swept: bool,
+) -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.append(2)
+    delete(bench)
+    leader.tell(lm.HeadChanged())
+    if is_swept:
+        leader.tell(m.HeadRead(leader.take(m.ReadHead).request, MetadataOutcome.GONE))
+    else:
+        leader.answer(m.ReadHead)
+    last = stopped(leader)
+    assert isinstance(last.error, LogNotFoundError)
+    assert not last.error.retriable
+    assert "lead=True again" in str(last.error)
+    assert (last.error.end_offset, last.error.pending_end_offset) == (4, 6)
+    assert (last.first_unknown_append, last.first_unsent_append) == (1, 2)
+    assert leader.acknowledged() == [0]
+    with pytest.raises(LocalProtocolError):
+        leader.append()
+
+
+def test_changes_of_the_head_that_leave_the_log_there_cost_one_read_each_and_nothing_else() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    for _ in range(2):
+        leader.tell(lm.HeadChanged())
+        leader.answer(m.ReadHead)
+        assert not leader.has(m.ReadHead)
+    leader.append()
+    assert leader.confirm(bench.open_ids[-1])
+    assert leader.acknowledged() == [0, 1]
+
+
+def test_change_of_the_head_during_a_look_is_looked_at_once_that_is_answered() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.tell(lm.HeadChanged())
+    older = leader.carry_out(leader.take(m.ReadHead))
+    delete(bench)
+    for _ in range(3):
+        leader.tell(lm.HeadChanged())
+    assert not leader.has(m.ReadHead)
+    leader.tell(older)
+    assert leader.machine.phase is LeaderPhase.LEADING
+    leader.answer(m.ReadHead)
+    assert isinstance(stopped(leader).error, LogNotFoundError)
+
+
+def test_leader_goes_on_without_the_store_and_finds_the_log_deleted_when_it_is_back() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.tell(lm.HeadChanged())
+    for _ in range(3 * SETTINGS.retry.attempts_max):
+        ask = leader.take(m.ReadHead)
+        leader.tell(m.HeadRead(ask.request, MetadataOutcome.UNAVAILABLE))
+        leader.tell(lm.HeadChanged())
+        assert not leader.has(m.ReadHead), "it waits before it asks again"
+        leader.append()
+        assert leader.confirm(bench.open_ids[-1])
+        leader.fire()
+    delete(bench)
+    leader.answer(m.ReadHead)
+    assert isinstance(stopped(leader).error, LogNotFoundError)
+
+
+def test_log_deleted_right_behind_the_opening_is_noticed_as_soon_as_it_is_opened() -> None:
+    bench = Bench()
+    leader = bench.process()
+    leader.start()
+    leader.answer_until(m.WriteHead)
+    opened = leader.carry_out(leader.take(m.WriteHead))
+    delete(bench)
+    leader.tell(lm.HeadChanged())
+    assert not leader.waiting
+    leader.tell(opened)
+    leader.answer(m.ReadHead)
+    assert isinstance(stopped(leader).error, LogNotFoundError)
+
+
+def test_log_deleted_while_the_leader_closes_is_no_clean_end() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.tell(CloseRequested())
+    delete(bench)
+    leader.tell(lm.HeadChanged())
+    leader.answer(m.ReadHead)
+    assert isinstance(stopped(leader).error, LogNotFoundError)
+    leader.settle()
+    assert not any(isinstance(said, lm.LeaderClosed) for said in leader.said)
 
 
 def test_sweeper_leaves_an_open_ledger_alone() -> None:

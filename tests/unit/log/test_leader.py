@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
     LeaderDeposedError,
     LocalProtocolError,
     LogKindError,
+    LogNotFoundError,
     PositionNotAvailableError,
 )
 from ledgerlog_spark.log.leader import ENTRY_RECORDS_MAX
@@ -221,6 +222,51 @@ def test_new_leader_deposes_the_old_one_whose_error_says_what_is_safe() -> None:
     in_world(work)
 
 
+def test_leader_of_a_deleted_log_stops_though_nothing_changes_its_list() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append_many(of(0, 10))
+        world.transport.held.update(world.names)
+        pending = leader.append_async(b"late")
+        leader.send_now()
+        await world.logs().delete("orders")
+        again = await world.log()
+        with pytest.raises(LogNotFoundError, match="lead=True again") as caught:
+            await pending
+        assert (caught.value.definite, caught.value.retriable) == (False, False)
+        assert (caught.value.end_offset, caught.value.pending_end_offset) == (10, 11)
+        with pytest.raises(LogNotFoundError) as caught:
+            await leader.append(b"later")
+        assert caught.value.definite
+        with pytest.raises(LogNotFoundError):
+            await leader.close()
+        for name in world.names:
+            world.transport.release(name)
+        assert again.log_id != leader.log_id
+        new = await world.lead()
+        assert (await new.append(b"record 0")).offset == 0
+        await new.close()
+        assert await world.values() == of(0, 1)
+
+    in_world(work)
+
+
+def test_leader_goes_on_after_changes_of_its_head_by_itself_and_by_others() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        for number in range(3):
+            await leader.append(b"record %d" % number)
+            await leader.roll()
+        other = await world.logs().open("orders")
+        await other.set_properties({"rollBytes": "3000000"})
+        await other.truncate(1)
+        assert (await leader.append(b"record 3")).offset == 3
+        assert await leader.close() == 4
+        assert await world.values() == of(1, 4)
+
+    in_world(work)
+
+
 def test_leader_goes_on_when_a_bookie_is_lost_and_readers_see_everything() -> None:
     async def work(world: LeaderWorld) -> None:
         leader = await world.lead()
@@ -297,9 +343,9 @@ def test_parts_are_read_from_any_place_to_any_place() -> None:
             for end in range(start, 61, 4):
                 assert await world.values(start, end) == of(start, end)
         reader = await world.reader()
-        with pytest.raises(PositionNotAvailableError, match="ends at 60 now"):
+        with pytest.raises(PositionNotAvailableError, match=r"ends at 60 now\. A tail waits"):
             [record async for record in reader.read(0, 61)]
-        with pytest.raises(PositionNotAvailableError, match="ends at 60 now"):
+        with pytest.raises(PositionNotAvailableError, match=r"ends at 60 now\. A tail waits"):
             [record async for record in reader.read(61)]
         with pytest.raises(ConfigurationError, match="end comes after start"):
             [record async for record in reader.read(7, 5)]

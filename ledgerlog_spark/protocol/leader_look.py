@@ -1,0 +1,62 @@
+"""How a leader learns that its log was deleted: a look at the head (docs/LOGS.md J12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import MetadataUnavailableError
+from ledgerlog_spark.protocol.leader_attempts import Attempts
+from ledgerlog_spark.protocol.log_messages import HeadRead, ReadHead
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.messages import StartTimer
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+    from ledgerlog_spark.protocol.retry import RetryPolicy
+
+
+_ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
+"""What is wrong with a head that cannot be read, the next change of the list says."""
+
+
+class HeadLook:
+    """One read of the head at a time, and one more when it changed meanwhile.
+
+    It is not synchronised: whoever is told of a change reads something as new as that change.
+    A read that fails is tried again for ever, for the leader goes on without the store.
+    """
+
+    __slots__ = ("_attempts", "_is_due")
+
+    def __init__(self, policy: RetryPolicy, numbers: RequestNumbers) -> None:
+        self._attempts = Attempts(policy, numbers)
+        self._is_due = False
+
+    def note(self) -> None:
+        """The head may have changed."""
+        self._is_due = True
+
+    def begin(self) -> list[ReadHead]:
+        """The read that is due, if it can be made now."""
+        if not self._is_due or not self._attempts.is_idle:
+            return []
+        self._is_due = False
+        return [ReadHead(self._attempts.begin())]
+
+    def is_answer(self, event: object) -> bool:
+        """Whether it is the reply to the read that is out."""
+        return isinstance(event, HeadRead) and event.request == self._attempts.request
+
+    def take(self, reply: HeadRead) -> tuple[bool, list[StartTimer]]:
+        """Whether the log is gone for certain, and how long to wait before the next read."""
+        if reply.outcome not in _ANSWERED:
+            self._is_due = True
+            return False, [self._attempts.fail(MetadataUnavailableError("no answer"))]
+        self._attempts.succeed()
+        if reply.outcome is MetadataOutcome.GONE:
+            return True, []
+        return reply.head is not None and bool(reply.head.value.deleted_ms), []
+
+    def wake(self, request: int) -> bool:
+        """Whether that was the timer after a read that failed."""
+        return self._attempts.wake(request)
