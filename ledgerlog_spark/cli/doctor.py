@@ -169,7 +169,9 @@ def _cluster(uri: str) -> Iterator[Finding]:
                 f"bookie {info.bookie_id}",
                 "warning",
                 f"{info.host}:{info.port} cannot be reached from here: {error}",
-                "it is registered: check the network and its --advertised-address",
+                "it may be down, for it stays registered until its session ends: see "
+                "`ledgerlog local status`; if it runs, check the network and its "
+                "--advertised-address",
             )
 
 

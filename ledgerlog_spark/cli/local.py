@@ -88,8 +88,7 @@ def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
     if ZOOKEEPER not in started:
         what = f"started {', '.join(started)}" if started else "nothing to start"
         console.print(
-            f"the cluster ran already: {what}. "
-            f"`ledgerlog local down --directory {directory}` stops it",
+            f"the cluster ran already: {what}. `ledgerlog local down{_named(directory)}` stops it",
             soft_wrap=True,
         )
     if cluster.zookeeper_port != USUAL_PORT:
@@ -114,7 +113,7 @@ def _watch(cluster: Cluster, *, is_silent: bool) -> None:
         console.print("every process has ended", soft_wrap=True)
 
 
-@app.command(epilog="Example: ledgerlog local down --directory .ledgerlog")
+@app.command(epilog="Example: ledgerlog local down")
 def down(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
     """Stop every process of the cluster; the data stay."""
     cluster = _existing(directory)
@@ -175,12 +174,18 @@ def start(
     console.print(f"{started.id} {where} (pid {started.pid})")
 
 
+def _named(directory: Path) -> str:
+    """The option that names the directory, where it has to be given."""
+    return "" if directory == DEFAULT_DIRECTORY else f" --directory {directory}"
+
+
 def _existing(directory: Path) -> Cluster:
     cluster = Cluster(directory)
     if not cluster.status():
         raise ConfigurationError(
-            f"there is no cluster in {cluster.directory}; start one with "
-            f"`ledgerlog local up --directory {directory}`",
+            f"there is no cluster in {cluster.directory}: start one with "
+            f"`ledgerlog local up{_named(directory)}`, or name the directory of another with "
+            "--directory DIR",
             directory=str(cluster.directory),
         )
     return cluster

@@ -7,7 +7,7 @@ the write handle's decision.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
@@ -162,6 +162,31 @@ class AppendBatches:
         return (
             len(run.payloads) + count <= self._entries_max
             and run.size_bytes + size_bytes <= self._size_bytes_max
+        )
+
+
+def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> list[Payload]:
+    """Payloads whose bytes stay as they are; see `checked_payload`.
+
+    Raises:
+        LocalProtocolError: One payload instead of several, or as of `checked_payload`. Nothing was
+            appended.
+    """
+    check_several(payloads, what)
+    return [checked_payload(payload, what=what) for payload in payloads]
+
+
+def check_several(payloads: object, what: str) -> None:
+    """Refuse one payload where several are to be given: its bytes would be taken for a list.
+
+    Raises:
+        LocalProtocolError: It is one payload. Nothing was appended.
+    """
+    if isinstance(payloads, bytes | bytearray | memoryview):
+        raise LocalProtocolError(
+            f"expected a list, got {type(payloads).__name__}, which is {what} by itself: put it "
+            "into a list, or use append",
+            type=type(payloads).__name__,
         )
 
 

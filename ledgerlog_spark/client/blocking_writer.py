@@ -19,7 +19,7 @@ from ledgerlog_spark.client.add_future import (
     complete_all,
     completed,
 )
-from ledgerlog_spark.client.append_batches import checked_payload
+from ledgerlog_spark.client.append_batches import checked_payload, checked_payloads
 from ledgerlog_spark.client.closing import Closing
 from ledgerlog_spark.client.loop_thread import LoopThread
 from ledgerlog_spark.client.settings import ClientSettings
@@ -248,7 +248,7 @@ class BlockingWriteHandle(BlockingAppends):
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[range]:
         """A future of the range of ids; blocks only while the backlog is full."""
-        kept = [checked_payload(payload) for payload in payloads]
+        kept = checked_payloads(payloads)
         if not kept:
             return completed(self._inbox.condition, range(0))
         return self._append_all(kept)

@@ -18,6 +18,7 @@ from ledgerlog_spark.client.append_batches import (
     Gathered,
     Waiter,
     checked_payload,
+    checked_payloads,
     complete_each,
 )
 from ledgerlog_spark.client.append_pace import AppendPace
@@ -187,7 +188,7 @@ class WriteHandle:
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[range]:
         """A future of the range of ids, admitted in order; like `append_batch`."""
-        kept = [checked_payload(payload) for payload in payloads]
+        kept = checked_payloads(payloads)
         future: asyncio.Future[range] = self._loop.create_future()
         if not kept:
             future.set_result(range(0))

@@ -83,7 +83,10 @@ class LogUpkeep:
         """
         if (await self._state()).head.kind is LogKind.LEADER:
             raise LogKindError(
-                f"log {self.name!r} is a leader log, which has no versions", log=self.name
+                f"log {self.name!r} is a leader log, which has no versions: what is appended stays "
+                f"as it is until it is truncated. `ledgerlog logs show {self.name}` shows what it "
+                "has",
+                log=self.name,
             )
         history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
         return version_at(self.name, history, timestamp_ms)

@@ -333,7 +333,7 @@ class RecordReader(Generic[T]):
         if offset < oldest:
             why = f"was truncated away: the oldest position is {oldest}"
         else:
-            why = f"is not readable yet: the log ends at {end} now"
+            why = f"is not readable yet: the log ends at {end} now. A tail waits for it"
         return PositionNotAvailableError(
             f"position {offset} of log {self._name!r} {why}",
             log=self._name,

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from ledgerlog_spark.client.append_batches import checked_payload
+from ledgerlog_spark.client.append_batches import check_several, checked_payload
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import Position
@@ -121,7 +121,8 @@ def offset_of(place: object, log_id: str, log: str) -> int:
 
 
 def checked_records(records: Sequence[Payload]) -> list[Payload]:
-    """Records whose bytes stay as they are; errors as of `checked_record`."""
+    """Records whose bytes stay as they are; errors as of `checked_record`, or of no list."""
+    check_several(records, "a record")
     if set(map(type, records)) <= {bytes}:
         longest = max(map(len, records), default=0)
         if longest <= RECORD_SIZE_BYTES_MAX:

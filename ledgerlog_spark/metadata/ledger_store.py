@@ -187,7 +187,10 @@ class TreeLedgerStore:
 
 
 def _not_found(ledger_id: int) -> LedgerNotFoundError:
-    return LedgerNotFoundError(f"there is no ledger {ledger_id}", ledger_id=ledger_id)
+    return LedgerNotFoundError(
+        f"there is no ledger {ledger_id}: `ledgerlog ledgers list` shows those there are",
+        ledger_id=ledger_id,
+    )
 
 
 def _exists(ledger_id: int) -> LedgerExistsError:

@@ -176,12 +176,17 @@ def changed_properties(
     return properties
 
 
-def check_log_name(name: str) -> str:
+def check_log_name(name: object) -> str:
     """The name, if a log can have it: 1 to 200 of letters, digits, `.`, `_` and `-`.
 
     Raises:
         ConfigurationError: It cannot; says which character is wrong.
     """
+    if not isinstance(name, str):
+        raise ConfigurationError(
+            f"the name of a log is a str, not {type(name).__name__}: give one such as 'flights'",
+            log=name,
+        )
     if not 1 <= len(name) <= NAME_LENGTH_MAX or name in {".", ".."}:
         raise ConfigurationError(
             f"{name!r} cannot name a log: 1 to {NAME_LENGTH_MAX} characters, and not . or ..",

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_records import Item
 
 
+_IN_USE = "; rows of the ledger in use can be dropped by the leader, which closes it first"
+
+
 @dataclass(frozen=True, slots=True)
 class Truncated:
     """What the log is like after the first step.
@@ -109,10 +112,12 @@ class TruncateMachine(HeadChanger):
             ConfigurationError: The log does not have it yet.
         """
         del items
+        is_led = head.kind is LogKind.LEADER
         if not 0 <= self._offset <= head.end_offset:
             raise ConfigurationError(
                 f"log {head.name!r} cannot be truncated to offset {self._offset}: its rows that "
-                f"can be dropped end at {head.end_offset}",
+                f"can be dropped end at {head.end_offset}. Give an offset from "
+                f"{head.start_offset} to {head.end_offset}{_IN_USE if is_led else ''}",
                 log=head.name,
                 offset=self._offset,
                 end_offset=head.end_offset,

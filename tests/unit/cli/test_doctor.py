@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
@@ -7,7 +8,8 @@ import pytest
 from pyspark import cloudpickle
 
 from ledgerlog_spark.cli import doctor
-from ledgerlog_spark.cli.doctor import _packages, _port, _task
+from ledgerlog_spark.cli.doctor import _cluster, _packages, _port, _task
+from ledgerlog_spark.model import BookieInfo
 
 
 def test_what_runs_in_a_task_needs_no_ledgerlog_there() -> None:
@@ -48,3 +50,20 @@ def test_port_of_zookeeper_is_looked_at(
     monkeypatch.setattr(doctor, "zookeeper_answers", lambda _port: answers)
     (finding,) = _port()
     assert finding.state == state
+
+
+def test_bookie_that_is_registered_and_does_not_answer_may_be_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as bound:  # holds the port, and never listens
+        bound.bind(("127.0.0.1", 0))
+        info = BookieInfo("bookie-0", *bound.getsockname())
+
+        async def look(_uri: str) -> tuple[int, int, list[BookieInfo]]:
+            return 1, 0, [info]
+
+        monkeypatch.setattr(doctor, "_look_at_cluster", look)
+        _, finding = _cluster("zk://127.0.0.1:2181/ledgers")
+    assert finding.state == "warning"
+    assert finding.advice.startswith("it may be down")
+    assert "`ledgerlog local status`" in finding.advice

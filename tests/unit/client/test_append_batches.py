@@ -4,9 +4,14 @@ from concurrent.futures import Future
 
 import pytest
 
-from ledgerlog_spark.client.append_batches import AppendBatches, checked_payload
+from ledgerlog_spark.client.append_batches import (
+    AppendBatches,
+    checked_payload,
+    checked_payloads,
+)
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
 from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.log.records import checked_records
 from ledgerlog_spark.model import RUN_ENTRIES_MAX, RUN_SIZE_BYTES_MAX
 
 
@@ -89,6 +94,15 @@ def test_bytes_and_read_only_views_are_kept_and_other_buffers_copied() -> None:
 def test_a_payload_that_is_not_bytes_is_refused(payload: object) -> None:
     with pytest.raises(LocalProtocolError, match="bytes, a bytearray or a memoryview"):
         checked_payload(payload)
+
+
+@pytest.mark.parametrize("payload", [b"", b"abc", bytearray(b"abc"), memoryview(b"abc")])
+def test_one_payload_where_a_list_is_expected_is_refused_with_what_to_do(payload: bytes) -> None:
+    with pytest.raises(LocalProtocolError, match="into a list, or use append"):
+        checked_payloads(payload)
+    with pytest.raises(LocalProtocolError, match="a record by itself"):
+        checked_records(payload)  # type: ignore[arg-type]
+    assert checked_payloads([payload]) == [payload]
 
 
 def test_a_payload_larger_than_a_frame_is_refused_with_both_sizes() -> None:
