@@ -27,6 +27,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_records import LogKind
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking import BlockingLog
@@ -198,15 +199,23 @@ def truncate(
             done = log.truncate(
                 first, on_progress=lambda count, _: progress.update(task, completed=count)
             )
+    is_led = head.kind is LogKind.LEADER
+    was, is_now = ((each.start_offset, each.oldest_version) for each in (head, done))
     found = {
         "name": name,
-        "version": done.version,
+        "version": None if is_led else done.version,
         "start_offset": done.start_offset,
-        "oldest_version": done.oldest_version,
+        "oldest_version": None if is_led else done.oldest_version,
         "ledgers_let_go": len(done.unlisted),
+        "is_changed": bool(done.unlisted) or was != is_now,
     }
     if as_json:
         print_json(found)
+        return
+    if not found.pop("is_changed"):
+        console.print(
+            f"log {name} begins at offset {done.start_offset:,} already: nothing was dropped"
+        )
         return
     print_fields(f"log {name} is truncated", found)
 

@@ -201,10 +201,23 @@ def merge(
     if as_json:
         print_json([{key: getattr(each, key) for key in _MERGED} for each in done])
         return
+    if not any(each.ledgers or each.lost for each in done):
+        console.print(_nothing_merged(wanted, ranges_min), soft_wrap=True)
+        return
     print_table(
         f"logs of {uri}",
         [key.replace("_", " ") for key in _MERGED],
         [tuple(getattr(each, key) for key in _MERGED) for each in done],
+    )
+
+
+def _nothing_merged(names: Sequence[str], ranges_min: int) -> str:
+    if not names:
+        return "nothing to merge: the cluster has no log that jobs commit to"
+    where = f"log {names[0]}" if len(names) == 1 else f"{len(names):,} logs"
+    return (
+        f"nothing to merge in {where}: no {ranges_min} small ranges of closed ledgers are next to "
+        "each other"
     )
 
 

@@ -121,6 +121,7 @@ def test_ranges_are_merged_and_a_version_within_them_is_restored(
     assert run("logs", "restore", flights.name, 1, "--yes").code == 0
     assert numbers(run, flights) == list(range(10))
     assert flights.name in run("logs", "merge", flights.name).out
+    assert f"nothing to merge in log {flights.name}" in run("logs", "merge", flights.name).out
     assert run("logs", "merge", "nosuchlog").code == 1
 
 
@@ -151,9 +152,12 @@ def test_leader_log_is_truncated_by_time_and_has_no_history(
     assert refused.code == 1
     assert "no versions" in refused.err
     early = run("logs", "truncate", "orders", "--before", "2001-01-01", "--yes", "--json").json
-    assert early["start_offset"] == 0
+    assert (early["start_offset"], early["is_changed"]) == (0, False)
+    assert (early["version"], early["oldest_version"]) == (None, None)
     done = run("logs", "truncate", "orders", "--before", "2999-01-01", "--yes", "--json").json
-    assert (done["start_offset"], done["ledgers_let_go"]) == (3, 3)
+    assert (done["start_offset"], done["ledgers_let_go"], done["is_changed"]) == (3, 3, True)
+    again = run("logs", "truncate", "orders", "--offset", 1, "--yes").out
+    assert "begins at offset 3 already: nothing was dropped" in again
     leader.append(b"3")
     leader.close()
     refused = run("logs", "merge", "orders")
