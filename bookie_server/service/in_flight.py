@@ -21,6 +21,12 @@ READ_RESERVE_BYTES_FIRST: Final = 1 << 20
 class InFlight:
     """Bytes in flight of the whole process, and who waits for them to become fewer.
 
+    Attributes:
+        size_bytes: In flight now.
+        size_bytes_max: From here on ordinary requests wait.
+        hard_size_bytes_max: From here on nothing at all is accepted.
+        resume_size_bytes: At this and below those who wait go on.
+
     Invariant: `size_bytes` is the sum of what was taken and not given back.
     """
 
@@ -55,11 +61,6 @@ class InFlight:
         """Whether ordinary requests may be accepted."""
         return self.size_bytes < self.size_bytes_max
 
-    @property
-    def is_beyond_hard_bound(self) -> bool:
-        """Whether nothing at all may be accepted."""
-        return self.size_bytes >= self.hard_size_bytes_max
-
     def wait(self, resume: Callable[[], None]) -> None:
         """Call `resume` once, when the bytes fell well below the soft bound."""
         self._waiting.append(resume)
@@ -68,11 +69,6 @@ class InFlight:
         """Stop waiting; fine when not waiting."""
         if resume in self._waiting:
             self._waiting.remove(resume)
-
-    @property
-    def waiting_count(self) -> int:
-        """How many connections wait."""
-        return len(self._waiting)
 
     def _resume_waiting(self) -> None:
         for _ in range(len(self._waiting)):

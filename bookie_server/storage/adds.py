@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import Health, Wait, admit_add, key_fits
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import FLAG_RECOVERY_ADD, LogRecord, RecordKind
@@ -50,7 +49,6 @@ class AddPath:
         settings: StorageSettings,
         health: Health,
         states: dict[int, LedgerState],
-        durability: Durability,
         metadata: MetadataCheck,
         counters: StorageCounters,
     ) -> None:
@@ -61,7 +59,6 @@ class AddPath:
         self._settings = settings
         self._health = health
         self._states = states
-        self._durability = durability
         self._metadata = metadata
         self._counters = counters
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}

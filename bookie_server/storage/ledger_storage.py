@@ -158,7 +158,6 @@ class LedgerStorage:
             settings=settings,
             health=self._health,
             states=self._states,
-            durability=self._durability,
             metadata=metadata,
             counters=self.counters,
         )

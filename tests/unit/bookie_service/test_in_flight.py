@@ -12,15 +12,13 @@ from bookie_server.service.in_flight import (
 )
 
 
-def test_room_ends_at_the_soft_bound_and_everything_at_the_hard_one() -> None:
+def test_room_ends_at_the_soft_bound_and_everything_a_quarter_above_it() -> None:
     in_flight = InFlight(100)
     in_flight.take(99)
     assert in_flight.has_room
     in_flight.take(1)
     assert not in_flight.has_room
-    assert not in_flight.is_beyond_hard_bound
-    in_flight.take(25)
-    assert in_flight.is_beyond_hard_bound
+    assert in_flight.hard_size_bytes_max == 125
 
 
 def test_those_who_wait_go_on_in_their_order_when_a_quarter_is_free() -> None:
@@ -33,7 +31,9 @@ def test_those_who_wait_go_on_in_their_order_when_a_quarter_is_free() -> None:
     assert order == []
     in_flight.give_back(10)
     assert order == ["first", "second"]
-    assert in_flight.waiting_count == 0
+    in_flight.take(10)
+    in_flight.give_back(50)
+    assert order == ["first", "second"]
 
 
 def test_one_who_fills_the_room_again_leaves_the_next_waiting() -> None:
@@ -44,7 +44,8 @@ def test_one_who_fills_the_room_again_leaves_the_next_waiting() -> None:
     in_flight.wait(lambda: order.append("second"))
     in_flight.give_back(50)
     assert order == ["first"]
-    assert in_flight.waiting_count == 1
+    in_flight.give_back(60)
+    assert order == ["first", "second"]
 
 
 def test_one_who_left_is_not_called() -> None:

@@ -109,7 +109,7 @@ async def test_adds_beyond_the_bound_wait_and_are_all_answered_in_the_end(
         codes = {(await client.answer()).code for _ in range(12)}
         assert codes == {Code.OK}
     await bookie.until(lambda: bookie.in_flight.size_bytes == 0)
-    assert bookie.in_flight.waiting_count == 0
+    assert not bookie.in_flight._waiting
 
 
 async def test_one_connection_is_bounded_by_its_own_limit(bookie: SlowBookie) -> None:
@@ -126,7 +126,7 @@ async def test_fencing_passes_adds_that_wait(bookie: SlowBookie) -> None:
     assert (await fencing.answer()).code.is_absent
     ordinary = await bookie.connect()
     ordinary.send(add_frame(501, 0, b"waits"))
-    await bookie.until(lambda: bookie.in_flight.waiting_count >= 1)
+    await bookie.until(lambda: bool(bookie.in_flight._waiting))
     bookie.storage.release()
     assert (await ordinary.answer()).code is Code.OK
 
@@ -155,7 +155,7 @@ async def test_peer_that_leaves_gives_its_bytes_back(bookie: SlowBookie) -> None
     bookie.storage.release()
     await bookie.until(lambda: bookie.server.connections_count == 0)
     await bookie.until(lambda: bookie.in_flight.size_bytes == 0)
-    assert bookie.in_flight.waiting_count == 0
+    assert not bookie.in_flight._waiting
 
 
 async def test_stop_answers_what_was_accepted_and_takes_nothing_new(bookie: SlowBookie) -> None:
