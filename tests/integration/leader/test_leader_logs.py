@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import wait
 
@@ -157,6 +159,39 @@ def test_killed_bookies_cost_no_record_and_no_position(
         assert tailing.has(appended + 1) == of(0, appended + 1)
         log.close()
         assert [record.value for record in client.open_log("orders").read()] == of(0, appended + 1)
+
+
+FORKS_BESIDE_A_TAIL = """
+import subprocess, sys, threading
+import ledgerlog_spark as ll
+
+def follow(log):
+    for record in log.tail(0):
+        if record.value == b"end":
+            break
+
+with ll.connect(sys.argv[1]) as client, client.open_log("orders", lead=True) as log:
+    following = threading.Thread(target=follow, args=(client.open_log("orders"),))
+    following.start()
+    ends = []
+    for _ in range(60):
+        log.append_async(b"record")
+        ends.append(subprocess.Popen(["true"], preexec_fn=lambda: None).wait())
+    log.append(b"end")
+    following.join()
+print(sum(end != 0 for end in ends), "of", len(ends), "failed")
+"""
+
+
+def test_programs_started_beside_a_tail_start_although_that_forks(cluster: BookieCluster) -> None:
+    """As Spark's gateway to Java is started; gRPC looks at its environment once in a process."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS_BESIDE_A_TAIL, cluster.uri],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "0 of 60 failed\n"
 
 
 def test_frozen_bookie_that_was_watched_does_not_hold_up_a_tail(cluster: BookieCluster) -> None:
