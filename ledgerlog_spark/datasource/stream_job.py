@@ -11,6 +11,7 @@ from ledgerlog_spark.datasource.write_job import check_bookies, check_head, open
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log.blocking_stream import BlockingStream
 from ledgerlog_spark.log.job import plan_job
+from ledgerlog_spark.log.stream_ledgers import log_deleted, log_made_again
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_records import WriteMode
 from ledgerlog_spark.upkeep.background import upkeep_after_commit
@@ -32,11 +33,12 @@ class StreamPlan(NamedTuple):
     """What the tasks of a micro-batch need; pickles.
 
     Attributes:
-        plan: Of the batch.
+        plan: Of the batch. None when this process planned batches for a log that is deleted, and
+            there is none of its name: whether one is made depends on the query.
         is_made_again: This process planned batches for another log of that name before.
     """
 
-    plan: JobPlan
+    plan: JobPlan | None
     is_made_again: bool
 
 
@@ -45,7 +47,8 @@ def plan_stream(
 ) -> StreamPlan:
     """What the tasks of the next micro-batch need; at most two requests, but for the first.
 
-    Spark does not say here which query it plans for, so the producer is the tasks' to find out.
+    Spark does not say here which query it plans for, so the producer is the tasks' to find out,
+    and whether that query wrote the log before (`plan_of_batch`).
 
     Raises:
         LogNotFoundError: No such log, and `createIfMissing` is false.
@@ -56,15 +59,35 @@ def plan_stream(
     """
     before = _log_ids.get((uri, options.log))
     state = _state(uri, options, schema_json, overwrite=overwrite)
-    check_head(options, state.head)
-    plan = plan_job(
-        state,
-        schema=schema_after(state.schema, schema_json, options),
-        mode=WriteMode.OVERWRITE if overwrite else WriteMode.APPEND,
-        overwrite_if_changed=options.overwrite_if_changed,
-        password=password_in(options.password_file),
-    )
+    if state is None:
+        return StreamPlan(None, is_made_again=False)
+    plan = _planned(state, options, schema_json, overwrite=overwrite)
     return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
+
+
+def plan_of_batch(
+    uri: str,
+    options: WriteOptions,
+    schema_json: str,
+    *,
+    overwrite: bool,
+    planned: StreamPlan,
+    batch_id: int,
+) -> JobPlan:
+    """What a task of that batch goes by. The first batch of a query begins in a new log.
+
+    Raises:
+        LogNotFoundError: The log was deleted while the query ran, or deleted and made again.
+        LedgerLogError: As of `plan_stream`, in the first batch.
+    """
+    if batch_id > 0 and planned.is_made_again:
+        raise log_made_again(options.log)
+    if planned.plan is not None:
+        return planned.plan
+    if batch_id > 0:
+        raise log_deleted(options.log)
+    state = _opened_state(uri, options, schema_json)
+    return _planned(state, options, schema_json, overwrite=overwrite)
 
 
 def commit_stream(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
@@ -78,8 +101,26 @@ def commit_stream(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitRe
     return result
 
 
-def _state(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool) -> LogState:
-    """The log's state; an append needs its schema alone, which the commit looks at again."""
+def _planned(
+    state: LogState, options: WriteOptions, schema_json: str, *, overwrite: bool
+) -> JobPlan:
+    check_head(options, state.head)
+    return plan_job(
+        state,
+        schema=schema_after(state.schema, schema_json, options),
+        mode=WriteMode.OVERWRITE if overwrite else WriteMode.APPEND,
+        overwrite_if_changed=options.overwrite_if_changed,
+        password=password_in(options.password_file),
+    )
+
+
+def _state(
+    uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
+) -> LogState | None:
+    """The log's state; an append needs its schema alone, which the commit looks at again.
+
+    None when the log that is known was deleted, and none of its name is there but could be made.
+    """
     key = (uri, options.log)
     log_id = _log_ids.get(key)
     if log_id is not None:
@@ -87,8 +128,22 @@ def _state(uri: str, options: WriteOptions, schema_json: str, *, overwrite: bool
             return logs_at(uri).open_by_id(options.log, log_id).state(is_fresh=overwrite)
         except LogNotFoundError:
             del _log_ids[key]
+        if options.create_if_missing and _is_missing(uri, options.log):
+            return None
+    return _opened_state(uri, options, schema_json)
+
+
+def _is_missing(uri: str, log: str) -> bool:
+    try:
+        logs_at(uri).open(log)
+    except LogNotFoundError:
+        return True
+    return False
+
+
+def _opened_state(uri: str, options: WriteOptions, schema_json: str) -> LogState:
     log = opened(uri, options, stored_schema(storable(schema_json)))
     state = log.state()
     check_bookies(uri, LogProperties.from_mapping(state.head.properties))
-    _log_ids[key] = log.log_id
+    _log_ids[uri, options.log] = log.log_id
     return state

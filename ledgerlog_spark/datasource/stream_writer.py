@@ -61,6 +61,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from ledgerlog_spark.datasource.stream_job import plan_stream
 
         self._uri = uri
+        self._options = options
+        self._schema_json = schema_json
+        self._overwrite = overwrite
         self._app = options.txn_app_id
         self._compression = options.compression
         self._target_entry_bytes = options.target_entry_bytes
@@ -76,22 +79,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             StaleCheckpointError: The log holds later batches of this query. Definite.
             ProducerFencedError: A later run of the query took over. Definite.
-            LogNotFoundError: The log was deleted and made again while the query ran.
+            LogNotFoundError: The log was deleted, or deleted and made again, while the query ran.
             LocalProtocolError: A row is larger than an entry can be; names its size.
             LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
         """
         from ledgerlog_spark.datasource.cluster import client_of
+        from ledgerlog_spark.datasource.stream_job import plan_of_batch
         from ledgerlog_spark.datasource.write_task import stage_ranges
         from ledgerlog_spark.log.blocking_stream import BlockingStream
-        from ledgerlog_spark.log.stream_ledgers import log_made_again
         from ledgerlog_spark.protocol.log_epoch import JobKind
 
         if self._plan is None:
             raise LocalProtocolError("this writer was made to commit, not to write")
         batch = running_batch()
-        if self._plan.is_made_again and batch.batch_id > 0:
-            raise log_made_again(self._plan.plan.log)
-        job = self._plan.plan.job(
+        plan = plan_of_batch(
+            self._uri,
+            self._options,
+            self._schema_json,
+            overwrite=self._overwrite,
+            planned=self._plan,
+            batch_id=batch.batch_id,
+        )
+        job = plan.job(
             app=self._app or batch.query_id,
             run=f"{batch.query_id}/{batch.run_id}" if self._app else batch.run_id,
             batch_id=batch.batch_id,

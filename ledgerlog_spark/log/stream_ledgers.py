@@ -58,6 +58,15 @@ class _Run(NamedTuple):
     joined: Joined
 
 
+def log_deleted(log: str) -> LogNotFoundError:
+    """The error of a query whose log is gone, and of whose name there is none."""
+    return LogNotFoundError(
+        f"log {log!r} was deleted while the query ran, and is not made again by itself: start the "
+        "query again if it is to go on in a new, empty log",
+        log=log,
+    )
+
+
 def log_made_again(log: str) -> LogNotFoundError:
     """The error of a query whose log is not the one that it wrote before."""
     return LogNotFoundError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLogs
 from tests.spark.frames import load, rows_of
 from tests.spark.stream_sources import Numbers
@@ -197,8 +198,8 @@ def test_batch_id_is_the_version_so_txn_version_is_refused(numbers: Numbers, log
         numbers.copy_to(log_name, txnAppId="app", txnVersion="3")
 
 
-def test_log_that_is_deleted_and_made_again_under_a_query_stops_it(
-    numbers: Numbers, log_name: str, client: BlockingClient
+def test_log_that_is_deleted_under_a_query_stops_it_and_is_not_made_again_before_the_next_start(
+    spark: SparkSession, numbers: Numbers, log_name: str, client: BlockingClient
 ) -> None:
     logs = BlockingLogs(client)
     numbers.add(10)
@@ -207,11 +208,45 @@ def test_log_that_is_deleted_and_made_again_under_a_query_stops_it(
         query.processAllAvailable()
         logs.delete(log_name)
         numbers.add(10)
+        with pytest.raises(StreamingQueryException, match="deleted while the query ran"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    with pytest.raises(LogNotFoundError):
+        logs.open(log_name)
+    numbers.copy_to(log_name)
+    assert rows_of(load(spark, log_name)) == [(number,) for number in range(10, 20)]
+
+
+def test_log_that_is_deleted_and_made_again_by_others_under_a_query_stops_it(
+    numbers: Numbers, log_name: str, client: BlockingClient
+) -> None:
+    logs = BlockingLogs(client)
+    numbers.add(10)
+    query = numbers.start(log_name, forever=True)
+    try:
+        query.processAllAvailable()
+        logs.delete(log_name)
+        logs.create(log_name)
+        numbers.add(10)
         with pytest.raises(StreamingQueryException, match="deleted and made again"):
             query.processAllAvailable()
     finally:
         query.stop()
     assert logs.open(log_name).state().head.end_offset == 0
+
+
+def test_log_that_was_deleted_is_made_again_by_another_query(
+    spark: SparkSession, numbers: Numbers, log_name: str, client: BlockingClient, tmp_path: Path
+) -> None:
+    numbers.add(10)
+    numbers.copy_to(log_name)
+    BlockingLogs(client).delete(log_name)
+    (tmp_path / "others").mkdir()
+    others = Numbers(spark, tmp_path / "others")
+    others.add(5)
+    others.copy_to(log_name)
+    assert rows_of(load(spark, log_name)) == [(number,) for number in range(5)]
 
 
 def test_log_is_copied_to_a_log(
