@@ -89,13 +89,14 @@ class LogClient(LedgerClient):
             create_if_missing: With `lead`, make a log when there is none: of records, or with a
                 schema, of rows.
             properties: Of a log that is made, by option name, such as `rollBytes`; what is left
-                out has its default.
+                out has its default. A log that is there has to have those that are given.
             schema: With `lead`, of the rows that will be appended. A log that is there has to have
                 its columns already; without it the rows are those of the log.
             face: Of another thread, told of appends.
 
         Raises:
-            ConfigurationError: A bad name, property or schema, before any I/O.
+            ConfigurationError: A bad name, property or schema, before any I/O. Or the log is there
+                and has other properties; nothing was changed.
             LogNotFoundError: There is none, and it is not to be made.
             MetadataError: There is no cluster at the path of the service URI.
             LogKindError: With `lead`: a transactional log; with a schema also one of records.
@@ -105,6 +106,7 @@ class LogClient(LedgerClient):
         """
         # Imported here: most who connect open ledgers, or read logs with Spark.
         from ledgerlog_spark.log.record_log import RecordLog
+        from ledgerlog_spark.protocol.log_properties import LogProperties
         from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 
         logs = self.logs
@@ -124,6 +126,7 @@ class LogClient(LedgerClient):
             opened = await logs.open(name)
             state = await opened.state()
             return RecordLog(opened, state.head.kind, state.head.content, state.schema)
+        LogProperties.from_mapping(properties or {})
         stored = None if schema is None else _schema_record(schema)
         if create_if_missing:
             log = await logs.open_or_create(
@@ -135,7 +138,7 @@ class LogClient(LedgerClient):
             )
         else:
             log = await logs.open(name)
-        leader = await log.lead(self.services.settings, face, schema=stored)
+        leader = await log.lead(self.services.settings, face, schema=stored, properties=properties)
         self._leaders.add(leader)
         return leader
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 from ledgerlog_spark.errors import LogKindError
 from ledgerlog_spark.log.log_upkeep import LogUpkeep
 from ledgerlog_spark.log.newest_view import read_view
+from ledgerlog_spark.protocol.log_properties import check_has_properties
 from ledgerlog_spark.protocol.log_read import LogState, StateMachine
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_view import LogView, ViewMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.settings import ClientSettings
@@ -63,7 +64,12 @@ class LogRecords(LogUpkeep):
         )
 
     async def lead(
-        self, settings: ClientSettings, face: Face | None = None, *, schema: bytes | None = None
+        self,
+        settings: ClientSettings,
+        face: Face | None = None,
+        *,
+        schema: bytes | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> Leader:
         """The one that appends to this log from now on; an earlier one can append no more.
 
@@ -72,14 +78,17 @@ class LogRecords(LogUpkeep):
             face: Of another thread, told what was sent and what completed.
             schema: Schema record of the rows that will be appended, which is compared with the
                 log's; None for records, or for rows of the log's own schema.
+            properties: By option name, that the log has to have; None for whatever it has.
 
         Raises:
             LogKindError: It is a transactional log, or one of records and not of rows.
+            ConfigurationError: The log has other properties; nothing was changed.
             SchemaMismatchError: Such rows do not fit the log; nothing was changed.
             LedgerLogError: As of `Leader.open`.
         """
         state: LogState = await self._driver.run(StateMachine(self.name))
         check_is_led(self.name, state.head.kind)
+        check_has_properties(self.name, state.head.properties, properties or {})
         from ledgerlog_spark.log.leader import Leader
 
         leader = Leader(

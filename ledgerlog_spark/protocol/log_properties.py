@@ -176,6 +176,34 @@ def changed_properties(
     return properties
 
 
+def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Let pass a log that has the properties that are wanted; what is not named may be anything.
+
+    Args:
+        log: Name, for messages.
+        stored: As its head has them.
+        wanted: By option name in any case.
+
+    Raises:
+        ConfigurationError: One is another; names it and both values.
+    """
+    has = LogProperties.from_mapping(stored).to_full_mapping()
+    for option, value in wanted.items():
+        name = _field_of(option)
+        key = _OPTION_OF[name]
+        asked = value if name in _TEXTS else str(_integer(option, value))
+        if asked != has[key]:
+            raise ConfigurationError(
+                f"log {log!r} is there and has {key} {has[key]}, not {asked}: leave it out, for "
+                "properties are those of a log that is made, or change it with "
+                f"`ledgerlog logs set {log} {key}={asked}`",
+                log=log,
+                key=key,
+                expected=asked,
+                got=has[key],
+            )
+
+
 def check_log_name(name: object) -> str:
     """The name, if a log can have it: 1 to 200 of letters, digits, `.`, `_` and `-`.
 

@@ -265,6 +265,27 @@ def test_opening_says_what_is_wrong(cluster: BookieCluster) -> None:
             rows.read_batches()
 
 
+def test_properties_that_a_log_does_not_have_are_an_error_and_change_nothing(
+    cluster: BookieCluster,
+) -> None:
+    properties = {"rollBytes": "30000"}
+    with cluster.connect() as client:
+        log = client.open_log("orders", lead=True, properties=properties)
+        with pytest.raises(ConfigurationError, match="did you mean rollBytes"):
+            client.open_log("orders", lead=True, properties={"rollByte": "30000"})
+        for create_if_missing in (True, False):
+            with pytest.raises(ConfigurationError, match=r"ledgerlog logs set orders rollMs=5"):
+                client.open_log(
+                    "orders",
+                    lead=True,
+                    create_if_missing=create_if_missing,
+                    properties={**properties, "rollMs": "5"},
+                )
+        assert log.append(b"still led").offset == 0
+        with client.open_log("orders", lead=True, properties=properties) as again:
+            assert again.append(b"the same properties").offset == 1
+
+
 async def test_the_asyncio_face_does_the_same(cluster: BookieCluster) -> None:
     async with await ll.aio.connect(cluster.uri) as client:
         log = await client.open_log("orders", lead=True)

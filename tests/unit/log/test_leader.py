@@ -224,6 +224,26 @@ def test_new_leader_deposes_the_old_one_whose_error_says_what_is_safe() -> None:
     in_world(work)
 
 
+def test_log_is_led_with_the_properties_that_it_has_and_with_no_others() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead(rollBytes="200000", onBookieFailure="roll_ledger")
+        log = await world.logs().open("orders")
+        for wanted in (
+            {"rollBytes": "200001"},
+            {"onBookieFailure": "change_ensemble"},
+            {"rollBytes": "200000", "ackQuorum": "3"},
+        ):
+            with pytest.raises(ConfigurationError, match="ledgerlog logs set orders") as caught:
+                await log.lead(ClientSettings(), properties=wanted)
+            assert caught.value.key in wanted
+        await leader.append(b"nobody took it over")
+        for same in ({"ROLLBYTES": "0200000"}, {"ackQuorum": "2", "rollBytes": "200000"}, {}):
+            leader = await log.lead(ClientSettings(), properties=same)
+        await leader.close()
+
+    in_world(work)
+
+
 def test_leader_of_a_deleted_log_stops_though_nothing_changes_its_list() -> None:
     async def work(world: LeaderWorld) -> None:
         leader = await world.lead()
