@@ -14,6 +14,7 @@ from ledgerlog_spark.datasource.batch_reader import BatchReader
 from ledgerlog_spark.datasource.ledger_stream import LedgerStream
 from ledgerlog_spark.datasource.options import SourceOptions
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
+from tests.fixtures.visible import wait_until_every_bookie_knows
 from tests.spark.frames import load, rows_of
 
 if TYPE_CHECKING:
@@ -43,12 +44,9 @@ def append(leader: BlockingLeader, first: int, end: int, *, at_once: int = 100) 
 
 
 def wait_until_visible(client: BlockingLogClient, leader: BlockingLeader) -> None:
-    """An idle leader tells bookies within 100 ms what it has acknowledged."""
-    log = client.open_log(leader.name)
-    for _ in range(1_000):
-        if log.snapshot().interval.end_offset == leader.end_offset:
-            return
-    raise AssertionError((log.snapshot(), leader.end_offset))
+    for last in client.open_log(leader.name).tail(leader.end_offset - 1):
+        wait_until_every_bookie_knows(client, last.ledger_id, last.entry_id)
+        return
 
 
 def numbers_of(spark: SparkSession, log: str, **options: str) -> list[int]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.fixtures.visible import wait_until_every_bookie_knows
 from tests.spark.frames import load, rows_of
 from tests.spark.streams import Reading
 
@@ -46,8 +47,8 @@ def table(first: int, end: int) -> pa.Table:
 
 
 def wait_until_visible(client: BlockingLogClient, leader: BlockingLeader) -> None:
-    """An idle leader tells bookies within 100 ms what it has acknowledged."""
-    for _ in client.open_log(leader.name).tail_rows(leader.end_offset - 1):
+    for last in client.open_log(leader.name).tail_rows(leader.end_offset - 1):
+        wait_until_every_bookie_knows(client, last.ledger_id, last.entry_id)
         return
 
 

@@ -12,6 +12,7 @@ import pytest
 from ledgerlog_spark.local.zookeeper import free_port
 from ledgerlog_spark.log.blocking import BlockingLogs
 from tests.fixtures.small_log import ROWS, write_log
+from tests.fixtures.visible import wait_until_every_bookie_knows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,8 @@ def test_leader_log_is_shown_and_read_while_it_is_led(run: Run, client: Blocking
         leader.append_many([b"one", b"two", b"\xff"])
         leader.roll()
         leader.append(b"four")
-        next(client.open_log("orders").tail(3))
+        last = next(client.open_log("orders").tail(3))
+        wait_until_every_bookie_knows(client, last.ledger_id, last.entry_id)
         shown = run("logs", "show", "orders", "--json").json
         assert (shown["kind"], shown["content"], shown["rows"]) == ("leader", "records", 4)
         assert shown["schema"] == ["value binary"]
@@ -92,7 +94,8 @@ def test_leader_log_of_rows_is_shown_and_read_with_its_columns(
         leader.append_rows(pa.table([[1, 2], ["one", None]], schema=schema))
         leader.roll()
         leader.append_rows(pa.table({"n": [3]}))
-        next(client.open_log("shipments").tail_rows(2))
+        last = next(client.open_log("shipments").tail_rows(2))
+        wait_until_every_bookie_knows(client, last.ledger_id, last.entry_id)
         shown = run("logs", "show", "shipments", "--json").json
         assert (shown["kind"], shown["content"], shown["rows"]) == ("leader", "rows", 3)
         assert shown["schema"] == ["n int64", "text string"]
