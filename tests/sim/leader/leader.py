@@ -52,6 +52,7 @@ class SimLeader:
         appends: By number, as the machine counts them.
         opened: What the machine said when it led the log, None before.
         stopped: What it said when it stopped, None before.
+        resumed_ms: When it last went on after a pause.
     """
 
     def __init__(self, world: LeaderWorld, number: int) -> None:
@@ -64,6 +65,7 @@ class SimLeader:
         self.stopped: lm.LeaderStopped | None = None
         self.is_closed = False
         self.is_dead = False
+        self.resumed_ms = 0
         self.mine: list[SimLedger] = []
         self._held: list[Any] | None = None
 
@@ -107,6 +109,7 @@ class SimLeader:
 
     def _resume(self) -> None:
         held, self._held = self._held or [], None
+        self.resumed_ms = self.world.now
         for event in held:
             self.tell(event)
 

@@ -1,0 +1,104 @@
+"""Schedules in which a log is deleted under leaders that watch its head (docs/LOGS.md J12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.leader_messages import HeadChanged
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from tests.sim.leader.world import LeaderWorld, drawn_properties
+
+if TYPE_CHECKING:
+    from tests.sim.leader.leader import Append, SimLeader
+    from tests.sim.log.store import State
+    from tests.sim.log.world import Actor
+
+WATCH_MS_MAX = 30
+"""From a change of the head to the leader's hearing of it."""
+LEARNS_MS_MAX = WATCH_MS_MAX + 15 + 100 + 15
+"""The watch, a read that failed before the deletion, the delay behind it, and one that does not."""
+LONGEST_PAUSE_MS = 600
+
+
+class WatchedWorld(LeaderWorld):
+    """Leaders that are told of every change of the head.
+
+    Attributes:
+        deleted_ms: When the log was deleted, None before.
+    """
+
+    deleted_ms: int | None = None
+
+    def check_change(self, ask: Any, old: State, new: State) -> None:
+        super().check_change(ask, old, new)
+        if not isinstance(ask, m.WriteHead):
+            return
+        self.require(not old.head.value.deleted_ms, "a deleted log was changed")
+        seen = len(self.store.states) - 1
+        for leader in self.leaders:
+            self.later(
+                self.random.randint(0, WATCH_MS_MAX),
+                lambda leader=leader: self._notify(leader, seen),  # type: ignore[misc]
+            )
+
+    def _notify(self, leader: SimLeader, seen: int) -> None:
+        """What is read after this is at least as new."""
+        leader.session.seen = max(leader.session.seen, seen)
+        if leader.machine.phase is not LeaderPhase.NEW:
+            leader.tell(HeadChanged())
+
+    def check_acknowledged(self, leader: SimLeader, number: int, append: Append) -> None:
+        super().check_acknowledged(leader, number, append)
+        if self.deleted_ms is None:
+            return
+        learns_ms = max(self.deleted_ms, leader.resumed_ms) + LEARNS_MS_MAX
+        self.require(
+            append.started_ms <= learns_ms, f"leader {leader.number} goes on in a deleted log"
+        )
+
+    def deleter(self) -> Actor:
+        """Delete the log at some moment; from then on nothing else goes wrong."""
+        yield self.sleep(self.random.randint(30, 700))
+        self.heal()
+        head, version = self.store.state.head.value, self.store.state.head.version
+        deleted = replace(head, token=self.new_token(), deleted_ms=self.now)
+        self.store._apply(m.WriteHead(0, deleted.token, deleted, version))
+        self.deleted_ms = self.now
+        yield self.sleep(LONGEST_PAUSE_MS + LEARNS_MS_MAX)
+        for leader in self.leaders:
+            self.require(
+                leader.has_ended or leader.machine.phase is LeaderPhase.NEW or not leader.is_free,
+                f"leader {leader.number} never learned that its log is gone",
+            )
+
+
+def deleted_schedule(seed: int) -> WatchedWorld:
+    """Run one schedule to its end."""
+    world = WatchedWorld(seed, drawn_properties(Random(seed * 31 + 7)))
+    random = world.random
+    world.ledgers.break_chance = random.choice((0, 0.01, 0.06))
+    world.store.loss = random.choice((0, 0, 0.3))
+    world.store.silence = random.choice((1, 1, 8))
+    for _ in range(random.randint(1, 4)):
+        leader = world.leader()
+        world.spawn(world.life(leader, random.randint(5, 60)), random.choice((0, 0, 100, 600)))
+    world.spawn(world.reader())
+    world.spawn(world.truncator())
+    world.spawn(world.sweeper())
+    world.spawn(world.deleter())
+    world.run()
+    for leader in world.leaders:
+        world.require(leader.has_ended, f"leader {leader.number} does not end")
+    world.check_names()
+    world.check_order()
+    return world
+
+
+def told_of_the_deletion(world: LeaderWorld) -> int:
+    """Leaders that led the log, and stopped because it was deleted."""
+    stops = [leader.stopped for leader in world.leaders if leader.opened is not None]
+    return sum(stop is not None and isinstance(stop.error, LogNotFoundError) for stop in stops)

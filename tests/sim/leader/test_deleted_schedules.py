@@ -1,0 +1,46 @@
+"""Random schedules of leaders whose log is deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.protocol.leader_log import LeaderLog
+from tests.sim.leader.deleted import deleted_schedule, told_of_the_deletion
+from tests.sim.leader.schedules import run_schedules
+from tests.sim.log.checks import Violation
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.leader_messages import HeadChanged
+    from tests.sim.leader.world import LeaderWorld
+
+SCHEDULES = 200
+SCHEDULES_TO_CATCH_MAX = 50
+
+pytestmark = pytest.mark.usefixtures("small_heads")
+
+
+def test_no_leader_goes_on_in_a_deleted_log(capsys: pytest.CaptureFixture[str]) -> None:
+    told = 0
+
+    def count(world: LeaderWorld) -> None:
+        nonlocal told
+        told += told_of_the_deletion(world)
+
+    counts = run_schedules(range(SCHEDULES), count, deleted_schedule)
+    with capsys.disabled():
+        print(f"\n{counts}, {told} leaders told that the log was deleted")  # noqa: T201
+    assert counts.acknowledged > SCHEDULES * 5
+    assert told > SCHEDULES // 3
+
+
+def test_a_schedule_catches_a_leader_that_does_not_look_at_its_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def deaf(_leader: LeaderLog, _event: HeadChanged) -> list[object]:
+        return []
+
+    monkeypatch.setattr(LeaderLog, "_on_head_changed", deaf)
+    with pytest.raises(Violation, match=r"goes on in a deleted log|never learned"):
+        run_schedules(range(SCHEDULES_TO_CATCH_MAX), None, deleted_schedule)
