@@ -110,19 +110,8 @@ class LogClient(LedgerClient):
         from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 
         logs = self.logs
-        if not lead and properties is not None:
-            raise LocalProtocolError(
-                "properties are those of a log that is made: open it with lead=True, or change "
-                "them with `ledgerlog logs set`",
-                log=name,
-            )
-        if not lead and schema is not None:
-            raise LocalProtocolError(
-                "a schema is that of rows to append: open the log with lead=True; to read it, ask "
-                "what is opened for its schema",
-                log=name,
-            )
         if not lead:
+            _refuse_what_is_for_leaders(name, properties, schema)
             opened = await logs.open(name)
             state = await opened.state()
             return RecordLog(opened, state.head.kind, state.head.content, state.schema)
@@ -147,6 +136,21 @@ class LogClient(LedgerClient):
         for leader in list(self._leaders):
             leader.abandon()
         await super().aclose()
+
+
+def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:
+    if properties is not None:
+        raise LocalProtocolError(
+            "properties are those of a log that is made: open it with lead=True, or change them "
+            "with `ledgerlog logs set`",
+            log=name,
+        )
+    if schema is not None:
+        raise LocalProtocolError(
+            "a schema is that of rows to append: open the log with lead=True; to read it, ask what "
+            "is opened for its schema",
+            log=name,
+        )
 
 
 def _schema_record(schema: object) -> bytes:
