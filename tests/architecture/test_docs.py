@@ -1,0 +1,37 @@
+"""What the documentation names exists: targets of the Makefile, mutations of the simulations."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.architecture.test_style import ROOT
+from tests.sim.leader.mutations import MUTATIONS as LEADER_MUTATIONS
+from tests.sim.log.mutations import MUTATIONS as LOG_MUTATIONS
+from tests.sim.mutations import MUTATIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GUIDES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+COMMAND = re.compile(r"(?:`|^\s*\$?\s*|#+ )(?:[A-Z_]+=\S+ )*make ([a-z][a-z-]*)", re.MULTILINE)
+ROW = re.compile(r"^\| `(tests/sim[a-z/]*)` \| `(\w+)` \| [^|]+ \|$", re.MULTILINE)
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_target_of_make_that_a_guide_names_is_one(guide: Path) -> None:
+    assert set(COMMAND.findall(guide.read_text())) <= targets()
+
+
+def test_table_of_mutations_is_that_of_the_simulations() -> None:
+    listed = ROW.findall((ROOT / "docs" / "TESTING.md").read_text())
+    there = [("tests/sim", name) for name in MUTATIONS]
+    there += [("tests/sim/log", mutation.__name__) for mutation in LOG_MUTATIONS]
+    there += [("tests/sim/leader", name) for name in LEADER_MUTATIONS]
+    assert sorted(listed) == sorted(there)
