@@ -56,8 +56,9 @@ async def open_client(uri: str | None = None, settings: ClientSettings | None = 
         random=Random(),  # noqa: S311 - placement and jitter; nothing secret hangs on it
         logs=stores.logs,
         leases=stores.leases,
+        session=stores.tree,
     )
-    return LogClient(services, on_close=close, is_orphaned=stores.tree.is_orphaned)
+    return LogClient(services, on_close=close)
 
 
 def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -> BlockingLogClient:

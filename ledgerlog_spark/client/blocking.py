@@ -120,9 +120,16 @@ class BlockingClient(Closing):
         return thread.call(client.ledger_metadata(ledger_id))
 
     def is_orphaned(self) -> bool:
-        """Whether another cluster answers at the address; see `LedgerClient.is_orphaned`."""
+        """Whether another cluster answers at the address of this client's.
+
+        Such a client never connects again: what it knows is of ledgers that are gone. Asked of a
+        connected client this costs nothing; else see `Session.is_orphaned`.
+        """
         thread, client = self._connected()
-        return thread.call(client.is_orphaned())
+        session = client.services.session
+        if session is None or session.is_connected:
+            return False
+        return thread.call(session.is_orphaned())
 
     def run(self, work: Callable[[LedgerClient], Coroutine[Any, Any, T]]) -> T:
         """What `work(client)` returns, run on the client's loop: for layers built on it."""

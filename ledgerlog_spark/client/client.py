@@ -58,22 +58,11 @@ class LedgerClient:
     """
 
     def __init__(
-        self,
-        services: Services,
-        *,
-        on_close: Callable[[], Awaitable[None]] | None = None,
-        is_orphaned: Callable[[], Awaitable[bool]] | None = None,
+        self, services: Services, *, on_close: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """A client of `services`; `on_close` ends what it was composed of.
-
-        Args:
-            services: The transport and the stores.
-            on_close: Called once, by `aclose`.
-            is_orphaned: Answers the method of that name.
-        """
+        """A client of `services`; `on_close` ends what it was composed of."""
         self.services = services
         self._on_close = on_close
-        self._is_orphaned = is_orphaned
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
         self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
         self._recent = RecentRecords()
@@ -307,13 +296,6 @@ class LedgerClient:
             await reader.aclose()
         if self._on_close is not None:
             await self._on_close()
-
-    async def is_orphaned(self) -> bool:
-        """Whether another cluster answers at the address of this client's.
-
-        Such a client never connects again: what it knows is of ledgers that are gone.
-        """
-        return self._is_orphaned is not None and await self._is_orphaned()
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
         """Call `on_closed` when this client is closed; returns what takes that back."""

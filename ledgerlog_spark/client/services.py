@@ -8,7 +8,7 @@ from random import Random
 
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.metadata.log_store_port import LogStore
-from ledgerlog_spark.metadata.port import Leases, LedgerStore, Registration
+from ledgerlog_spark.metadata.port import Leases, LedgerStore, Registration, Session
 from ledgerlog_spark.transport.port import BookieTransport
 
 
@@ -19,6 +19,7 @@ class Services:
     Attributes:
         logs: The logs of the cluster, for `log/`; None where there are only ledgers.
         leases: Of the cluster, for `upkeep/`; None where nobody needs them.
+        session: That the stores share; None where it cannot be lost.
     """
 
     transport: BookieTransport
@@ -28,6 +29,7 @@ class Services:
     random: Random
     logs: LogStore | None = None
     leases: Leases | None = None
+    session: Session | None = None
 
     async def candidates(self) -> tuple[str, ...]:
         """Writable bookies in random order.

@@ -29,14 +29,10 @@ class LogClient(LedgerClient):
     """A `LedgerClient` that opens logs too."""
 
     def __init__(
-        self,
-        services: Services,
-        *,
-        on_close: Callable[[], Awaitable[None]] | None = None,
-        is_orphaned: Callable[[], Awaitable[bool]] | None = None,
+        self, services: Services, *, on_close: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """A client of `services`; see `LedgerClient`."""
-        super().__init__(services, on_close=on_close, is_orphaned=is_orphaned)
+        """A client of `services`; `on_close` ends what it was composed of."""
+        super().__init__(services, on_close=on_close)
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
 
     @property

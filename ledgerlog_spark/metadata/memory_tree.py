@@ -94,6 +94,11 @@ class MemoryTree:
         """See `ZnodeTree.session_secret`."""
         return self._session_id.to_bytes(8, "big")
 
+    @property
+    def is_connected(self) -> bool:
+        """See `Session.is_connected`."""
+        return self._is_connected and not self._is_closed
+
     async def is_orphaned(self) -> bool:
         """Never: nobody else has this store's nodes."""
         return False

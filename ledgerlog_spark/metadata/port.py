@@ -124,6 +124,18 @@ class Registration(Protocol):
         """Make later reads at least as new as this moment."""
 
 
+class Session(Protocol):
+    """The session with the metadata store that the stores of one client share."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether requests go out at once; may be asked on any thread."""
+
+    async def is_orphaned(self) -> bool:
+        """Whether another store answers at this address than the one of this session."""
+        ...
+
+
 class Leases(Protocol):
     """Named leases, each held by at most one live session."""
 

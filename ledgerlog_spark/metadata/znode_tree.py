@@ -25,6 +25,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataError
+from ledgerlog_spark.metadata.port import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -142,7 +143,7 @@ class DeleteNode:
 NodeOperation = CheckNode | CreateNode | SetNode | DeleteNode
 
 
-class ZnodeTree(Protocol):
+class ZnodeTree(Session, Protocol):
     """One session with a tree of nodes. All methods are called on the event loop it belongs to.
 
     While the connection stands, requests are carried out in the order in which their coroutines
@@ -164,10 +165,6 @@ class ZnodeTree(Protocol):
     @property
     def session_secret(self) -> bytes:
         """What `end_session` takes: whoever has it can end the present session."""
-
-    async def is_orphaned(self) -> bool:
-        """Whether another store answers at this address than the one of this session."""
-        ...
 
     async def get(self, path: str) -> Versioned[bytes]:
         """Data and version.
