@@ -64,9 +64,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._schema_json = schema_json
         self._overwrite = overwrite
-        self._app = options.txn_app_id
-        self._compression = options.compression
-        self._target_entry_bytes = options.target_entry_bytes
         self._plan = (
             None
             if COMMITTER in sys.modules
@@ -101,8 +98,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             batch_id=batch.batch_id,
         )
         job = plan.job(
-            app=self._app or batch.query_id,
-            run=f"{batch.query_id}/{batch.run_id}" if self._app else batch.run_id,
+            app=self._options.txn_app_id or batch.query_id,
+            run=f"{batch.query_id}/{batch.run_id}" if self._options.txn_app_id else batch.run_id,
             batch_id=batch.batch_id,
             kind=JobKind.STREAM,
         )
@@ -117,8 +114,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 stream.open_range,
                 job.schema,
                 iterator,
-                compression=self._compression,
-                target_entry_bytes=self._target_entry_bytes,
+                compression=self._options.compression,
+                target_entry_bytes=self._options.target_entry_bytes,
             ),
         )
 
