@@ -17,10 +17,10 @@ from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC, EXPLICIT_LAC_KEY
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_creation import (
     CreateRecord,
-    candidates_of,
     checked_ledger_id,
     checked_password,
     create_record,
+    placed,
 )
 from ledgerlog_spark.client.machine_host import MachineHost
 from ledgerlog_spark.client.reader_handle import ReadHandle
@@ -32,11 +32,11 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LocalProtocolError,
     MetadataUnavailableError,
+    NotEnoughBookiesError,
     UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.messages import LedgerClosed, LedgerFailed, Start
-from ledgerlog_spark.protocol.placement import choose_ensemble
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
 
 
@@ -278,10 +278,12 @@ class LedgerClient:
             MetadataUnavailableError: The registration cannot be read.
         """
         self.check_open()
-        candidates = await candidates_of(self.services)
-        if not candidates:
-            await self.services.registration.instance_id()
-        choose_ensemble(quorum, candidates)
+        try:
+            await placed(self.services, quorum)
+        except NotEnoughBookiesError as error:
+            if not error.available:
+                await self.services.registration.instance_id()
+            raise
 
     async def aclose(self) -> None:
         """End all connections. Ledgers that are still written stay open: seal them later."""

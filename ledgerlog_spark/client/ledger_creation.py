@@ -16,6 +16,7 @@ from ledgerlog_spark.errors import (
     LedgerExistsError,
     MetadataUnavailableError,
     MetadataUnknownError,
+    NotEnoughBookiesError,
 )
 from ledgerlog_spark.model import DigestType, Fragment, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.placement import choose_ensemble
@@ -91,14 +92,18 @@ def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
     return dict(custom)
 
 
-async def candidates_of(services: Services) -> tuple[str, ...]:
-    """Writable bookies in random order.
+async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
+    """An ensemble of writable bookies, chosen at random.
 
     Raises:
+        NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
         MetadataUnavailableError: The registration cannot be read in time.
     """
     try:
-        return await services.candidates()
+        try:
+            return choose_ensemble(quorum, await services.candidates(is_fresh=False))
+        except NotEnoughBookiesError:  # one may have come a moment ago
+            return choose_ensemble(quorum, await services.candidates())
     except TimeoutError:
         raise MetadataUnavailableError(
             f"the list of bookies could not be read within {services.settings.metadata_timeout_ms} "
@@ -137,10 +142,9 @@ async def create_record(
     kind = checked_digest_type(digest_type)
     checked_password(password)
     custom = _checked_custom(custom_metadata)
-    candidates = await candidates_of(services)
     metadata = LedgerMetadata(
         quorum=quorum,
-        fragments=(Fragment(0, choose_ensemble(quorum, candidates)),),
+        fragments=(Fragment(0, await placed(services, quorum)),),
         digest_type=kind,
         password=password,
         created_ms=time.time_ns() // 1_000_000,

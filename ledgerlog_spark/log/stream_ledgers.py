@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 OPEN_MAX = 16
 IDLE_SECONDS_MAX = 30.0
 RUNS_MAX = 64
-IDS_AT_ONCE = 8
-"""Ledger ids taken from the store at once: two requests for so many ledgers."""
+IDS_FIRST = 8
+IDS_MAX = 64
+"""Ledger ids taken from the store at once, for two requests: few by a process that may not live
+long, and twice as many each time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class StreamLedgers:
         self._idle: OrderedDict[_Key, _Idle] = OrderedDict()
         self._runs: OrderedDict[tuple[str, str, str], _Run] = OrderedDict()
         self._ids: deque[int] = deque()
+        self._ids_wanted = IDS_FIRST
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -180,7 +183,9 @@ class StreamLedgers:
 
     async def _new_id(self, log: Log) -> int:
         if not self._ids:
-            self._ids.extend(await log.new_ledger_ids(IDS_AT_ONCE))
+            count = self._ids_wanted
+            self._ids_wanted = min(2 * count, IDS_MAX)
+            self._ids.extend(await log.new_ledger_ids(count))
         return self._ids.popleft()
 
 

@@ -98,8 +98,8 @@ class Registration(Protocol):
             BookieUnavailableError: It is not registered.
         """
 
-    def watch(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after bookies came or went."""
+    def watch_writable(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after `writable` changed, and after a session was replaced."""
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
         """A bookie's cookie as stored, None when it has none."""

@@ -101,18 +101,9 @@ class TreeRegistration:
             bookie_id=bookie_id,
         )
 
-    def watch(self, on_change: OnChange) -> CancelWatch:
-        """See `Registration.watch`."""
-        cancels = [
-            self._tree.watch_children(directory, on_change)
-            for directory in (self._available, self._read_only)
-        ]
-
-        def cancel() -> None:
-            for each in cancels:
-                each()
-
-        return cancel
+    def watch_writable(self, on_change: OnChange) -> CancelWatch:
+        """See `Registration.watch_writable`."""
+        return self._tree.watch_children(self._available, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
         """See `Registration.read_cookie`."""

@@ -50,7 +50,7 @@ async def reader(world: World, stores: MetadataStores) -> AsyncIterator[Metadata
 
 async def until_writable(reader: MetadataStores, wanted: list[str]) -> None:
     changed = Signal()
-    cancel = reader.registration.watch(changed)
+    cancel = reader.registration.watch_writable(changed)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await reader.registration.writable() != wanted:
             await changed.called()
@@ -144,7 +144,7 @@ async def test_watch_tells_of_bookies_that_come_change_and_go(
     stores: MetadataStores, reader: MetadataStores
 ) -> None:
     changed = Signal()
-    cancel = reader.registration.watch(changed)
+    cancel = reader.registration.watch_writable(changed)
     assert await reader.registration.writable() == []
     await stores.registration.register(BOOKIE)
     await changed.called()

@@ -276,7 +276,7 @@ async def test_bookie_whose_session_was_lost_is_announced_again(
     assert bookie.process is not None
     stores = await open_metadata(service_uri)
     changed = asyncio.Event()
-    cancel = stores.registration.watch(changed.set)
+    cancel = stores.registration.watch_writable(changed.set)
     try:
 
         async def until(announced: list[str]) -> None:

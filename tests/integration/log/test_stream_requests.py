@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 STEADY_REQUESTS_MAX = 6
-ROLL_REQUESTS_MAX = 3
+ROLL_REQUESTS_MAX = 2
 CLOSE_REQUESTS_MAX = 2
 
 
@@ -37,7 +37,7 @@ def test_steady_batches_take_at_most_six_requests_whatever_the_number_of_tasks(
     assert max(steady) <= STEADY_REQUESTS_MAX, steady
 
 
-def test_rolled_ledgers_take_at_most_three_requests_more_each(uri: str) -> None:
+def test_rolled_ledgers_take_at_most_two_requests_each_and_two_behind_the_batch(uri: str) -> None:
     query = StreamQuery(uri, "rolling")
     _, before = query.batch(WORKERS)
     steady, _ = query.batch(WORKERS)

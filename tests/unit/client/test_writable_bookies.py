@@ -1,0 +1,75 @@
+"""Writable bookies: asked once, known until a change is heard of, asked anew where too few."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ledgerlog_spark.client.writable_bookies import WritableBookies
+from ledgerlog_spark.metadata.stores import memory_metadata
+from ledgerlog_spark.model import BookieInfo
+
+PATIENCE_SECONDS = 5.0
+
+
+class CountedRegistration:
+    """A registration in memory that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.stores = memory_metadata()
+        self.asked = 0
+        self.heard = asyncio.Event()
+
+    async def writable(self) -> list[str]:
+        self.asked += 1
+        return list(await self.stores.registration.writable())
+
+    def watch_writable(self, on_change):
+        def changed() -> None:
+            on_change()
+            self.heard.set()
+
+        return self.stores.registration.watch_writable(changed)
+
+    async def start(self, *names: str) -> None:
+        for name in names:
+            await self.stores.registration.register(BookieInfo(name, "127.0.0.1", 1))
+
+
+def test_what_is_known_is_asked_for_once_until_a_bookie_comes() -> None:
+    async def scenario() -> None:
+        registration = CountedRegistration()
+        await registration.stores.initialize()
+        await registration.start("a:1")
+        bookies = WritableBookies(registration)
+        assert [list(await bookies.known()) for _ in range(3)] == [["a:1"]] * 3
+        assert registration.asked == 1
+        await registration.start("b:1")
+        await asyncio.wait_for(registration.heard.wait(), PATIENCE_SECONDS)
+        assert [list(await bookies.known()) for _ in range(3)] == [["a:1", "b:1"]] * 3
+        assert registration.asked == 2
+        await registration.stores.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_may_be_older_than_a_change_is_not_kept() -> None:
+    async def scenario() -> None:
+        registration = CountedRegistration()
+        await registration.stores.initialize()
+        await registration.start("a:1")
+        bookies = WritableBookies(registration)
+        read = registration.writable
+
+        async def overtaken() -> list[str]:
+            found = await read()
+            await registration.start("b:1")
+            await asyncio.wait_for(registration.heard.wait(), PATIENCE_SECONDS)
+            return found
+
+        registration.writable = overtaken
+        assert list(await bookies.known()) == ["a:1"]
+        registration.writable = read
+        assert list(await bookies.known()) == ["a:1", "b:1"]
+        await registration.stores.close()
+
+    asyncio.run(scenario())
