@@ -2,7 +2,8 @@
 
 From the call of `append_async` to the delivery by `tail`, with group commit: E3/Qw3/Qa2, ZooKeeper,
 three bookies, the leader and the reader on this machine. Beside it stands the sum of one disk sync
-and one round trip of a socket, measured in the same run; asked for are three times that.
+and one round trip of a socket, measured in the same run; asked for are three times that. The same
+way with nothing in it (`bare_tail`) says how much of that processes of Python take for themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 import ledgerlog_spark as ll
+from benchmarks import bare_tail
 from benchmarks.machine import disk_rate, echo_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
@@ -72,6 +74,8 @@ def main() -> None:
     options = parsed(__doc__)
     p50: dict[int, list[float]] = {rate: [] for rate in RATES}
     p99: dict[int, list[float]] = {rate: [] for rate in RATES}
+    bare: dict[int, list[float]] = {rate: [] for rate in RATES}
+    directory = options.directory or Path(gettempdir())
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,
         ll.connect(cluster.metadata_service_uri) as client,
@@ -84,12 +88,16 @@ def main() -> None:
                 )
                 p50[rate].append(found[len(found) // 2])
                 p99[rate].append(found[len(found) * 99 // 100])
-    directory = options.directory or Path(gettempdir())
+                bare[rate].append(median(bare_tail.latencies_ms(directory, rate, options.seconds)))
     sync_ms = disk_rate(directory, size_bytes=4_096)[1]
     best = sync_ms + echo_rate(size_bytes=RECORD_SIZE_BYTES)[1]
     figures = []
     for rate in RATES:
-        for name, values, goal in (("p50", p50[rate], 3 * best), ("p99", p99[rate], None)):
+        for name, values, goal in (
+            ("p50", p50[rate], 3 * best),
+            ("p99", p99[rate], None),
+            ("p50 of the way with nothing in it", bare[rate], None),
+        ):
             figures.append(
                 Figure(
                     f"{rate:,} records/s, {name}",
