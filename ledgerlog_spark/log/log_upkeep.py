@@ -81,13 +81,7 @@ class LogUpkeep:
             VersionNotAvailableError: It cannot be read any more, or never was; has `oldest`.
             LogKindError: A leader log has no versions.
         """
-        if (await self._state()).head.kind is LogKind.LEADER:
-            raise LogKindError(
-                f"log {self.name!r} is a leader log, which has no versions: what is appended stays "
-                f"as it is until it is truncated. `ledgerlog logs show {self.name}` shows what it "
-                "has",
-                log=self.name,
-            )
+        await self._require_versions()
         history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
         return version_at(self.name, history, timestamp_ms)
 
@@ -149,6 +143,7 @@ class LogUpkeep:
             LogKindError: A leader log has no versions.
             CommitUnknownError: Not definite; look at the log's history.
         """
+        await self._require_versions()
         for attempt in range(1, RESTORE_ATTEMPTS_MAX + 1):
             try:
                 return await self._restore(version, copy, overwrite_if_changed)
@@ -290,6 +285,15 @@ class LogUpkeep:
             is_complete = step.is_complete
         on_progress(len(unlisted), len(unlisted))
         return replace(done, unlisted=tuple(unlisted), is_complete=True)
+
+    async def _require_versions(self) -> None:
+        if (await self._state()).head.kind is LogKind.LEADER:
+            raise LogKindError(
+                f"log {self.name!r} is a leader log, which has no versions: what is appended stays "
+                f"as it is until it is truncated. `ledgerlog logs show {self.name}` shows what it "
+                "has",
+                log=self.name,
+            )
 
     async def _restore(
         self, version: int, copy: CopyRows | None, overwrite_if_changed: bool

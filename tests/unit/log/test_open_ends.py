@@ -190,6 +190,9 @@ def test_leader_log_has_no_versions_to_ask_for() -> None:
     async def work(world: LedWorld) -> None:
         with pytest.raises(LogKindError):
             await world.log.snapshot(0)
+        for asked in (world.log.version_at(0), world.log.restore(0)):
+            with pytest.raises(LogKindError, match="has no versions"):
+                await asked
 
     in_world(work)
 
