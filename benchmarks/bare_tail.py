@@ -1,7 +1,7 @@
 """The way of a record to a tail with nothing in it: the least that processes of Python take for it.
 
-As many processes, threads and messages as the real way has, and one sync on each bookie, but no
-ledger, checksum, order, metadata or flow control: a message of 300 bytes goes from the caller's
+As many processes, threads and messages as the real way has, and syncs in groups on each bookie, but
+no ledger, checksum, order, metadata or flow control: a message of 300 bytes goes from the caller's
 thread to the writer's loop, to three processes that each write and sync it on a thread of their
 own, back; at the second answer to one of the three again, from there to the reader's loop, and to
 the thread that waits there.
@@ -110,11 +110,19 @@ def run_bookie(path: Path) -> None:
     print(loop.call(serve()), flush=True)
     at = 0
     while True:
-        peer, found = BookiePeer.to_disk.get()
-        os.pwrite(descriptor, found.ljust(BLOCK_SIZE_BYTES), at)
+        group = [BookiePeer.to_disk.get()]
+        while not BookiePeer.to_disk.empty():
+            group.append(BookiePeer.to_disk.get())
+        data = b"".join(found.ljust(BLOCK_SIZE_BYTES) for _, found in group)
+        os.pwrite(descriptor, data, at)
         os.fdatasync(descriptor)
-        at = (at + BLOCK_SIZE_BYTES) % FILE_SIZE_BYTES
-        loop.loop.call_soon_threadsafe(peer.transport.write, found)
+        at = (at + len(data)) % (FILE_SIZE_BYTES // 2)
+        loop.loop.call_soon_threadsafe(_answer, group)
+
+
+def _answer(group: list[tuple[BookiePeer, bytes]]) -> None:
+    for peer, found in group:
+        peer.transport.write(found)
 
 
 def run_reader(port: int) -> None:

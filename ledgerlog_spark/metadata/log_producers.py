@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
@@ -26,6 +26,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     NodeMissingError,
     NodeNotEmptyError,
     NodeOperation,
+    NodeStat,
     SetNode,
     TransactionFailedError,
     ZnodeTree,
@@ -39,9 +40,11 @@ from ledgerlog_spark.protocol.log_records import ProducerRecord
 from ledgerlog_spark.wire.ledger_metadata import encode_ledger_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from ledgerlog_spark.metadata.ledger_store import TreeLedgerStore
+
+T = TypeVar("T")
 
 REQUESTS_AT_ONCE = 64
 ATTEMPTS_MAX = 5
@@ -106,8 +109,7 @@ class TreeLogProducers:
         """See `LogStore.registered_before`."""
         ledger_ids = await self.registered(log_id, app)
         older: list[int] = []
-        for first in range(0, len(ledger_ids), REQUESTS_AT_ONCE):
-            some = ledger_ids[first : first + REQUESTS_AT_ONCE]
+        for some in _portions(ledger_ids):
             reads = (self._epoch_of(log_id, app, ledger_id) for ledger_id in some)
             epochs = await asyncio.gather(*reads)
             older += [i for i, found in zip(some, epochs, strict=True) if -1 < found < epoch]
@@ -161,11 +163,16 @@ class TreeLogProducers:
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
         """See `LogStore.marked`."""
-        marks = []
-        async for ledger_id, _, changed_ms in self._ledgers_below(self._paths.marks(log_id)):
-            with contextlib.suppress(NodeMissingError):
-                was = (await self._tree.get(self._paths.mark(log_id, ledger_id))).value
-                marks.append(MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED))
+        found = self._ledgers_below(self._paths.marks(log_id))
+        changed_ms = {ledger_id: changed_ms async for ledger_id, _, changed_ms in found}
+        marks: list[MarkedLedger] = []
+        for some in _portions(list(changed_ms)):
+            for ledger_id, was in zip(
+                some, await asyncio.gather(*(self._was(log_id, i) for i in some)), strict=True
+            ):
+                if was is not None:
+                    is_staged = was == STAGED
+                    marks.append(MarkedLedger(ledger_id, changed_ms[ledger_id], is_staged))
         return marks
 
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
@@ -175,6 +182,12 @@ class TreeLogProducers:
     async def sync(self) -> None:
         """See `LogStore.sync`."""
         await self._tree.sync()
+
+    async def _was(self, log_id: str, ledger_id: int) -> bytes | None:
+        """What a ledger's mark says that it was, None when the mark is gone."""
+        with contextlib.suppress(NodeMissingError):
+            return (await self._tree.get(self._paths.mark(log_id, ledger_id))).value
+        return None
 
     async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
         """The epoch that the ledger is registered under, -1 when it is not any more."""
@@ -210,11 +223,14 @@ class TreeLogProducers:
     async def _marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
     ) -> list[NodeOperation]:
-        """Marks for these ledgers; one that is there begins its time of grace anew."""
+        """Marks for these ledgers; one that is there begins its time of grace anew.
+
+        The longer this takes, the more often a commit crosses the change that it is part of.
+        """
         operations: list[NodeOperation] = []
-        for ledger_id in ledger_ids:
-            path = self._paths.mark(log_id, ledger_id)
-            if await self._tree.stat(path) is None:
+        paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
+        for path, stat in zip(paths, await self._stats(paths), strict=True):
+            if stat is None:
                 operations.append(CreateNode(path, was))
             elif was == LISTED:
                 operations.append(SetNode(path, was, None))
@@ -223,12 +239,17 @@ class TreeLogProducers:
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
         """Ledger id, created and changed ms of each child, by ledger id."""
         ledger_ids = sorted(map(int, await self._children(path)))
-        for first in range(0, len(ledger_ids), REQUESTS_AT_ONCE):
-            some = ledger_ids[first : first + REQUESTS_AT_ONCE]
-            stats = await asyncio.gather(*(self._tree.stat(f"{path}/{i}") for i in some))
-            for ledger_id, stat in zip(some, stats, strict=True):
-                if stat is not None:
-                    yield ledger_id, stat.created_ms, stat.changed_ms
+        stats = await self._stats([f"{path}/{ledger_id}" for ledger_id in ledger_ids])
+        for ledger_id, stat in zip(ledger_ids, stats, strict=True):
+            if stat is not None:
+                yield ledger_id, stat.created_ms, stat.changed_ms
+
+    async def _stats(self, paths: Sequence[str]) -> list[NodeStat | None]:
+        """What is known of each node, None where there is none; some at the same time."""
+        stats: list[NodeStat | None] = []
+        for some in _portions(paths):
+            stats += await asyncio.gather(*map(self._tree.stat, some))
+        return stats
 
     async def _children(self, path: str) -> list[str]:
         with contextlib.suppress(NodeMissingError):
@@ -248,6 +269,12 @@ class TreeLogProducers:
             raise MetadataVersionError(
                 f"somebody else changed the log first: {error.cause}", cause=str(error.cause)
             ) from error
+
+
+def _portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """What is asked for at the same time, one portion after the other."""
+    for first in range(0, len(values), REQUESTS_AT_ONCE):
+        yield values[first : first + REQUESTS_AT_ONCE]
 
 
 def version_of(result: Created | Version | None) -> Version:

@@ -249,12 +249,13 @@ class TreeLogStore(TreeLogProducers):
 
     async def page_nodes(self, log_id: str) -> Sequence[PagesNode]:
         """See `LogStore.page_nodes`."""
-        nodes = []
-        for token in await self._children(self._paths.pages(log_id)):
-            stat = await self._tree.stat(self._paths.pages(log_id, token))
-            if stat is not None:
-                nodes.append(PagesNode(token, stat.created_ms))
-        return nodes
+        tokens = await self._children(self._paths.pages(log_id))
+        stats = await self._stats([self._paths.pages(log_id, token) for token in tokens])
+        return [
+            PagesNode(token, stat.created_ms)
+            for token, stat in zip(tokens, stats, strict=True)
+            if stat is not None
+        ]
 
     async def now_ms(self, log_id: str) -> int:
         """See `LogStore.now_ms`."""

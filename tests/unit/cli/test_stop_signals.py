@@ -2,10 +2,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from ledgerlog_spark.cli.stop_signals import SIGNALS, StopSignals
+
+
+@pytest.fixture(autouse=True)
+def nothing_ignored() -> Iterator[None]:
+    """Tests that run under `nohup` begin with a signal ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
