@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +21,7 @@ from ledgerlog_spark.cli.output import (
     print_json,
     print_table,
 )
+from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -30,7 +29,6 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LocalProtocolError,
     MetadataFormatError,
-    UnauthorizedError,
 )
 from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
@@ -43,36 +41,6 @@ app = typer.Typer(
 )
 
 LedgerId = Annotated[int, typer.Argument(help="As `ledgers list` shows it.", min=0)]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(help="File with the ledger's password; the empty password when not given."),
-]
-
-
-def password_from(path: Path | None) -> bytes:
-    """A password from a file, one newline at its end excluded."""
-    if path is None:
-        return b""
-    try:
-        return path.read_bytes().removesuffix(b"\n")
-    except OSError as error:
-        raise ConfigurationError(
-            f"the password file {path} cannot be read: {error.strerror}", path=str(path)
-        ) from error
-
-
-@contextlib.contextmanager
-def _password_explained(path: Path | None) -> Iterator[None]:
-    """A wrong password's error says how to give the right one."""
-    try:
-        yield
-    except UnauthorizedError as error:
-        how = (
-            "give a file that holds it with --password-file"
-            if path is None
-            else f"{path} does not hold it"
-        )
-        raise UnauthorizedError(f"{error.message} ({how})", **error.fields) from None
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
@@ -185,7 +153,7 @@ def read(
     password = password_from(password_file)
     with (
         connect(uri) as client,
-        _password_explained(password_file),
+        password_explained(password_file),
         client.open_ledger(ledger_id, password=password) as ledger,
     ):
         confirmed = ledger.last_add_confirmed
@@ -233,7 +201,7 @@ def seal(
 ) -> None:
     """Fence a ledger, recover its end and close it. A live writer loses it."""
     password = password_from(password_file)
-    with connect(uri) as client, _password_explained(password_file):
+    with connect(uri) as client, password_explained(password_file):
         # Through the logs: never below what a log lists of the ledger.
         metadata = BlockingLogs(client).seal(ledger_id, password=password)
     if as_json:

@@ -27,6 +27,7 @@ from ledgerlog_spark.cli.output import (
     print_json,
     print_table,
 )
+from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
@@ -183,15 +184,17 @@ def read(
     name: LogName,
     rows: Annotated[int, typer.Option(help="At most so many rows.", min=1)] = 10,
     version: OfVersion = None,
+    password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a row.")] = False,
 ) -> None:
     """Print the first rows of a log, oldest first, without Spark."""
-    with connect(uri) as client:
+    password = password_from(password_file)
+    with connect(uri) as client, password_explained(password_file):
         log = opened(client, name)
         snapshot = log.snapshot(version)
         found: list[dict[str, Any]] = []
-        for batch in _batches(log, snapshot):
+        for batch in _batches(log, snapshot, password):
             found += batch.slice(0, rows - len(found)).to_pylist()
             if len(found) >= rows:
                 break
@@ -225,7 +228,7 @@ def _json_text(value: object) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def _batches(log: BlockingLog, snapshot: LogSnapshot) -> Iterator[pa.RecordBatch]:
+def _batches(log: BlockingLog, snapshot: LogSnapshot, password: bytes) -> Iterator[pa.RecordBatch]:
     """The version's rows in order, batch by batch."""
     from ledgerlog_spark.arrow.leader_batches import decode_record_bodies, decode_row_entries
     from ledgerlog_spark.arrow.stream_codec import decode_entries
@@ -233,7 +236,9 @@ def _batches(log: BlockingLog, snapshot: LogSnapshot) -> Iterator[pa.RecordBatch
     start, end = snapshot.interval.start_offset, snapshot.interval.end_offset
     for item in snapshot.items:
         schema = snapshot.schemas.get(item.schema_id, b"")
-        entries = log.read_range(item.ledger_id, item.first_entry_id, item.last_entry_id)
+        entries = log.read_range(
+            item.ledger_id, item.first_entry_id, item.last_entry_id, password=password
+        )
         payloads = (entry.payload for batch in entries for entry in batch)
         placed: Iterator[tuple[int, pa.RecordBatch]]
         if snapshot.kind is LogKind.TRANSACTIONAL:

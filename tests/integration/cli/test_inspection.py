@@ -172,6 +172,23 @@ def test_wrong_password_says_where_the_right_one_goes(
     assert right.out == "x"
 
 
+def test_rows_of_a_log_with_a_password_are_read_with_its_file(
+    run: Run, client: BlockingClient, tmp_path: Path
+) -> None:
+    write_log(client, "private", ROWS, password=b"secret")
+    (tmp_path / "right").write_text("secret\n")
+    (tmp_path / "wrong").write_text("sercet\n")
+    without = run("logs", "read", "private")
+    assert without.code == 1
+    assert "--password-file" in without.err
+    wrong = run("logs", "read", "private", "--password-file", tmp_path / "wrong")
+    assert wrong.code == 1
+    assert "wrong does not hold it" in wrong.err
+    assert "sercet" not in wrong.err
+    right = run("logs", "read", "private", "--json", "--password-file", tmp_path / "right")
+    assert len(right.out.splitlines()) == 3
+
+
 def test_ledger_of_a_living_log_is_not_deleted_and_of_a_deleted_one_is(
     run: Run, client: BlockingClient
 ) -> None:
