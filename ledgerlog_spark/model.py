@@ -81,7 +81,7 @@ class Quorum:
     """E, Qw and Qa, counts of bookies with E >= Qw >= Qa >= 1.
 
     Raises:
-        ConfigurationError: If they are not in that order.
+        ConfigurationError: If they are not in that order, or not int.
     """
 
     ensemble_size: int
@@ -89,6 +89,12 @@ class Quorum:
     ack_quorum: int
 
     def __post_init__(self) -> None:
+        for name in ("ensemble_size", "write_quorum", "ack_quorum"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigurationError(
+                    f"{name} is of type int, got {value!r}", key=name, value=value
+                )
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ConfigurationError(
                 f"a ledger needs ensemble_size >= write_quorum >= ack_quorum >= 1, got "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from operator import index
 from typing import Any
 
 from ledgerlog_spark.client.services import Services
@@ -66,12 +67,17 @@ def checked_password(password: object) -> bytes:
     return password
 
 
-def checked_ledger_id(ledger_id: int) -> int:
-    """The ledger id as it is.
+def checked_ledger_id(ledger_id: Any) -> int:
+    """The ledger id, as an int.
 
     Raises:
         ConfigurationError: No ledger can have it.
     """
+    # Not int alone: an id out of a table is often a number of numpy.
+    if not hasattr(ledger_id, "__index__") or isinstance(ledger_id, bool):
+        raise ConfigurationError(
+            f"ledger_id is of type int, got {ledger_id!r}", key="ledger_id", value=ledger_id
+        )
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
         raise ConfigurationError(
             f"ledger id {ledger_id}: ids go from 0 to {LEDGER_ID_MAX}; `ledgerlog ledgers list` "
@@ -79,7 +85,7 @@ def checked_ledger_id(ledger_id: int) -> int:
             key="ledger_id",
             value=ledger_id,
         )
-    return ledger_id
+    return index(ledger_id)
 
 
 def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
@@ -142,6 +148,7 @@ async def create_record(
     kind = checked_digest_type(digest_type)
     checked_password(password)
     custom = _checked_custom(custom_metadata)
+    wanted_id = None if ledger_id is None else checked_ledger_id(ledger_id)
     metadata = LedgerMetadata(
         quorum=quorum,
         fragments=(Fragment(0, await placed(services, quorum)),),
@@ -153,14 +160,10 @@ async def create_record(
     )
     store_create = create or services.ledgers.create
     for attempt in range(IDS_TRIED_MAX):
-        chosen = (
-            checked_ledger_id(ledger_id)
-            if ledger_id is not None
-            else (await services.ledgers.new_ids())[0]
-        )
+        chosen = (await services.ledgers.new_ids())[0] if wanted_id is None else wanted_id
         try:
             return chosen, await store_create(chosen, metadata)
         except LedgerExistsError:
-            if ledger_id is not None or attempt + 1 == IDS_TRIED_MAX:
+            if wanted_id is not None or attempt + 1 == IDS_TRIED_MAX:
                 raise
     raise MetadataUnknownError("no free ledger id was found")

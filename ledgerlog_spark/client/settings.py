@@ -17,6 +17,8 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 PAYLOAD_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - 20
 """Largest payload of one entry, a little less than 5 MiB, with the largest digest (20 bytes)."""
 
+_PARTS = {"writer": WriterSettings, "reader": ReaderSettings, "recovery": RecoverySettings}
+
 
 def _writer_settings() -> WriterSettings:
     return WriterSettings(add_quorum_timeout_ms=60_000)
@@ -25,6 +27,9 @@ def _writer_settings() -> WriterSettings:
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """Limits of one client. All are positive.
+
+    Raises:
+        ConfigurationError: One is not, or is of another type; names it and what was given.
 
     Attributes:
         add_timeout_ms: Deadline of one add on one bookie; then the bookie counts as failed.
@@ -66,6 +71,13 @@ class ClientSettings:
     def __post_init__(self) -> None:
         for setting in fields(self):
             value = getattr(self, setting.name)
+            kind = _PARTS.get(setting.name, int)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise ConfigurationError(
+                    f"{setting.name} is of type {kind.__name__}, got {value!r}",
+                    key=setting.name,
+                    value=value,
+                )
             if isinstance(value, int) and value < 1:
                 raise ConfigurationError(
                     f"{setting.name} is at least 1, got {value}", key=setting.name, value=value

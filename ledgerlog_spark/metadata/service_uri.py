@@ -54,6 +54,8 @@ def parse_service_uri(text: str) -> ServiceUri:
     Raises:
         ConfigurationError: It says nothing we know; names what is wrong with it.
     """
+    if not isinstance(text, str):
+        raise _wrong(text, "it is not of type str")
     match = _URI.fullmatch(text.strip())
     if match is None:
         raise _wrong(text, "it has no scheme and hosts")
@@ -80,7 +82,7 @@ def _host(text: str, part: str) -> str:
     return f"{match['host']}:{port}"
 
 
-def _wrong(text: str, reason: str) -> ConfigurationError:
+def _wrong(text: object, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"{text!r} is not a metadata service URI: {reason}. One looks like {EXAMPLE}", uri=text
     )

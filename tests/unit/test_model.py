@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,12 @@ def test_quorum_out_of_order_is_refused_with_its_numbers(sizes: tuple[int, int, 
     with pytest.raises(ConfigurationError) as caught:
         Quorum(*sizes)
     assert caught.value.ensemble_size == sizes[0]
+
+
+@pytest.mark.parametrize("sizes", [(3.0, 3, 2), ("3", 3, 2), (3, None, 2), (1, 1, True)])
+def test_quorum_of_what_is_no_int_is_refused_by_name(sizes: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"is of type int, got (3\.0|'3'|None|True)$"):
+        Quorum(*sizes)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=6, unique=True), st.integers(0, 60))

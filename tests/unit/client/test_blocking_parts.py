@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, as_completed, wait
+from typing import Any
 
 import pytest
 
@@ -203,3 +204,18 @@ def test_a_setting_below_one_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigurationError) as refused:
         ClientSettings(add_timeout_ms=0)
     assert refused.value.key == "add_timeout_ms"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("add_timeout_ms", "5000", "add_timeout_ms is of type int, got '5000'"),
+        ("linger_ms", True, "linger_ms is of type int, got True"),
+        ("backlog_entries_max", 2.5, "backlog_entries_max is of type int, got 2.5"),
+        ("writer", None, "writer is of type WriterSettings, got None"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_by_its_name(name: str, value: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as refused:
+        ClientSettings(**{name: value})
+    assert refused.value.key == name

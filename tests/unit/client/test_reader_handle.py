@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -285,8 +286,17 @@ def test_a_wrong_password_is_refused_before_any_bookie_is_asked() -> None:
     in_world(work)
 
 
-@pytest.mark.parametrize("ledger_id", [-1, 1 << 63])
-def test_an_id_that_no_ledger_can_have_is_refused_as_an_argument(ledger_id: int) -> None:
+@pytest.mark.parametrize(
+    ("ledger_id", "says"),
+    [
+        (-1, "ledger id -1: ids go from 0"),
+        (1 << 63, f"ledger id {1 << 63}: ids go from 0"),
+        ("7", "ledger_id is of type int, got '7'"),
+        (3.0, "ledger_id is of type int, got 3.0"),
+        (True, "ledger_id is of type int, got True"),
+    ],
+)
+def test_an_id_that_no_ledger_can_have_is_refused_as_an_argument(ledger_id: Any, says: str) -> None:
     async def work(world: ClientWorld) -> None:
         client = world.client()
         calls: list[Callable[[], Awaitable[object]]] = [
@@ -297,7 +307,7 @@ def test_an_id_that_no_ledger_can_have_is_refused_as_an_argument(ledger_id: int)
             lambda: client.create_ledger(ledger_id=ledger_id),
         ]
         for call in calls:
-            with pytest.raises(ConfigurationError, match=f"ledger id {ledger_id}: ids go from 0"):
+            with pytest.raises(ConfigurationError, match=says):
                 await call()
 
     in_world(work)

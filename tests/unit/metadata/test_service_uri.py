@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ledgerlog_spark.errors import ConfigurationError
@@ -51,3 +53,9 @@ def test_service_uri_with_a_mistake_is_refused_naming_it(text: str, reason: str)
     with pytest.raises(ConfigurationError, match=reason) as refused:
         parse_service_uri(text)
     assert "zk://127.0.0.1:2181/ledgers" in str(refused.value)
+
+
+@pytest.mark.parametrize("given", [5, b"zk://a:1/l", None])
+def test_service_uri_that_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="it is not of type str"):
+        parse_service_uri(given)
