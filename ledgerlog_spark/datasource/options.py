@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ledgerlog_spark.datasource.log_selection import LogSelection
 from ledgerlog_spark.datasource.option_table import (
     ALIASES,
     BY_LOWER_NAME,
@@ -203,6 +204,7 @@ class SourceOptions:
         if "starting_offsets" not in self.given:
             values["starting_offsets"] = LATEST
         read = SourceOptions(values, self.given).for_read()
+        _check_named(read)
         rest = [field.name for field in fields(StreamOptions) if field.name != "read"]
         return StreamOptions(read, **{name: values[name] for name in rest})
 
@@ -242,6 +244,24 @@ class SourceOptions:
                 f'name the log to write by save("name") or the option "log"{_TABLE_HINT}',
                 option="log",
             )
+
+
+def _check_named(read: ReadOptions) -> None:
+    """A log that offsets are given for is one that the stream reads, now or later.
+
+    Raises:
+        ConfigurationError: It is none, which may be a slip of the pen.
+    """
+    selection = LogSelection.of(read)
+    given = read.starting_offsets
+    strangers = () if isinstance(given, str) else tuple(set(given) - {"*"})
+    if wrong := sorted(name for name in strangers if name not in selection):
+        raise ConfigurationError(
+            f'option "startingOffsets" names {", ".join(map(repr, wrong))}, and the stream reads '
+            f"{selection}",
+            option="startingOffsets",
+            logs=tuple(wrong),
+        )
 
 
 def is_sparks_own(key: str) -> bool:

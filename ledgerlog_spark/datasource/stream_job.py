@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerlog_spark.arrow.schema_evolution import storable
 from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
 from ledgerlog_spark.datasource.schemas import stored_schema
-from ledgerlog_spark.datasource.write_job import check_bookies, check_head, opened, schema_after
+from ledgerlog_spark.datasource.write_job import (
+    check_bookies,
+    check_head,
+    check_password,
+    opened,
+    schema_after,
+)
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log.blocking_stream import BlockingStream
 from ledgerlog_spark.log.job import plan_job
@@ -55,6 +61,7 @@ def plan_stream(
         LogKindError: A leader appends to the log.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
         ConfigurationError: Options that do not fit the log as it is.
+        UnauthorizedError: The log has another password.
         NotEnoughBookiesError: Fewer writable bookies than the log's ensemble; names both numbers.
     """
     before = _log_ids.get((uri, options.log))
@@ -145,5 +152,6 @@ def _opened_state(uri: str, options: WriteOptions, schema_json: str) -> LogState
     log = opened(uri, options, stored_schema(storable(schema_json)))
     state = log.state()
     check_bookies(uri, LogProperties.from_mapping(state.head.properties))
+    check_password(uri, state.head, password_in(options.password_file))
     _log_ids[uri, options.log] = log.log_id
     return state

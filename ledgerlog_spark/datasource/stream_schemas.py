@@ -49,8 +49,9 @@ class StreamSchemas:
         try:
             Conformer(self._target).conform(pa.RecordBatch.from_pylist([], schema=schema))
         except SchemaMismatchError as error:
+            what = error.message.rstrip(".")
             raise SchemaMismatchError(
-                f"log {view.name!r} does not fit the columns of the query: {error.message}. "
+                f"log {view.name!r} does not fit the columns of the query: {what}. "
                 f"Columns of a log only grow, so this is another log than those that the query "
                 f"began with, or the query's own schema: leave the log out, or read it by a query "
                 f"of its own.",

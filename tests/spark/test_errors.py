@@ -113,6 +113,24 @@ def test_the_password_has_to_be_the_ledgers(
     same_rows(load(spark, log_name, passwordFile=str(right)), spark.range(3))
     with pytest.raises(Exception, match="UnauthorizedError"):
         load(spark, log_name, passwordFile=str(wrong)).collect()
+    for given, said in (
+        ({"passwordFile": str(wrong)}, "is not that of log"),
+        ({}, "is missing, and there is one for log"),
+    ):
+        with pytest.raises(Exception, match=f"UnauthorizedError.*{said}"):
+            save(spark.range(3), **given)
+    save(spark.range(3, 5), passwordFile=str(right))
+    same_rows(load(spark, log_name, passwordFile=str(right)), spark.range(5))
+
+
+def test_a_password_for_a_log_that_has_none_is_refused(
+    spark: SparkSession, log_name: str, save: Save, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    save(spark.range(3))
+    with pytest.raises(Exception, match=r"UnauthorizedError.*has no password"):
+        save(spark.range(3), passwordFile=str(tmp_path / "password"))
+    same_rows(load(spark, log_name), spark.range(3))
 
 
 def test_a_commit_by_somebody_else_fails_an_overwrite(

@@ -243,3 +243,25 @@ def test_a_table_keeps_its_own_options_and_none_of_the_catalogs() -> None:
 
 def test_what_load_reads_does_not_carry_its_options_along() -> None:
     assert table_options({"path": "flights", "minPartitions": "2"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("named", "offsets"),
+    [
+        ({"path": "flights"}, '{"flihgts": 100}'),
+        ({"logs": "flights,trains"}, '{"flights": 0, "train": 5}'),
+        ({"logPattern": "f.*"}, '{"trains": 5}'),
+    ],
+)
+def test_offsets_of_a_log_that_the_stream_does_not_read_are_refused(
+    named: dict[str, str], offsets: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"startingOffsets.* names .*, and the stream"):
+        SourceOptions.parse({**named, "startingOffsets": offsets}).for_stream()
+
+
+def test_offsets_of_a_log_that_may_come_later_are_taken() -> None:
+    options = {"logPattern": "f.*", "startingOffsets": '{"flights": 5, "ferries": -2}'}
+    assert SourceOptions.parse(options).for_stream().read.starting_offsets == {
+        "flights": 5, "ferries": -2,
+    }  # fmt: skip
