@@ -94,8 +94,11 @@ class Driver:
         """The machine's result.
 
         Raises:
+            LocalProtocolError: The client was closed.
             LedgerLogError: What the machine failed with.
         """
+        if self._ledgers is not None:
+            self._ledgers.check_open()
         (effect,) = machine.start()
         failures = 0
         while True:

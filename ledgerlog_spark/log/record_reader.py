@@ -49,16 +49,18 @@ class _Changes:
 
     Attributes:
         is_list_stale: The list may have changed since it was last read.
+        is_log_doubtful: The same since it was last seen that the log is there.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
         self.is_list_stale = False
+        self.is_log_doubtful = False
         self._ledgers = ledgers
         self._changed = asyncio.Event()
 
     def on_list(self) -> None:
         """The list may have changed."""
-        self.is_list_stale = True
+        self.is_list_stale = self.is_log_doubtful = True
         self._changed.set()
 
     def on_ledger(self) -> None:
@@ -288,6 +290,10 @@ class RecordReader(Generic[T]):
                     return
                 elif follower.error is not None:
                     raise follower.error
+                elif changes.is_log_doubtful:
+                    # A deleted log's ledger stays open, and its writer may never come back.
+                    changes.is_log_doubtful = False
+                    await self._relisted(cursor)
                 else:
                     await changes.wait()
         finally:

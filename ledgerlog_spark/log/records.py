@@ -120,14 +120,15 @@ def offset_of(place: object, log_id: str, log: str) -> int:
     return place
 
 
-def checked_records(records: Sequence[Payload]) -> list[Payload]:
+def checked_records(records: Iterable[Payload]) -> list[Payload]:
     """Records whose bytes stay as they are; errors as of `checked_record`, or of no list."""
     check_several(records, "a record")
-    if set(map(type, records)) <= {bytes}:
-        longest = max(map(len, records), default=0)
+    listed = list(records)
+    if set(map(type, listed)) <= {bytes}:
+        longest = max(map(len, listed), default=0)
         if longest <= RECORD_SIZE_BYTES_MAX:
-            return list(records)  # a tenth of the price of looking at each
-    return [checked_record(record) for record in records]
+            return listed  # a tenth of the price of looking at each
+    return [checked_record(record) for record in listed]
 
 
 def checked_record(record: object) -> Payload:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -114,6 +114,30 @@ def test_leader_of_a_deleted_log_is_told_and_never_writes_to_the_next_one_of_its
             old.close()
         assert new.close() == 1
         assert [record.value for record in other.open_log("orders").read()] == of(0, 1)
+
+
+def test_tail_of_a_deleted_log_ends_while_its_leader_has_a_ledger_open(
+    cluster: BookieCluster,
+) -> None:
+    with cluster.connect() as writing, cluster.connect() as reading:
+        log = writing.open_log("orders", lead=True)
+        log.append(b"record 0")
+        tail = reading.open_log("orders").tail(0)
+        assert next(tail).value == b"record 0"
+        with ThreadPoolExecutor(1) as pool:
+            following = pool.submit(next, tail)
+            BlockingLogs(writing).delete("orders")
+            assert isinstance(following.exception(PATIENCE_SECONDS), LogNotFoundError)
+
+
+def test_closed_client_says_that_it_is_closed(cluster: BookieCluster) -> None:
+    client = cluster.connect()
+    client.open_log("orders", lead=True).close()
+    log = client.open_log("orders")
+    client.close()
+    for ask in (log.state, log.snapshot, lambda: next(log.read()), lambda: next(log.tail(0))):
+        with pytest.raises(LocalProtocolError, match="client is closed"):
+            ask()
 
 
 def test_records_of_a_leader_that_died_are_kept_by_the_next(cluster: BookieCluster) -> None:

@@ -105,6 +105,11 @@ def test_one_payload_where_a_list_is_expected_is_refused_with_what_to_do(payload
     assert checked_payloads([payload]) == [payload]
 
 
+def test_records_of_an_iterator_are_all_there() -> None:
+    assert checked_records(b"%d" % number for number in range(3)) == [b"0", b"1", b"2"]
+    assert checked_records(map(bytearray, [b"a", b"b"])) == [b"a", b"b"]
+
+
 def test_a_payload_larger_than_a_frame_is_refused_with_both_sizes() -> None:
     assert len(checked_payload(bytes(PAYLOAD_SIZE_BYTES_MAX))) == PAYLOAD_SIZE_BYTES_MAX
     with pytest.raises(LocalProtocolError) as refused:
