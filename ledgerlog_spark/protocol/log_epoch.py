@@ -193,10 +193,11 @@ class EpochMachine(LogMachine):
                 batch_id=self._batch_id,
                 last_batch_id=record.last_batch_id,
             )
-        elif record.last_batch_id == self._batch_id and self._is_other_query(record):
+        elif record.last_batch_id >= 0 and self._is_other_query(record):
             raise StaleCheckpointError(
-                f"batch {self._batch_id} of {self._app!r} in log {self.log!r} is another query's: "
-                "give every query a txnAppId of its own",
+                f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} is another "
+                f"query's, and this one begins with {self._batch_id}: give every query a txnAppId "
+                "of its own",
                 log=self.log,
                 app=self._app,
                 batch_id=self._batch_id,

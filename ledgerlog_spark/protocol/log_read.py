@@ -163,7 +163,7 @@ class SnapshotMachine(HeadReader):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         if head.kind is LogKind.LEADER and self._version is not None:
             raise LogKindError(
-                f"log {head.name!r} is a leader log, which has no versions: read it without one",
+                f"log {head.name!r} is a leader log, which has no versions: leave the version out",
                 log=head.name,
                 version=self._version,
             )
