@@ -8,7 +8,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from bookie_server.errors import PortInUseError
+from bookie_server.service.port_claim import port_in_use
 from ledgerlog_spark.transport import control_pb2_grpc
 
 if TYPE_CHECKING:
@@ -62,12 +62,7 @@ class GrpcServer:
         try:
             port = self._server.add_insecure_port(f"{host}:{port}")
         except RuntimeError:
-            raise PortInUseError(
-                f"gRPC port {port} on {address} is in use: stop the process that has it (ss -ltnp "
-                "shows it), or give this bookie another grpc_port (0 takes any free one)",
-                address=address,
-                port=port,
-            ) from None
+            raise port_in_use(address, port, "grpc_port") from None
         await self._server.start()
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
         return port

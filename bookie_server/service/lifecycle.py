@@ -32,6 +32,7 @@ from bookie_server.service.metrics import (
     ServiceCounters,
     flat_numbers,
 )
+from bookie_server.service.port_claim import claim
 from bookie_server.service.registration import BookieRegistration
 from bookie_server.service.session_file import SessionFile
 from bookie_server.service.v2_server import V2Server, listen
@@ -75,6 +76,7 @@ class Bookie:
         self._counters = ServiceCounters()
         self._in_flight = InFlight(settings.in_flight_bytes_max)
         self._closers = contextlib.AsyncExitStack()
+        self._claims = contextlib.ExitStack()
         self._storage: LedgerStorage | None = None
         self._registration: BookieRegistration | None = None
 
@@ -101,6 +103,8 @@ class Bookie:
             listener = listen(settings.bind_address, settings.port)
             closers.callback(listener.close)
             self.port = listener.getsockname()[1]
+            closers.callback(self._claims.close)
+            self._claim_other_ports()
             stores = await self._reach_metadata()
             await check_cookies(stores.registration, self.bookie_id, settings.directories)
             self._storage = await self._open_storage(files, stores)
@@ -116,6 +120,14 @@ class Bookie:
     async def close(self) -> None:
         """Withdraw, drain, close storage; what was accepted is answered first, within bounds."""
         await self._closers.aclose()
+
+    def _claim_other_ports(self) -> None:
+        """Hold the ports of the servers that start last: the cookie, which stays, comes before."""
+        settings = self.settings
+        for setting in ("grpc_port", "metrics_port"):
+            port: int | None = getattr(settings, setting)
+            if port:
+                self._claims.enter_context(claim(settings.bind_address, port, setting))
 
     async def _reach_metadata(self) -> MetadataStores:
         settings = self.settings
@@ -181,6 +193,7 @@ class Bookie:
             lambda: v2.connections_count,
         )
         grpc = GrpcServer(settings, servicer)
+        self._claims.close()
         self.grpc_port = await grpc.start()
         self._closers.push_async_callback(grpc.stop, settings.drain_timeout_ms)
         if settings.metrics_port is not None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from typing import TYPE_CHECKING, Final
 
-from bookie_server.errors import PortInUseError
 from bookie_server.service.logging import get_logger
+from bookie_server.service.port_claim import claim
 from bookie_server.service.v2_operations import V2Operations
 from bookie_server.service.v2_shared import V2Shared
-from ledgerlog_spark.errors import StartupError
 
 if TYPE_CHECKING:
     from bookie_server.config import BookieSettings
@@ -123,26 +121,7 @@ def listen(address: str, port: int) -> socket.socket:
         PortInUseError: Another process has the port; says what to do.
         StartupError: The address is not this machine's.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        listener.bind((address, port))
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUseError(
-                f"port {port} on {address} is in use: stop the process that has it (ss -ltnp "
-                "shows it), or give this bookie another port",
-                address=address,
-                port=port,
-            ) from None
-        raise StartupError(
-            f"cannot listen on {address} port {port}: {error.strerror}",
-            address=address,
-            port=port,
-            reason=error.strerror,
-        ) from None
+    listener = claim(address, port, "port")
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     listener.setblocking(False)
     return listener

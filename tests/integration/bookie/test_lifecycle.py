@@ -6,6 +6,7 @@ import asyncio
 import resource
 import signal
 import socket
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
@@ -207,14 +208,35 @@ def test_port_in_use_is_refused_by_number(make_bookie: MakeBookie) -> None:
     assert "another port" in message
 
 
-def test_grpc_port_in_use_is_refused_by_number(make_bookie: MakeBookie) -> None:
+@pytest.mark.parametrize(
+    ("setting", "name"), [("grpc_port", "gRPC port"), ("metrics_port", "metrics port")]
+)
+def test_other_port_in_use_is_refused_by_number_and_the_id_stays_free(
+    make_bookie: MakeBookie, setting: str, name: str
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        code, message = make_bookie(grpc_port=port).refusal()
+        refused = make_bookie("b1", bookie_id="bookie-1", **{setting: port})
+        code, message = refused.refusal()
     assert code == REFUSED
-    assert f"gRPC port {port} on 127.0.0.1 is in use" in message
+    assert f"{name} {port} on 127.0.0.1 is in use" in message
+    assert f"another {setting}" in message
+    assert not (refused.directory / "VERSION").exists()
+    make_bookie("b2", bookie_id="bookie-1").start()
+
+
+def test_bookie_serves_on_the_ports_it_claimed(make_bookie: MakeBookie) -> None:
+    grpc_port, metrics_port = free_port(), free_port()
+    bookie = make_bookie(grpc_port=grpc_port, metrics_port=metrics_port).start()
+    for _ in range(2):
+        assert bookie.grpc_port == grpc_port
+        bookie.collect()
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
+            assert b"ledgerlog_bookie_writable 1.0" in answer.read()
+        bookie.stop()
+        bookie.start()
 
 
 def test_second_bookie_with_the_same_id_is_refused_and_the_first_serves(

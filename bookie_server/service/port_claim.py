@@ -1,0 +1,54 @@
+"""Ports that are bound before anything else is done, so that a start fails before it matters."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+from bookie_server.errors import PortInUseError
+from ledgerlog_spark.errors import StartupError
+
+_NAMES: Final = {"port": "port", "grpc_port": "gRPC port", "metrics_port": "metrics port"}
+
+
+def claim(address: str, port: int, setting: str) -> socket.socket:
+    """A socket bound to the address; clients are refused until a server listens on it.
+
+    A server that binds by itself does so after this socket is closed.
+
+    Args:
+        address: IP address.
+        port: 0 takes a free one.
+        setting: Where the port comes from, for errors.
+
+    Raises:
+        PortInUseError: Another process has the port; says what to do.
+        StartupError: The address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    claimed = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        claimed.bind((address, port))
+    except OSError as error:
+        claimed.close()
+        if error.errno == errno.EADDRINUSE:
+            raise port_in_use(address, port, setting) from None
+        raise StartupError(
+            f"cannot listen on {address} {_NAMES[setting]} {port}: {error.strerror}",
+            address=address,
+            port=port,
+            reason=error.strerror,
+        ) from None
+    return claimed
+
+
+def port_in_use(address: str, port: int, setting: str) -> PortInUseError:
+    """The error of a port that another process has."""
+    return PortInUseError(
+        f"{_NAMES[setting]} {port} on {address} is in use: stop the process that has it (ss -ltnp "
+        f"shows it), or give this bookie another {setting}",
+        address=address,
+        port=port,
+    )
