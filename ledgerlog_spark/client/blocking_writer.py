@@ -258,7 +258,12 @@ class BlockingWriteHandle(BlockingAppends):
         self._call(self._handle.flush)
 
     def close(self) -> LedgerMetadata:
-        """The closed record; see `WriteHandle.close`."""
+        """The closed record; see `WriteHandle.close`.
+
+        Blocks for up to four minutes while the metadata store is away (half a minute when that
+        refuses at once), then raises MetadataUnavailableError and can be called again. After
+        Ctrl-C the attempt goes on until the client is closed.
+        """
         return self._call(self._handle.close)
 
     def _forked(self) -> LocalProtocolError:

@@ -218,16 +218,23 @@ class WriteHandle:
         retriable: then it is tried again. A handle that failed is closed at its last confirmed
         entry, unless another client took the ledger over.
 
+        While the metadata store is away this tries `RetryPolicy.attempts_max` times: with the
+        defaults for half a minute when each request fails at once, and for nearly four when each
+        takes all of `metadata_timeout_ms`. Then it raises MetadataUnavailableError and can be
+        called again. Before that, appends still pending have up to twice `add_quorum_timeout_ms`.
+
         Raises:
             LedgerFencedError: Another client is recovering the ledger; its close decides.
             LedgerClosedError: Another client closed it at another entry.
             LedgerNotFoundError: It was deleted.
-            MetadataUnavailableError: Not closed, or not known whether: seal it later.
+            MetadataUnavailableError: Not closed, or not known whether: close again, or seal it
+                later.
         """
         if self._closing is None or _may_close_again(self._closing):
             if self._refusal is None:
                 self._refuse(self._closed_error)
             self._closing = self._loop.create_task(self._close())
+            self._closing.add_done_callback(_look_at_outcome)
         return await asyncio.shield(self._closing)
 
     def abandon(self) -> None:
@@ -361,6 +368,12 @@ class WriteHandle:
 
     def __repr__(self) -> str:
         return f"WriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"
+
+
+def _look_at_outcome(closing: asyncio.Task[LedgerMetadata]) -> None:
+    """Mark an error as seen: whoever waited may be gone, and asyncio would report it as lost."""
+    if not closing.cancelled():
+        closing.exception()
 
 
 def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:

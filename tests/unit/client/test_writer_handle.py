@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -13,8 +14,11 @@ from ledgerlog_spark.errors import (
     LedgerClosedError,
     LedgerFencedError,
     LocalProtocolError,
+    MetadataUnavailableError,
     NotEnoughBookiesError,
 )
+from ledgerlog_spark.metadata.memory_tree import MemoryTree
+from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
@@ -40,6 +44,11 @@ def hold_all(world: ClientWorld) -> None:
 def release_all(world: ClientWorld) -> None:
     for name in world.names:
         world.transport.release(name)
+
+
+def memory_tree(stores: MetadataStores) -> MemoryTree:
+    assert isinstance(stores.tree, MemoryTree)
+    return stores.tree
 
 
 async def settled(*futures: asyncio.Future[object]) -> list[object]:
@@ -287,6 +296,58 @@ def test_closing_the_client_fails_pending_appends_as_unknown_and_leaves_the_ledg
         assert (await world.client().ledger_metadata(ledger.id)).state is LedgerState.OPEN
         with pytest.raises(LedgerClosedError):
             await ledger.close()
+
+    in_world(work)
+
+
+def test_close_nobody_waits_for_any_more_is_no_unhandled_error() -> None:
+    async def work(world: ClientWorld) -> None:
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what))
+        client, stores = world.client_and_stores()
+        ledger = await client.create_ledger()
+        memory_tree(stores).disconnect()
+        closing = asyncio.ensure_future(ledger.close())
+        await turns()
+        closing.cancel()
+        await settled(closing)
+        await client.aclose()
+        await turns()
+        del ledger, closing
+        gc.collect()
+        assert not reported
+
+    in_world(work)
+
+
+@pytest.mark.parametrize(
+    ("is_silent", "seconds"), [(False, (29, 33)), (True, (229, 233))], ids=["refuses", "silent"]
+)
+def test_close_gives_up_after_a_bounded_time_and_can_be_called_again(
+    is_silent: bool, seconds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_answer(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    async def work(world: ClientWorld) -> None:
+        client, stores = world.client_and_stores()
+        tree = memory_tree(stores)
+        ledger = await client.create_ledger()
+        await ledger.append(b"x")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with monkeypatch.context() as patch:
+            if is_silent:
+                for request in ("_write", "sync"):
+                    patch.setattr(tree, request, no_answer)
+            else:
+                tree.disconnect()
+            with pytest.raises(MetadataUnavailableError) as caught:
+                await ledger.close()
+        assert caught.value.retriable
+        assert seconds[0] <= loop.time() - began <= seconds[1]
+        tree.connect()
+        assert (await ledger.close()).last_entry_id == 0
 
     in_world(work)
 
