@@ -65,17 +65,16 @@ def run_zookeeper(
 )
 def run_bookie(context: typer.Context) -> None:
     """Run a bookie until Ctrl-C or SIGTERM; all options are those of `python -m bookie_server`."""
-    if {"--help", "-h"} & set(context.args):
-        _print_help_of_bookie()
-        return
+    _check_arguments_of_bookie(context.args)
     command = [sys.executable, "-m", "bookie_server", *context.args]
     os.execv(command[0], command)  # noqa: S606 (this very interpreter)
 
 
-def _print_help_of_bookie() -> None:
+def _check_arguments_of_bookie(arguments: list[str]) -> None:
+    """Help and wrong usage end the command here, where they bear its name."""
     from bookie_server.__main__ import settings_parser
 
     parser = settings_parser()
     parser.prog = "ledgerlog bookie run"
     parser.epilog = BOOKIE_EXAMPLE
-    parser.print_help()
+    parser.parse_args(arguments)
