@@ -4,7 +4,8 @@
   `metadata_check`: its dealings with the metadata store.
 - `v2_server`, `v2_connection`, `v2_operations`, `v2_shared`, `v2_requests`: the data plane over
   TCP. `grpc_server`, `grpc_service`, `grpc_stream`: control, and all operations over gRPC.
-- `in_flight`: bounds over both. `storage_port`: what they need of storage. `auth`: AUTH frames.
+- `port_claim`: their ports. `in_flight`: bounds over both. `storage_port`: what they need of
+  storage. `auth`: AUTH frames.
 - `collector`, `ledger_listing`: lets go of ledgers that were deleted.
 - `metrics`, `logging`, `exit_code`: what it tells.
 """
