@@ -19,18 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+FAILURES_IN_A_ROW_MAX = 3
+"""Of a bookie before it is passed over. Bookies that died stay registered until their sessions end,
+and two of them would take each other's place a thousand times in that time."""
+
+
 class FailedBookies:
     """Failures of bookies that have not been replaced yet, and the memory of all of them.
 
+    A bookie that failed too often is no choice any more until an index was left without one, which
+    makes the owner wait; then all of them are tried again.
+
     Attributes:
         counts: How often each bookie failed this ledger.
-        rounds: For an index without a replacement, how many times that was found.
+        rounds: For an index without a replacement, how many times it was waited for one since the
+            last answer from there.
     """
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.rounds: dict[int, int] = {}
         self._failed: dict[int, str] = {}
+        self._counts_lately: dict[str, int] = {}
+        self._waiting: set[int] = set()
+        self._waited: set[int] = set()
 
     def __bool__(self) -> bool:
         """Whether some index waits for a replacement."""
@@ -45,23 +57,43 @@ class FailedBookies:
         """Note that the bookie at `index` failed; once for each time it was tried."""
         if self._failed.get(index) != bookie_id:
             self._failed[index] = bookie_id
-            self.counts[bookie_id] = self.counts.get(bookie_id, 0) + 1
+            for counts in (self.counts, self._counts_lately):
+                counts[bookie_id] = counts.get(bookie_id, 0) + 1
 
     def choose(self, ensemble: tuple[str, ...], candidates: tuple[str, ...]) -> Replacements:
         """Replacements for all indexes that wait, as far as candidates go."""
-        found = replace_failed(ensemble, self.indexes, candidates, self.counts)
-        for index in found.unreplaced:
-            self.rounds[index] = self.rounds.get(index, 0) + 1
+        lately = self._counts_lately
+        eligible = [name for name in candidates if lately.get(name, 0) < FAILURES_IN_A_ROW_MAX]
+        found = replace_failed(ensemble, self.indexes, eligible, self.counts)
+        if found.unreplaced:
+            lately.clear()
         return found
+
+    def wait(self, index: int) -> None:
+        """A bookie that just failed gets a moment; telling it again while it waits is fine."""
+        if index not in self._waiting:
+            self._waiting.add(index)
+            self.rounds[index] = self.rounds.get(index, 0) + 1
+
+    def waits_are_over(self) -> None:
+        """Who waited may be tried again."""
+        self._waited |= self._waiting
+        self._waiting.clear()
+
+    def has_waited(self, index: int) -> bool:
+        """Whether the bookie at `index` may be tried again, if it is still registered."""
+        return index in self._waited
 
     def settle(self, index: int) -> None:
         """The bookie at `index` was replaced, or is being tried again."""
         self._failed.pop(index, None)
+        self._waiting.discard(index)
+        self._waited.discard(index)
 
     def forget_indexes(self) -> None:
         """Begin anew with another ensemble; only the memory of who failed stays."""
-        self._failed.clear()
-        self.rounds.clear()
+        for forgotten in (self._failed, self.rounds, self._waiting, self._waited):
+            forgotten.clear()
 
     def recovered(self, index: int) -> None:
         """The bookie at `index` answered: count rounds without a replacement anew."""

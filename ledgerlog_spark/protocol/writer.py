@@ -259,6 +259,7 @@ class LedgerWriter(UpdatingMachine):
             return [*self._arm_quorum_timer()]
         if event.request == self._retry_timer:
             self._retry_timer = 0
+            self._failed.waits_are_over()
             return self._begin_change() if self.phase is WriterPhase.OPEN else []
         return self._on_update_reply(event)
 
@@ -280,10 +281,13 @@ class LedgerWriter(UpdatingMachine):
         found = self._failed.choose(ensemble, event.candidates)
         effects: list[Effect] = []
         for index in found.unreplaced:
-            # The first time only look again later: a bookie that just failed gets a moment.
-            if self._failed.rounds[index] > 1 and ensemble[index] in event.candidates:
+            # A dead bookie stays registered for seconds. Tried again at once, it would be listed
+            # and sent everything for each run that goes on without it.
+            if self._failed.has_waited(index) and ensemble[index] in event.candidates:
                 self._failed.settle(index)
                 effects += self._pipeline.resend(index)
+            else:
+                self._failed.wait(index)
         if not found.replaced:
             return [*effects, *self._go_on_without(found.unreplaced)]
         self._change = FragmentChange(
@@ -345,7 +349,6 @@ class LedgerWriter(UpdatingMachine):
         fragment = self.metadata.value.last_fragment
         for index in change.replacements:
             self._failed.settle(index)
-            self._failed.recovered(index)
         replaced = tuple(failed for failed, _ in change.replacements.values())
         changed = EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from ledgerlog_spark.errors import LocalProtocolError
@@ -115,6 +117,34 @@ def test_it_gives_up_when_nobody_takes_the_place_of_a_failed_bookie() -> None:
     assert isinstance(failed, m.LedgerFailed)
     assert failed.failure is m.Failure.NOT_ENOUGH_BOOKIES
     assert (failed.wanted, failed.available, failed.bookie_ids) == (3, 2, ("b2",))
+
+
+def test_dead_bookies_that_are_still_registered_take_each_others_place_a_few_times_only() -> None:
+    dead, registered = {"b1", "b2"}, ENSEMBLE
+    created = LedgerMetadata(Quorum(2, 2, 2), (Fragment(0, ("b0", "b1")),))
+    one = LedgerWriter(ledger_id=1, created=Versioned(created, Version(1, 0)))
+    waited_ms = 0
+    number = 0
+    effects = deque(one.handle(m.AddRequested((b"x",))))
+    while not isinstance(effect := effects.popleft(), m.LedgerFailed):
+        if isinstance(effect, m.ListBookies):
+            reply: m.Event = m.BookiesListed(effect.request, registered)
+        elif isinstance(effect, m.CasMetadata):
+            number += 1
+            stored = Versioned(effect.metadata, Version(1, number))
+            reply = m.MetadataWritten(effect.request, m.MetadataOutcome.OK, stored)
+        elif isinstance(effect, m.SendAdd):
+            code = Code.UNAVAILABLE if effect.bookie_id in dead else Code.OK
+            reply = m.AddReplied(effect.request, code)
+        elif isinstance(effect, m.StartTimer):
+            waited_ms += effect.delay_ms
+            reply = m.TimerFired(effect.request)
+        else:
+            continue
+        effects += one.handle(reply)
+    assert effect.failure is m.Failure.NOT_ENOUGH_BOOKIES
+    assert one.ensemble_changes < 100
+    assert waited_ms > 5_000  # a bookie that starts again meanwhile is found
 
 
 def test_it_changes_its_ensemble_at_most_as_often_as_allowed() -> None:
