@@ -209,8 +209,10 @@ TABLE = (
            "rounded up to whole entries"),
     Option("createIfMissing", Use.WRITE, boolean, True, "", "make the log when there is none"),
     Option("ensembleSize", Use.WRITE, whole_number(1, 1024), None, "bookies", "of a new log; 3"),
-    Option("writeQuorum", Use.WRITE, whole_number(1, 1024), None, "bookies", "of a new log; 3"),
-    Option("ackQuorum", Use.WRITE, whole_number(1, 1024), None, "bookies", "of a new log; 2"),
+    Option("writeQuorum", Use.WRITE, whole_number(1, 1024), None, "bookies", "of a new log; 3, or "
+           "all of a smaller ensemble"),
+    Option("ackQuorum", Use.WRITE, whole_number(1, 1024), None, "bookies", "of a new log; 2, or "
+           "all of a smaller write quorum"),
     Option("digestType", Use.WRITE, choice("CRC32C", "CRC32", "HMAC", "DUMMY"), None, "",
            "of a new log; CRC32C"),
     Option("txnAppId", Use.WRITE, text, None, "", "who writes, for writing again without doubles"),
