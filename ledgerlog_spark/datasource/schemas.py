@@ -100,7 +100,15 @@ def scan_schema(
         )
     merged = schemas[0][1]
     for name, schema in schemas[1:]:
-        merged = merge(merged, schema, log=name, add_columns=True)
+        try:
+            merged = merge(merged, schema, log=name, add_columns=True)
+        except SchemaMismatchError as error:
+            found = {"expected": "", "got": "", "column": "", **error.fields}
+            raise SchemaMismatchError(
+                f"column {found['column']!r} is {found['got']} in log {name!r}, and "
+                f"{found['expected']} in the logs read with it: read it by a query of its own",
+                **error.fields,
+            ) from error
     fields = _pick(struct_of(merged)["fields"], columns)
     if include_metadata:
         _reject_names(fields)

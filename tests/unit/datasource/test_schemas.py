@@ -82,7 +82,7 @@ def test_several_logs_show_the_columns_of_all() -> None:
 
 
 def test_logs_whose_columns_contradict_each_other_are_refused() -> None:
-    with pytest.raises(SchemaMismatchError, match="'a' of log 'log1' is long"):
+    with pytest.raises(SchemaMismatchError, match="'a' is string in log 'log1', and long in"):
         scanned(schema(a="long"), schema(a="string"))
 
 
