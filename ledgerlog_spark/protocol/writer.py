@@ -82,7 +82,7 @@ class WriterSettings:
     window: Window = field(default_factory=Window)
     metadata: RetryPolicy = field(default_factory=RetryPolicy)
     replacement: RetryPolicy = field(
-        default_factory=lambda: RetryPolicy(first_delay_ms=100, attempts_max=12)
+        default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
     )
     ensemble_changes_max: int = 1_000
     add_quorum_timeout_ms: int | None = None

@@ -119,7 +119,7 @@ def test_it_gives_up_when_nobody_takes_the_place_of_a_failed_bookie() -> None:
     assert (failed.wanted, failed.available, failed.bookie_ids) == (3, 2, ("b2",))
 
 
-def test_dead_bookies_that_are_still_registered_take_each_others_place_a_few_times_only() -> None:
+def test_dead_bookies_that_are_still_registered_do_not_use_up_the_changes_of_a_ledger() -> None:
     dead, registered = {"b1", "b2"}, ENSEMBLE
     created = LedgerMetadata(Quorum(2, 2, 2), (Fragment(0, ("b0", "b1")),))
     one = LedgerWriter(ledger_id=1, created=Versioned(created, Version(1, 0)))
@@ -143,7 +143,7 @@ def test_dead_bookies_that_are_still_registered_take_each_others_place_a_few_tim
             continue
         effects += one.handle(reply)
     assert effect.failure is m.Failure.NOT_ENOUGH_BOOKIES
-    assert one.ensemble_changes < 100
+    assert one.ensemble_changes < 250
     assert waited_ms > 5_000  # a bookie that starts again meanwhile is found
 
 
