@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import (
@@ -26,7 +27,6 @@ from ledgerlog_spark.metadata.znode_tree import (
     NodeMissingError,
     NodeNotEmptyError,
     NodeOperation,
-    NodeStat,
     SetNode,
     TransactionFailedError,
     ZnodeTree,
@@ -40,11 +40,12 @@ from ledgerlog_spark.protocol.log_records import ProducerRecord
 from ledgerlog_spark.wire.ledger_metadata import encode_ledger_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from ledgerlog_spark.metadata.ledger_store import TreeLedgerStore
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 REQUESTS_AT_ONCE = 64
 ATTEMPTS_MAX = 5
@@ -108,12 +109,8 @@ class TreeLogProducers:
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
         """See `LogStore.registered_before`."""
         ledger_ids = await self.registered(log_id, app)
-        older: list[int] = []
-        for some in _portions(ledger_ids):
-            reads = (self._epoch_of(log_id, app, ledger_id) for ledger_id in some)
-            epochs = await asyncio.gather(*reads)
-            older += [i for i, found in zip(some, epochs, strict=True) if -1 < found < epoch]
-        return older
+        epochs = await asked_of_each(partial(self._epoch_of, log_id, app), ledger_ids)
+        return [i for i, found in zip(ledger_ids, epochs, strict=True) if -1 < found < epoch]
 
     async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
         """See `LogStore.staged`."""
@@ -163,17 +160,13 @@ class TreeLogProducers:
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
         """See `LogStore.marked`."""
-        found = self._ledgers_below(self._paths.marks(log_id))
-        changed_ms = {ledger_id: changed_ms async for ledger_id, _, changed_ms in found}
-        marks: list[MarkedLedger] = []
-        for some in _portions(list(changed_ms)):
-            for ledger_id, was in zip(
-                some, await asyncio.gather(*(self._was(log_id, i) for i in some)), strict=True
-            ):
-                if was is not None:
-                    is_staged = was == STAGED
-                    marks.append(MarkedLedger(ledger_id, changed_ms[ledger_id], is_staged))
-        return marks
+        found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]
+        states = await asked_of_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
+        return [
+            MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED)
+            for (ledger_id, _, changed_ms), was in zip(found, states, strict=True)
+            if was is not None
+        ]
 
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
         """See `LogStore.forget_mark`."""
@@ -229,7 +222,7 @@ class TreeLogProducers:
         """
         operations: list[NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
-        for path, stat in zip(paths, await self._stats(paths), strict=True):
+        for path, stat in zip(paths, await asked_of_each(self._tree.stat, paths), strict=True):
             if stat is None:
                 operations.append(CreateNode(path, was))
             elif was == LISTED:
@@ -239,17 +232,11 @@ class TreeLogProducers:
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
         """Ledger id, created and changed ms of each child, by ledger id."""
         ledger_ids = sorted(map(int, await self._children(path)))
-        stats = await self._stats([f"{path}/{ledger_id}" for ledger_id in ledger_ids])
+        paths = [f"{path}/{ledger_id}" for ledger_id in ledger_ids]
+        stats = await asked_of_each(self._tree.stat, paths)
         for ledger_id, stat in zip(ledger_ids, stats, strict=True):
             if stat is not None:
                 yield ledger_id, stat.created_ms, stat.changed_ms
-
-    async def _stats(self, paths: Sequence[str]) -> list[NodeStat | None]:
-        """What is known of each node, None where there is none; some at the same time."""
-        stats: list[NodeStat | None] = []
-        for some in _portions(paths):
-            stats += await asyncio.gather(*map(self._tree.stat, some))
-        return stats
 
     async def _children(self, path: str) -> list[str]:
         with contextlib.suppress(NodeMissingError):
@@ -271,10 +258,12 @@ class TreeLogProducers:
             ) from error
 
 
-def _portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """What is asked for at the same time, one portion after the other."""
+async def asked_of_each(ask: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
+    """The answer for each value, in their order; some are asked for at the same time."""
+    answers: list[T] = []
     for first in range(0, len(values), REQUESTS_AT_ONCE):
-        yield values[first : first + REQUESTS_AT_ONCE]
+        answers += await asyncio.gather(*map(ask, values[first : first + REQUESTS_AT_ONCE]))
+    return answers
 
 
 def version_of(result: Created | Version | None) -> Version:

@@ -24,6 +24,7 @@ from ledgerlog_spark.metadata.log_producers import (
     LISTED,
     REQUESTS_AT_ONCE,
     TreeLogProducers,
+    asked_of_each,
     version_of,
 )
 from ledgerlog_spark.metadata.log_store_port import PagesNode
@@ -250,7 +251,8 @@ class TreeLogStore(TreeLogProducers):
     async def page_nodes(self, log_id: str) -> Sequence[PagesNode]:
         """See `LogStore.page_nodes`."""
         tokens = await self._children(self._paths.pages(log_id))
-        stats = await self._stats([self._paths.pages(log_id, token) for token in tokens])
+        paths = [self._paths.pages(log_id, token) for token in tokens]
+        stats = await asked_of_each(self._tree.stat, paths)
         return [
             PagesNode(token, stat.created_ms)
             for token, stat in zip(tokens, stats, strict=True)
