@@ -76,6 +76,18 @@ class LedgerState(IntEnum):
     CLOSED = 3
 
 
+def check_type(name: str, value: object, kind: type) -> None:
+    """Returns when `value` is of that type; a bool is no int.
+
+    Raises:
+        ConfigurationError: It is not; names it and what was given.
+    """
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ConfigurationError(
+            f"{name} is of type {kind.__name__}, got {value!r}", key=name, value=value
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Quorum:
     """E, Qw and Qa, counts of bookies with E >= Qw >= Qa >= 1.
@@ -90,11 +102,7 @@ class Quorum:
 
     def __post_init__(self) -> None:
         for name in ("ensemble_size", "write_quorum", "ack_quorum"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise ConfigurationError(
-                    f"{name} is of type int, got {value!r}", key=name, value=value
-                )
+            check_type(name, getattr(self, name), int)
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ConfigurationError(
                 f"a ledger needs ensemble_size >= write_quorum >= ack_quorum >= 1, got "

@@ -32,7 +32,6 @@ class Services:
     logs: LogStore | None = None
     leases: Leases | None = None
     session: Session | None = None
-
     bookies: WritableBookies = field(init=False)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES
+from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, check_type
 from ledgerlog_spark.protocol.reader import ReaderSettings
 from ledgerlog_spark.protocol.recovery import RecoverySettings
 from ledgerlog_spark.protocol.writer import WriterSettings
@@ -72,12 +72,7 @@ class ClientSettings:
         for setting in fields(self):
             value = getattr(self, setting.name)
             kind = _PARTS.get(setting.name, int)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                raise ConfigurationError(
-                    f"{setting.name} is of type {kind.__name__}, got {value!r}",
-                    key=setting.name,
-                    value=value,
-                )
+            check_type(setting.name, value, kind)
             if isinstance(value, int) and value < 1:
                 raise ConfigurationError(
                     f"{setting.name} is at least 1, got {value}", key=setting.name, value=value
