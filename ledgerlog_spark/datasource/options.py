@@ -253,9 +253,10 @@ def _check_named(read: ReadOptions) -> None:
         ConfigurationError: It is none, which may be a slip of the pen.
     """
     selection = LogSelection.of(read)
-    given = read.starting_offsets
-    strangers = () if isinstance(given, str) else tuple(set(given) - {"*"})
-    if wrong := sorted(name for name in strangers if name not in selection):
+    named = read.starting_offsets
+    if isinstance(named, str):
+        return
+    if wrong := sorted(name for name in named if name != "*" and name not in selection):
         raise ConfigurationError(
             f'option "startingOffsets" names {", ".join(map(repr, wrong))}, and the stream reads '
             f"{selection}",

@@ -103,10 +103,9 @@ def scan_schema(
         try:
             merged = merge(merged, schema, log=name, add_columns=True)
         except SchemaMismatchError as error:
-            found = {"expected": "", "got": "", "column": "", **error.fields}
             raise SchemaMismatchError(
-                f"column {found['column']!r} is {found['got']} in log {name!r}, and "
-                f"{found['expected']} in the logs read with it: read it by a query of its own",
+                f"column {error.column!r} is {error.got} in log {name!r}, and {error.expected} in "
+                "the logs read with it: read it by a query of its own",
                 **error.fields,
             ) from error
     fields = _pick(struct_of(merged)["fields"], columns)

@@ -10,7 +10,6 @@ from ledgerlog_spark.datasource.schemas import spark_schema, stored_schema
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
-    LedgerNotFoundError,
     LogKindError,
     LogNotFoundError,
     UnauthorizedError,
@@ -107,11 +106,9 @@ def check_password(uri: str, head: LogHead, password: bytes) -> None:
     if not head.items.recent:
         return
     newest = head.items.recent[-1].ledger_id
-    try:
-        record = client_of(uri).run(lambda client: client.ledger_metadata(newest))
-    except LedgerNotFoundError:
-        return  # swept, because nothing lists it any more
-    if record.password == password:
+    # Gone from there, it was swept: nothing lists it any more.
+    record = client_of(uri).run(lambda client: client.recent_records([newest])).get(newest)
+    if record is None or record.password == password:
         return
     if not record.password:
         raise UnauthorizedError(
