@@ -53,7 +53,8 @@ class Peer(asyncio.Protocol):
             self.on_message(found)
 
     def on_message(self, found: bytes) -> None:
-        raise NotImplementedError
+        """Do what this kind of peer does with a message."""
+        raise AssertionError(found)
 
 
 class BookiePeer(Peer):
@@ -147,17 +148,18 @@ def latencies_ms(directory: Path, rate: int, seconds: float) -> list[float]:
     paths = [directory / f"bare-{number}" for number in range(BOOKIES)]
     for path in paths:
         path.write_bytes(b"\1" * FILE_SIZE_BYTES)
-    bookies = [_started("bookie", path) for path in paths]
+    processes = [_started("bookie", path) for path in paths]
     loop = LoopThread()
     try:
-        ports = [int(_line_of(bookie)) for bookie in bookies]
+        ports = [int(_line_of(bookie)) for bookie in processes]
         reader = _started("reader", ports[0])
+        processes.append(reader)
         assert _line_of(reader) == "ready\n"
         found = _sent(loop, ports, reader, rate, seconds)
     finally:
-        for bookie in bookies:
-            bookie.kill()
-            bookie.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
         WriterPeer.peers.clear()
         loop.stop()
         for path in paths:

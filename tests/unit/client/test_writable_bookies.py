@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from ledgerlog_spark.client.writable_bookies import WritableBookies
+from ledgerlog_spark.metadata.port import CancelWatch, OnChange
 from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import BookieInfo
 
@@ -23,7 +25,7 @@ class CountedRegistration:
         self.asked += 1
         return list(await self.stores.registration.writable())
 
-    def watch_writable(self, on_change):
+    def watch_writable(self, on_change: OnChange) -> CancelWatch:
         def changed() -> None:
             on_change()
             self.heard.set()
@@ -35,29 +37,33 @@ class CountedRegistration:
             await self.stores.registration.register(BookieInfo(name, "127.0.0.1", 1))
 
 
-def test_what_is_known_is_asked_for_once_until_a_bookie_comes() -> None:
+def with_one_bookie(
+    work: Callable[[CountedRegistration, WritableBookies], Awaitable[None]],
+) -> None:
     async def scenario() -> None:
         registration = CountedRegistration()
         await registration.stores.initialize()
         await registration.start("a:1")
-        bookies = WritableBookies(registration)
+        await work(registration, WritableBookies(registration))
+        await registration.stores.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_known_is_asked_for_once_until_a_bookie_comes() -> None:
+    async def work(registration: CountedRegistration, bookies: WritableBookies) -> None:
         assert [list(await bookies.known()) for _ in range(3)] == [["a:1"]] * 3
         assert registration.asked == 1
         await registration.start("b:1")
         await asyncio.wait_for(registration.heard.wait(), PATIENCE_SECONDS)
         assert [list(await bookies.known()) for _ in range(3)] == [["a:1", "b:1"]] * 3
         assert registration.asked == 2
-        await registration.stores.close()
 
-    asyncio.run(scenario())
+    with_one_bookie(work)
 
 
 def test_an_answer_that_may_be_older_than_a_change_is_not_kept() -> None:
-    async def scenario() -> None:
-        registration = CountedRegistration()
-        await registration.stores.initialize()
-        await registration.start("a:1")
-        bookies = WritableBookies(registration)
+    async def work(registration: CountedRegistration, bookies: WritableBookies) -> None:
         read = registration.writable
 
         async def overtaken() -> list[str]:
@@ -70,6 +76,5 @@ def test_an_answer_that_may_be_older_than_a_change_is_not_kept() -> None:
         assert list(await bookies.known()) == ["a:1"]
         registration.writable = read
         assert list(await bookies.known()) == ["a:1", "b:1"]
-        await registration.stores.close()
 
-    asyncio.run(scenario())
+    with_one_bookie(work)
