@@ -51,7 +51,9 @@ class File(Protocol):
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers, then sync the data: durable on return. One hop for both.
 
-        For records: nothing else that this directory does delays it.
+        For records: nothing else that this directory does delays it. Calls of one directory are
+        carried out in their order and end in it: nothing is written before what was called earlier
+        is synced, and nothing at all to a file for which one of them failed.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.

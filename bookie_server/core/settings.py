@@ -36,7 +36,7 @@ class StorageSettings:
     file_size_bytes: int = 256 * MEBIBYTE
     pieces_max: int = 100_000
     in_flight_bytes_max: int = 64 * MEBIBYTE
-    group_bytes_max: int = 4 * MEBIBYTE
+    group_bytes_max: int = 8 * MEBIBYTE
     recent_bytes_max: int = 16 * MEBIBYTE
     free_bytes_min: int = 64 * MEBIBYTE
     idle_watermark_ms: int = 50

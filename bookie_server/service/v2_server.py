@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from bookie_server.service.logging import get_logger
 from bookie_server.service.port_claim import claim
 from bookie_server.service.v2_operations import V2Operations
 from bookie_server.service.v2_shared import V2Shared
+from ledgerlog_spark.transport.same_host import unpace
 
 if TYPE_CHECKING:
     from bookie_server.config import BookieSettings
@@ -123,5 +125,7 @@ def listen(address: str, port: int) -> socket.socket:
     """
     listener = claim(address, port, "port")
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    if ip_address(listener.getsockname()[0]).is_loopback:
+        unpace(listener)
     listener.setblocking(False)
     return listener

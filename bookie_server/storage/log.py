@@ -3,6 +3,10 @@
 A group is whatever was queued while the one before was written and synced; when nothing was, the
 next record is synced at once and alone. A group is written only after the sync of the one before,
 so a crash can tear no more than the last one, and the order of syncs is that of the file.
+
+What fills a group by itself does not wait for that here: it is handed to the file system while the
+one before is under way, which writes it as soon as that is synced (`File.write_synced`). The device
+is not idle then while the event loop reports one group and puts the next together.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from bookie_server.storage.entry_log_file import OpenFile
 from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
+GROUPS_UNDER_WAY_MAX = 2
 JOIN_SIZE_MAX = 8_192
 """Records up to this size are joined before they are written: one copy beats three parts."""
 
@@ -86,7 +91,13 @@ class Log:
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._queue: deque[LogRecord] = deque()
-        self._wake: Future[None] | None = None
+        self._queued_bytes = 0
+        self._under_way = 0
+        self._waiting: list[Future[None]] = []
+        self._is_waking = False
+        self._is_rolling = False
+        self._busy_until_ms = 0
+        self._running = 0
         self._ended: Future[None] = tasks.future()
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
         self._waiter_number = 0
@@ -107,9 +118,8 @@ class Log:
         self.last_ticket = ticket = self.last_ticket + 1
         record.ticket = ticket
         self._queue.append(record)
-        if self._wake is not None:
-            wake, self._wake = self._wake, None
-            wake.set_result(None)
+        self._queued_bytes += record.body_size
+        self._wake_if_due()
         return ticket
 
     def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
@@ -124,14 +134,14 @@ class Log:
 
     def start(self) -> None:
         """Begin to write what is submitted."""
-        self._tasks.spawn("log writer", self._run())
+        for _ in range(GROUPS_UNDER_WAY_MAX):
+            self._running += 1
+            self._tasks.spawn("log writer", self._run())
 
     async def close(self) -> None:
         """Write and sync what is queued, then stop."""
         self._is_closing = True
-        if self._wake is not None:
-            wake, self._wake = self._wake, None
-            wake.set_result(None)
+        self._wake_all()
         await self._ended
 
     def fail(self, error: StorageError) -> None:
@@ -140,25 +150,20 @@ class Log:
             return
         self.failure = error
         self._report_failure(error, [])
+        self._wake_all()
 
     async def _run(self) -> None:
+        """One of the writers: each has at most one group under way."""
         group: list[LogRecord] = []
         try:
-            while True:
-                while not self._queue:
-                    if self._is_closing or self.failure is not None:
-                        return
-                    self._vouch_when_idle()
-                    self._wake = self._tasks.future()
-                    await self._wake
-                if self._files.must_roll(size_at_most(self._queue[0])):
-                    await self._files.roll()
-                    if self.failure is not None:
-                        return
+            while await self._is_there_a_group():
                 group, start, buffers = self._take_group()
+                self._under_way += 1
+                self._wake_if_due()
                 began_ms = self._clock.monotonic_ms()
                 await self._files.active.handle.write_synced(start, buffers)
-                self.counters.busy_ms += self._clock.monotonic_ms() - began_ms
+                self._under_way -= 1
+                self._count_busy(began_ms)
                 if self.failure is not None:
                     self._report_failure(self.failure, group)
                     return
@@ -168,8 +173,63 @@ class Log:
             self.failure = self.failure or error
             self._report_failure(error, group)
         finally:
-            if not self._ended.done():
+            self._running -= 1
+            self._wake_all()
+            if not self._running:
                 self._ended.set_result(None)
+
+    async def _is_there_a_group(self) -> bool:
+        """Wait for one that this writer may take, in a file with room for it; False at the end."""
+        while True:
+            if self.failure is not None or (self._is_closing and not self._queue):
+                return False
+            if self._is_due:
+                if not self._files.must_roll(size_at_most(self._queue[0])):
+                    return True
+                await self._roll()
+                return self.failure is None
+            if not self._queue and not self._under_way:
+                self._vouch_when_idle()
+            waiting: Future[None] = self._tasks.future()
+            self._waiting.append(waiting)
+            await waiting
+            self._is_waking = False
+
+    async def _roll(self) -> None:
+        """Go on in the next file where there is one; no group is under way meanwhile."""
+        assert not self._under_way
+        self._is_rolling = True
+        try:
+            await self._files.roll()
+        finally:
+            self._is_rolling = False
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether a group is to be put together: any when none is under way, else a full one."""
+        if self._is_rolling or not self._queue:
+            return False
+        if not self._under_way:
+            return True
+        return (
+            self._under_way < GROUPS_UNDER_WAY_MAX
+            and self._queued_bytes >= self._settings.group_bytes_max
+            and not self._files.must_roll(size_at_most(self._queue[0]))
+        )
+
+    def _count_busy(self, began_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.counters.busy_ms += now_ms - max(began_ms, self._busy_until_ms)
+        self._busy_until_ms = now_ms
+
+    def _wake_if_due(self) -> None:
+        if self._waiting and not self._is_waking and self._is_due:
+            self._is_waking = True
+            self._waiting.pop().set_result(None)
+
+    def _wake_all(self) -> None:
+        while self._waiting:
+            self._waiting.pop().set_result(None)
 
     def _take_group(self) -> tuple[list[LogRecord], int, list[Buffer]]:
         active = self._files.active
@@ -185,6 +245,7 @@ class Log:
             if group and files.must_roll(offset - start + size_at_most(record)):
                 break
             queue.popleft()
+            self._queued_bytes -= record.body_size
             record.identity, record.offset = identity, offset
             record.sequence, record.durable_upto = sequence, durable_upto
             record.origin_sequence = record.origin_sequence or sequence
@@ -214,6 +275,7 @@ class Log:
     def _report_failure(self, error: StorageError, group: list[LogRecord]) -> None:
         lost = [*group, *self._queue]
         self._queue.clear()
+        self._queued_bytes = 0
         waiters, self._waiters = self._waiters, []
         self._on_failed(error, lost)
         for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):

@@ -31,8 +31,15 @@ class WrittenCache:
         self._size_bytes = 0
         self._ranges: deque[tuple[CachedFile, int, int]] = deque()
 
+    def make_room(self, size_bytes: int) -> None:
+        """Let go of the oldest, so that so many more fit."""
+        while self._ranges and self._size_bytes + size_bytes > self._size_bytes_max:
+            oldest, start, length = self._ranges.popleft()
+            self._size_bytes -= length
+            oldest.drop_cached(start, length)
+
     def synced(self, file: CachedFile, offset: int, size_bytes: int) -> None:
-        """Take note of bytes that were written and synced, and let go of older ones."""
+        """Take note of bytes that were written and synced."""
         ranges = self._ranges
         if ranges:
             last, start, length = ranges[-1]
@@ -42,7 +49,3 @@ class WrittenCache:
                 self._size_bytes -= length
         ranges.append((file, offset, size_bytes))
         self._size_bytes += size_bytes
-        while self._size_bytes > self._size_bytes_max:
-            oldest, start, length = ranges.popleft()
-            self._size_bytes -= length
-            oldest.drop_cached(start, length)

@@ -3,6 +3,7 @@
 - `port`: what every transport implements.
 - `v2_transport`: BookKeeper's binary protocol over TCP, by way of `v2_link` (one lane to one
   bookie: look-up, connecting, back-off) and `v2_connection` (one socket: frames out, answers in).
+  Connections that stay within one machine are made by `same_host`.
 - `grpc_transport`: the bookies' gRPC service, for networks where only gRPC passes, and for LACs. It
   has a `grpc_bookie` for each bookie, on a `grpc_channel`, and a `grpc_watch` for each watched LAC.
 - `in_process`: straight into a storage object of this process.

@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.pending import PendingRun
+from ledgerlog_spark.transport.same_host import connected_within_host
 from ledgerlog_spark.transport.v2_connection import LATE_REQUESTS_MAX, V2Connection
 from ledgerlog_spark.wire.requests import encode_tell_lac
 
@@ -187,13 +188,15 @@ class V2Link:
 
     async def _open(self, info: BookieInfo) -> None:
         takes_runs = info.takes_runs and not self._runs_are_refused
-        _, connection = await self._loop.create_connection(
-            lambda: V2Connection(
-                self, self._pool, takes_runs=takes_runs, takes_lacs=info.takes_lacs
-            ),
-            info.host,
-            info.port,
-        )
+
+        def made() -> V2Connection:
+            return V2Connection(self, self._pool, takes_runs=takes_runs, takes_lacs=info.takes_lacs)
+
+        connected = await connected_within_host(info.host, info.port)
+        if connected is None:
+            _, connection = await self._loop.create_connection(made, info.host, info.port)
+        else:
+            _, connection = await self._loop.create_connection(made, sock=connected)
         if not connection.is_lost:
             self._connection = connection
 

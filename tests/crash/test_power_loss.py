@@ -69,6 +69,11 @@ def test_mutation_no_fsync_is_caught(monkeypatch):
     assert found
 
 
+def test_mutation_group_that_overtakes_the_one_before_is_caught(monkeypatch):
+    monkeypatch.setattr(SimFile, "write_synced", SimFile.write_synced_out_of_turn)
+    assert violations(MUTATION_SEEDS)
+
+
 def test_mutation_fence_not_durable_is_caught(monkeypatch):
     # Waits for every add before the fence, but not for the fence itself.
     monkeypatch.setattr(Durability, "fence_waits_for", lambda _self, state: state.last_ticket - 1)

@@ -19,7 +19,7 @@ from bookie_server.errors import (
     SyncFailedError,
 )
 from bookie_server.ports import Buffer, Lane
-from tests.sim.runtime import Host
+from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
 
@@ -167,6 +167,7 @@ class SimFileSystem:
         self.disk = disk
         self.host = host
         self.latency_us = latency_us
+        self.last_group: SimFuture[None] | None = None
 
     async def step(self, name: str) -> None:
         """Wait for the device; whatever the operation does happens after this, at once."""
@@ -237,6 +238,7 @@ class SimFile:
         self.files = files
         self.name = name
         self.content = content
+        self.has_failed = False
 
     async def read(
         self,
@@ -267,6 +269,22 @@ class SimFile:
         self._write(offset, buffers)
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        files = self.files
+        before, files.last_group = files.last_group, files.host.future()
+        mine = files.last_group
+        try:
+            if before is not None:
+                await before
+            if self.has_failed:
+                raise SyncFailedError(f"{self.name} failed before", path=self.name)
+            await self.write_synced_out_of_turn(offset, buffers)
+        except StorageError:
+            self.has_failed = True
+            raise
+        finally:
+            mine.set_result(None)
+
+    async def write_synced_out_of_turn(self, offset: int, buffers: Sequence[Buffer]) -> None:
         await self.files.step(f"write {self.name}")
         self._write(offset, buffers)
         await self.datasync()

