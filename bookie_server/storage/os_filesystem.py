@@ -44,6 +44,7 @@ SCRATCH_SIZE_BYTES = 2 << 20
 PORTION_SIZE_BYTES = 1 << 20
 SYNC_FILE_RANGE_WRITE = 2
 LONE_SIZE_BYTES_MAX = 16 << 10
+ZEROS_AHEAD = bytes(256 << 10)
 LONE_SYNC_SECONDS_MAX = 1.5e-3
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
@@ -197,11 +198,15 @@ class OsFileSystem:
         except OSError as error:
             raise translated(error, name, verb) from error
 
-    def allocate(self, descriptor: int, size: int) -> None:
-        """The system call itself: libc's posix_fallocate would write every block instead."""
+    def allocate(self, descriptor: int, size: int) -> bool:
+        """The system call itself: libc's posix_fallocate would write every block instead.
+
+        Returns:
+            Whether there are blocks now; else only the size was set.
+        """
         if not self._can_allocate:
             os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
-            return
+            return False
         while _libc.fallocate(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(size)) != 0:
             code = ctypes.get_errno()
             if code == errno.EINTR:
@@ -214,7 +219,8 @@ class OsFileSystem:
                 f"the file system of {self.directory} cannot allocate ahead: files grow as they "
                 "are written, which makes every sync slower"
             )
-            return
+            return False
+        return True
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
         """Let the device begin with what was written; a failure shows when it is synced."""
@@ -232,6 +238,8 @@ class OsFile:
         self._descriptor = descriptor
         self._is_closed = False
         self._has_failed = False
+        self._allocated_end = 0
+        self._unwritten_from: int | None = None
         self.name = name
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
@@ -333,8 +341,23 @@ class OsFile:
 
     def _write_lone(self, offset: int, buffers: Sequence[Buffer]) -> None:
         begun = time.perf_counter()
+        self._write_ahead(offset + sum(map(len, buffers)))
         self._write_synced(offset, buffers)
         self._files.sync_time.learn(time.perf_counter() - begun)
+
+    def _write_ahead(self, end: int) -> None:
+        """Write zeros behind `end` where nothing was ever written, enough for many small groups.
+
+        The first write to allocated blocks makes the sync write the file system's own records,
+        too: three writers that sync 1.5 KiB each wait 0.37 ms for it, and 0.28 where zeros lie.
+        """
+        if self._unwritten_from is None or end <= self._unwritten_from:
+            return
+        start = max(end, self._unwritten_from)
+        count = min(len(ZEROS_AHEAD), self._allocated_end - start)
+        if count > 0:
+            self._write(start, (memoryview(ZEROS_AHEAD)[:count],))
+        self._unwritten_from = start + count
 
     def drop_cached(self, offset: int, size: int) -> None:
         """Give back the page cache's copy of synced bytes, unless the file is closed."""
@@ -357,8 +380,12 @@ class OsFile:
         Raises:
             DiskFullError: There are not so many.
         """
-        files, descriptor = self._files, self._descriptor
-        await files.call(lambda: files.allocate(descriptor, size), self.name, "allocate")
+        await self._files.call(lambda: self._allocate(size), self.name, "allocate")
+
+    def _allocate(self, size: int) -> None:
+        before = os.fstat(self._descriptor).st_size
+        if self._files.allocate(self._descriptor, size) and before < size:
+            self._unwritten_from, self._allocated_end = before, size
 
     async def truncate(self, size: int) -> None:
         """Give back what lies beyond `size`."""

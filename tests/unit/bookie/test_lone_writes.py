@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bookie_server.storage import os_filesystem
 from bookie_server.storage.os_filesystem import (
     LONE_SIZE_BYTES_MAX,
     LONE_SYNC_SECONDS_MAX,
+    ZEROS_AHEAD,
     OsFileSystem,
     SyncTime,
 )
@@ -70,6 +72,46 @@ async def test_a_lone_small_group_is_written_on_the_loop_where_syncs_are_short(
     await file.write_synced(0, [b"x" * size])
     assert await file.read(0, size) == b"x" * size
     assert [thread == threading.get_ident() for thread in syncing_threads] == [is_here]
+    await file.close()
+
+
+async def test_zeros_go_ahead_of_small_groups_into_blocks_that_were_never_written(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    pwritev = os.pwritev
+
+    def noted(descriptor: int, buffers: list[Any], offset: int) -> int:
+        sizes.append(sum(map(len, buffers)))
+        return pwritev(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "pwritev", noted)
+    ahead = len(ZEROS_AHEAD)
+    file: Any = await files.open("one", create=True)
+    await file.allocate(3 * ahead)
+    for number in range(4):
+        await file.write_synced(number * 1_000, [bytes([number + 1]) * 1_000])
+    assert sizes == [ahead, 1_000, 1_000, 1_000, 1_000]
+    sizes.clear()
+    # A large group passes what was zeroed; the last zeros end with the file.
+    await file.write_synced(4_000, [b"x" * (2 * ahead)])
+    await file.write_synced(4_000 + 2 * ahead, [b"y" * 1_000])
+    await file.write_synced(5_000 + 2 * ahead, [b"z" * 1_000])
+    assert sizes == [2 * ahead, ahead - 5_000, 1_000, 1_000]
+    whole = await file.read(0, 3 * ahead)
+    assert whole[:6_000] == b"".join(bytes([n]) * 1_000 for n in range(1, 5)) + b"x" * 2_000
+    assert whole[4_000 + 2 * ahead :] == b"y" * 1_000 + b"z" * 1_000 + bytes(ahead - 6_000)
+    await file.close()
+
+
+async def test_no_zeros_go_into_a_slot_that_was_written_before(
+    files: OsFileSystem,
+) -> None:
+    file: Any = await files.open("one", create=True)
+    await file.write(0, [b"old" * 1_000])
+    await file.allocate(3_000)
+    await file.write_synced(0, [b"new"])
+    assert await file.read(0, 10_000) == b"new" + b"old" * 999
     await file.close()
 
 
