@@ -9,6 +9,7 @@ from ledgerlog_spark.errors import ConfigurationError
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
+GROUPS_IN_FILE_MIN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class StorageSettings:
         file_size_bytes: Of each entry-log file, allocated ahead.
         pieces_max: A file is finished when its index has so many pieces.
         in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
-        group_bytes_max: Written and synced at once at most.
+        group_bytes_max: Written and synced at once at most; an eighth of a file where that is less,
+            so that the index entries of groups under way fit into what a file keeps free.
         recent_bytes_max: Bodies written last that are kept in memory for tailing readers.
         free_bytes_min: No file is allocated when the device would have less left; the bookie is
             read-only then.
@@ -59,3 +61,8 @@ class StorageSettings:
                 key="file_size_bytes",
                 value=self.file_size_bytes,
             )
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes that fill a group."""
+        return min(self.group_bytes_max, self.file_size_bytes // GROUPS_IN_FILE_MIN)

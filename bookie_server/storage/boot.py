@@ -327,7 +327,7 @@ class Boot:
                 if record.kind is RecordKind.RUN:
                     active.index.insert(record)
                 self.counters.rewritten_records += 1
-                if active.end - start >= self.settings.group_bytes_max:
+                if active.end - start >= self.settings.group_bytes:
                     await active.handle.write_synced(start, buffers)
                     buffers, start = [], active.end
         if buffers:

@@ -96,6 +96,7 @@ class Log:
         self._waiting: list[Future[None]] = []
         self._is_waking = False
         self._is_rolling = False
+        self._is_broken = False
         self._busy_until_ms = 0
         self._running = 0
         self._ended: Future[None] = tasks.future()
@@ -164,6 +165,8 @@ class Log:
                 await self._files.active.handle.write_synced(start, buffers)
                 self._under_way -= 1
                 self._count_busy(began_ms)
+                if self._is_broken:
+                    return
                 if self.failure is not None:
                     self._report_failure(self.failure, group)
                     return
@@ -172,16 +175,21 @@ class Log:
         except StorageError as error:
             self.failure = self.failure or error
             self._report_failure(error, group)
+        except BaseException:
+            # A bug, or the end of the process: the other writer must not go on behind a gap.
+            self._is_broken = True
+            raise
         finally:
             self._running -= 1
             self._wake_all()
             if not self._running:
-                self._ended.set_result(None)
+                _settle(self._ended)
 
     async def _is_there_a_group(self) -> bool:
         """Wait for one that this writer may take, in a file with room for it; False at the end."""
         while True:
-            if self.failure is not None or (self._is_closing and not self._queue):
+            has_stopped = self._is_broken or self.failure is not None
+            if has_stopped or (self._is_closing and not self._queue):
                 return False
             if self._is_due:
                 if not self._files.must_roll(size_at_most(self._queue[0])):
@@ -213,7 +221,7 @@ class Log:
             return True
         return (
             self._under_way < GROUPS_UNDER_WAY_MAX
-            and self._queued_bytes >= self._settings.group_bytes_max
+            and self._queued_bytes >= self._settings.group_bytes
             and not self._files.must_roll(size_at_most(self._queue[0]))
         )
 
@@ -225,11 +233,11 @@ class Log:
     def _wake_if_due(self) -> None:
         if self._waiting and not self._is_waking and self._is_due:
             self._is_waking = True
-            self._waiting.pop().set_result(None)
+            _settle(self._waiting.pop())
 
     def _wake_all(self) -> None:
         while self._waiting:
-            self._waiting.pop().set_result(None)
+            _settle(self._waiting.pop())
 
     def _take_group(self) -> tuple[list[LogRecord], int, list[Buffer]]:
         active = self._files.active
@@ -237,7 +245,7 @@ class Log:
         group: list[LogRecord] = []
         buffers: list[Buffer] = []
         queue, files = self._queue, self._files
-        size_max = self._settings.group_bytes_max
+        size_max = self._settings.group_bytes
         sequence, durable_upto = self.next_sequence, self.durable_sequence
         identity = active.identity
         while queue and offset - start < size_max:
@@ -265,7 +273,7 @@ class Log:
         last = group[-1]
         self.durable_sequence = last.sequence
         self.durable_ticket = last.ticket
-        if last.kind is RecordKind.WATERMARK:
+        if last.kind is RecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
             self._vouched_sequence = last.sequence
         self._on_durable(group)
         waiters = self._waiters
@@ -296,6 +304,12 @@ class Log:
         self._watermark_is_due = False
         if self.failure is None and not self._is_closing:
             self.submit(LogRecord(RecordKind.WATERMARK))
+
+
+def _settle(future: Future[None]) -> None:
+    """Wake who waits, if nobody cancelled that."""
+    if not future.done():
+        future.set_result(None)
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:

@@ -18,7 +18,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -101,6 +101,7 @@ class OsFileSystem:
         # New memory for each read would be zeroed before it is read into.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.sync_time = SyncTime()
+        self.groups_under_way = 0
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
         self.pools = {
@@ -282,15 +283,21 @@ class OsFile:
         """Write all buffers and sync the data, in one call."""
         files = self._files
         size = sum(map(len, buffers))
+        # A group that the thread is through with is under way until who waits for it has run: on
+        # the loop this one would end before it.
+        is_lone = files.writer.is_idle and not files.groups_under_way
+        files.groups_under_way += 1
         try:
             if size > LONE_SIZE_BYTES_MAX:
                 await files.writer.call(lambda: self._write_synced(offset, buffers))
-            elif files.sync_time.is_short and files.writer.is_idle:
+            elif is_lone and files.sync_time.is_short:
                 self._write_lone(offset, buffers)
             else:
                 await files.writer.call(lambda: self._write_lone(offset, buffers))
         except OSError as error:
             raise translated(error, self.name, "write") from error
+        finally:
+            files.groups_under_way -= 1
 
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
@@ -310,17 +317,32 @@ class OsFile:
         return total
 
     def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        if self._has_failed:
-            # After an error the kernel takes what it dropped for written.
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        try:
+        with self._whole_or_never_again():
             size = self._write_portions(offset, buffers)
-            # While the device is at work: what is given back costs time, too.
-            self._files.written.make_room(size)
-            _fdatasync(self._descriptor)
-        except OSError:
-            self._has_failed = True
-            raise
+            self._sync(offset, size)
+
+    def _write_lone(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        begun = time.perf_counter()
+        with self._whole_or_never_again():
+            size = sum(map(len, buffers))
+            self._write_ahead(offset + size)
+            self._write(offset, buffers)
+            self._sync(offset, size)
+        self._files.sync_time.learn(time.perf_counter() - begun)
+
+    @contextlib.contextmanager
+    def _whole_or_never_again(self) -> Iterator[None]:
+        """After an error nothing more: the kernel takes what it dropped for written."""
+        if self._has_failed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._has_failed = True
+        yield
+        self._has_failed = False
+
+    def _sync(self, offset: int, size: int) -> None:
+        # While the device is at work: what is given back costs time, too.
+        self._files.written.make_room(size)
+        _fdatasync(self._descriptor)
         self._files.written.synced(self, offset, size)
 
     def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
@@ -338,12 +360,6 @@ class OsFile:
         if portion:
             self._write(offset + total, portion)
         return total + size
-
-    def _write_lone(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        begun = time.perf_counter()
-        self._write_ahead(offset + sum(map(len, buffers)))
-        self._write_synced(offset, buffers)
-        self._files.sync_time.learn(time.perf_counter() - begun)
 
     def _write_ahead(self, end: int) -> None:
         """Write zeros behind `end` where nothing was ever written, enough for many small groups.

@@ -16,7 +16,7 @@ class OrderedThread:
 
     Attributes:
         is_stopped: Calls made now are never carried out.
-        is_idle: Every call so far has returned, and who waited for it was told.
+        is_idle: Every call so far has returned. Who waited for the last one may not have run yet.
     """
 
     def __init__(self, name: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from bookie_server.errors import StorageError, SyncFailedError
 from bookie_server.ports import Buffer
 from bookie_server.storage.entry_log_file import OpenFile
 from bookie_server.storage.log import Log
+from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.model import Code
 from tests.sim.runtime import Host, Scheduler, SimFuture
 
@@ -192,3 +195,74 @@ def test_busy_time_of_two_groups_at_once_counts_once(world):
     world.scheduler.run_for(50)
     world.end()
     assert 150 <= world.log.counters.busy_ms <= 160
+
+
+@pytest.mark.parametrize("size", [100, FULL])
+def test_a_bug_in_one_writer_stops_the_other_and_close_still_ends(world, size):
+    crashes: list[BaseException] = []
+    world.host.on_failure = crashes.append
+    world.submit(0, size)
+    world.submit(1, size)
+    *_, done = world.device.under_way.pop(0)
+    done.set_exception(MemoryError("a bug"))
+    world.settle()
+    assert [type(crash) for crash in crashes] == [MemoryError]
+    world.submit(2, FULL)
+    if size == FULL:
+        # Was handed over before: what becomes of it is nobody's business any more.
+        world.end()
+    assert world.device.under_way == []
+    assert world.durable == []
+    world.scheduler.run(world.log.close(), world.host)
+
+
+def test_a_bug_in_who_is_told_of_a_group_stops_the_log(world):
+    crashes: list[BaseException] = []
+    world.host.on_failure = crashes.append
+
+    def told(_group: list[LogRecord]) -> None:
+        raise RuntimeError("a bug")
+
+    world.log._on_durable = told
+    world.submit(0, 100)
+    world.submit(1, 100)
+    world.end()
+    assert [type(crash) for crash in crashes] == [RuntimeError]
+    assert world.device.under_way == []
+
+
+def test_a_watermark_that_travels_with_others_vouches_for_nothing(world):
+    world.submit(0, 100)
+    world.submit(1, 100)
+    world.log.submit(LogRecord(RecordKind.WATERMARK))
+    world.end()
+    world.end()
+    assert world.log.durable_sequence == 3
+    world.scheduler.run_for(2_000_000)
+    assert [len(world.device.under_way), world.log.last_ticket] == [1, 4]
+    world.end()
+    world.scheduler.run_for(4_000_000)
+    assert world.log.last_ticket == 4
+
+
+async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
+    crashes: list[str] = []
+    tasks = OsTasks(lambda name, _error: crashes.append(name))
+    files = OneFile(Host(Scheduler(), "unused"))
+    log = Log(
+        files=files, tasks=tasks, clock=OsClock(), settings=StorageSettings(), next_sequence=1,
+        on_durable=lambda _group: None, on_failed=lambda _error, _records: None,
+    )  # fmt: skip
+    log.start()
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(log.close())
+    closing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await closing
+    await tasks.aclose()
+    assert crashes == []
+
+
+def test_groups_are_small_enough_for_the_file_that_they_go_to() -> None:
+    assert StorageSettings().group_bytes == 8 << 20
+    assert StorageSettings(file_size_bytes=8 << 20).group_bytes == 1 << 20

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,54 @@ async def test_a_group_is_never_written_beside_one_that_is_under_way(
     may_end.set()
     await before
     group.close()
+    await file.close()
+
+
+async def test_a_small_group_ends_behind_the_one_that_the_thread_is_just_through_with(
+    files: OsFileSystem,
+) -> None:
+    file: Any = await files.open("one", create=True)
+    files.sync_time = taught(1e-5)
+    ended: list[str] = []
+
+    async def group(name: str, size: int) -> None:
+        await file.write_synced(0, [name.encode() * size])
+        ended.append(name)
+
+    first = asyncio.create_task(group("1", LONE_SIZE_BYTES_MAX + 1))
+    await asyncio.sleep(0)
+    # The loop hears only in its next turn that the thread is through, the second group's first.
+    is_through = threading.Event()
+    through = files.writer.call(is_through.set)
+    is_through.wait()
+    await asyncio.gather(first, group("2", 512), through)
+    assert ended == ["1", "2"]
+    await file.close()
+
+
+@pytest.mark.parametrize("sizes", [(1_000, 20_000), (20_000, 1_000), (1_000, 1_000)])
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
+async def test_nothing_goes_to_a_file_after_a_group_of_it_failed(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int], call: str
+) -> None:
+    file: Any = await files.open("one", create=True)
+    await file.allocate(1 << 20)
+    begun: list[str] = []
+
+    def noted(name: str, *_: object) -> int:
+        begun.append(name)
+        if name == call:
+            raise OSError(errno.EIO, "input/output error")
+        return sizes[0]
+
+    monkeypatch.setattr(os, "pwritev", partial(noted, "pwritev"))
+    monkeypatch.setattr(os_filesystem, "_fdatasync", partial(noted, "fdatasync"))
+    monkeypatch.setattr(os_filesystem, "ZEROS_AHEAD", bytes(sizes[0]))
+    first, second = (file.write_synced(0, [b"x" * size]) for size in sizes)
+    failed = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
+    assert begun.count(call) == 1
+    assert begun[-1] == call
     await file.close()
 
 
