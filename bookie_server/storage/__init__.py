@@ -2,7 +2,7 @@
 
 - `ledger_storage`: the face, and what puts the rest together. `counters`: what it counts.
 - `adds`, `read_answers`, `drops`: the ways of requests. `lac_watches`: who hears of a new LAC.
-  `log`: records in one order, synced in groups.
+  `log`: records in one order, synced in groups. `wake_ups`: of coroutines that wait.
 - `reads`: finds and reads entries. `active_index`, `entry_log_file`, `recent_bodies`: where they
   are. `index_rebuilds`: what damage leads to.
 - `file_keeper`, `held_files`, `slots`, `pins`, `manifest`: which files there are, and which may go.

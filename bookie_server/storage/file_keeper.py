@@ -29,6 +29,7 @@ from bookie_server.storage.log import Log, append_encoded
 from bookie_server.storage.manifest import ManifestStore
 from bookie_server.storage.pins import Pins
 from bookie_server.storage.slots import Slots, mark_finished
+from bookie_server.storage.wake_ups import settle
 
 RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
@@ -349,11 +350,3 @@ class FileKeeper:
             files=tuple(sorted(files, key=lambda entry: entry.file_id)),
             free_slots=tuple(free[: self._settings.pool_files_max]),
         )
-
-
-def settle(futures: list[Future[None]]) -> None:
-    """Wake up whoever waits for any of them."""
-    while futures:
-        future = futures.pop()
-        if not future.done():
-            future.set_result(None)

@@ -23,6 +23,7 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Buffer, Clock, Future, Tasks
 from bookie_server.storage.entry_log_file import OpenFile
+from bookie_server.storage.wake_ups import settle
 from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
@@ -142,7 +143,7 @@ class Log:
     async def close(self) -> None:
         """Write and sync what is queued, then stop."""
         self._is_closing = True
-        self._wake_all()
+        settle(self._waiting)
         await self._ended
 
     def fail(self, error: StorageError) -> None:
@@ -151,7 +152,7 @@ class Log:
             return
         self.failure = error
         self._report_failure(error, [])
-        self._wake_all()
+        settle(self._waiting)
 
     async def _run(self) -> None:
         """One of the writers: each has at most one group under way."""
@@ -181,9 +182,9 @@ class Log:
             raise
         finally:
             self._running -= 1
-            self._wake_all()
+            settle(self._waiting)
             if not self._running:
-                _settle(self._ended)
+                settle([self._ended])
 
     async def _is_there_a_group(self) -> bool:
         """Wait for one that this writer may take, in a file with room for it; False at the end."""
@@ -233,11 +234,7 @@ class Log:
     def _wake_if_due(self) -> None:
         if self._waiting and not self._is_waking and self._is_due:
             self._is_waking = True
-            _settle(self._waiting.pop())
-
-    def _wake_all(self) -> None:
-        while self._waiting:
-            _settle(self._waiting.pop())
+            settle([self._waiting.pop()])
 
     def _take_group(self) -> tuple[list[LogRecord], int, list[Buffer]]:
         active = self._files.active
@@ -304,12 +301,6 @@ class Log:
         self._watermark_is_due = False
         if self.failure is None and not self._is_closing:
             self.submit(LogRecord(RecordKind.WATERMARK))
-
-
-def _settle(future: Future[None]) -> None:
-    """Wake who waits, if nobody cancelled that."""
-    if not future.done():
-        future.set_result(None)
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:

@@ -291,9 +291,9 @@ class OsFile:
             if size > LONE_SIZE_BYTES_MAX:
                 await files.writer.call(lambda: self._write_synced(offset, buffers))
             elif is_lone and files.sync_time.is_short:
-                self._write_lone(offset, buffers)
+                self._write_lone(offset, buffers, size)
             else:
-                await files.writer.call(lambda: self._write_lone(offset, buffers))
+                await files.writer.call(lambda: self._write_lone(offset, buffers, size))
         except OSError as error:
             raise translated(error, self.name, "write") from error
         finally:
@@ -321,10 +321,9 @@ class OsFile:
             size = self._write_portions(offset, buffers)
             self._sync(offset, size)
 
-    def _write_lone(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    def _write_lone(self, offset: int, buffers: Sequence[Buffer], size: int) -> None:
         begun = time.perf_counter()
         with self._whole_or_never_again():
-            size = sum(map(len, buffers))
             self._write_ahead(offset + size)
             self._write(offset, buffers)
             self._sync(offset, size)

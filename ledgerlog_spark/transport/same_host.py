@@ -14,7 +14,7 @@ _ANY_PORT: Final = 9
 
 
 async def connected_within_host(host: str, port: int) -> socket.socket | None:
-    """A connected socket where the address is this machine's; None for any other, or a name.
+    """A connected socket where the address is one that this machine sends from; else None.
 
     Raises:
         OSError: Nobody listens there.
@@ -52,10 +52,10 @@ def unpace(unconnected: socket.socket) -> None:
     """Choose a congestion control without pacing, for a socket or what a listener accepts.
 
     BBR, the default of many machines, sends by timers, at the rate that it believes the network to
-    have. Within one machine there is no network to spare and the timers are dear: a lone append to
-    three local bookies took 2.2 ms with it where it takes 1.2 without, and runs of small entries
-    were a quarter slower. The choice has to be made before there is a connection, whose timers
-    would stay. Never fails: what a system does not know stays as its administrator set it.
+    have. Within one machine there is no network to spare and the timers are dear: appends of 64 KiB
+    to three local bookies took 9 % more CPU with it. The choice has to be made before there is a
+    connection, whose timers would stay. Never fails: what a system does not know stays as its
+    administrator set it.
     """
     if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):

@@ -148,12 +148,18 @@ def test_simulated_disk_carries_out_groups_in_their_order_and_none_after_a_failu
     assert scheduler.run(file.read(0, 10), host) == b"4"
 
 
-async def test_real_directory_carries_out_groups_in_their_order_and_none_after_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def real(tmp_path: Path):
     files = OsFileSystem(tmp_path / "data")
     await files.lock()
-    file = await files.open("a", create=True)
+    yield files
+    await files.unlock()
+
+
+async def test_real_directory_carries_out_groups_in_their_order_and_none_after_a_failure(
+    real: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await real.open("a", create=True)
     synced: list[bytes] = []
     errors: list[OSError] = []
 
@@ -173,26 +179,22 @@ async def test_real_directory_carries_out_groups_in_their_order_and_none_after_a
     assert synced[3:] == [b"4" * 10]
     assert await file.read(0, 1) == b"4"
     await file.close()
-    await files.unlock()
 
 
 async def test_device_begins_with_the_first_portion_of_a_group_before_all_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real: OsFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = OsFileSystem(tmp_path / "data")
-    await files.lock()
-    file = await files.open("a", create=True)
+    file = await real.open("a", create=True)
     begun: list[tuple[int, int, int]] = []
 
     def begin(descriptor: int, offset: int, size: int) -> None:
         begun.append((offset, size, os.fstat(descriptor).st_size))
 
-    monkeypatch.setattr(files, "begin_writing", begin)
+    monkeypatch.setattr(real, "begin_writing", begin)
     await file.write_synced(0, [bytes(1 << 19)] * 5)
     await file.write_synced(5 << 19, [bytes(1 << 19)])
     assert begun == [(0, 1 << 20, 1 << 20), (1 << 20, 1 << 20, 2 << 20)]
     await file.close()
-    await files.unlock()
 
 
 async def test_file_system_that_cannot_allocate_says_so_once_and_grows(tmp_path, monkeypatch):
