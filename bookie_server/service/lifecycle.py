@@ -19,6 +19,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.core.settings import StorageSettings
+from bookie_server.cpus import stay_on
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
@@ -267,6 +268,8 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
         await asyncio.gather(started, return_exceptions=True)
         return ExitCode.STOPPED
     await started
+    if settings.cpu is not None:
+        stay_on(settings.cpu)
     _print_ready_line(bookie)
     _tune_garbage_collector()
     await _first_of(stop_requested.wait(), bookie.failed.wait())

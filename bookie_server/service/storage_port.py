@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 class EntryStorage(Protocol):
     """Adds and reads of stored entries."""
 
+    def gather(self) -> None:
+        """Write nothing of what is added from now on before `write_gathered`, in the same turn."""
+
+    def write_gathered(self) -> None:
+        """Write what was added since `gather`: one small run at once, where a sync is short."""
+
     def add(self, request: AddRequest, on_done: Callable[[Code], None]) -> None:
         """Store a run; `on_done` after it is durable, or refused."""
 

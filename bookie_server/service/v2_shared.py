@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bookie_server.service.in_flight import InFlight
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.service.storage_port import EntryStorage
+    from bookie_server.service.v2_connection import V2Connection
 
 RECEIVE_POOL_BYTES: Final = 96 << 20
 BATCH_COUNT_MAX: Final = 65_536
@@ -34,6 +35,7 @@ class V2Shared:
         "counters",
         "frame_size_bytes_max",
         "in_flight",
+        "latest",
         "loop",
         "receive_pool",
         "storage",
@@ -58,3 +60,17 @@ class V2Shared:
         self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
         self.unsent_bytes_max = 2 * self.connection_bytes_max
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
+        self.latest: V2Connection | None = None
+
+    def is_alone(self, connection: V2Connection) -> bool:
+        """Whether what was received before came from this connection, too.
+
+        Of peers that are busy at the same time none is: their adds are synced together.
+        """
+        before, self.latest = self.latest, connection
+        return before is connection
+
+    def forget(self, connection: V2Connection) -> None:
+        """A connection is gone."""
+        if self.latest is connection:
+            self.latest = None

@@ -18,11 +18,12 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from bookie_server.cpus import leave_cpu
 from bookie_server.errors import (
     DirectoryLockedError,
     DiskFullError,
@@ -105,8 +106,11 @@ class OsFileSystem:
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
         self.pools = {
-            Lane.FOREGROUND: ThreadPoolExecutor(READ_THREADS, f"reader {directory.name}"),
-            Lane.BACKGROUND: ThreadPoolExecutor(1, f"background reader {directory.name}"),
+            lane: ThreadPoolExecutor(count, f"{name} {directory.name}", leave_cpu)
+            for lane, count, name in (
+                (Lane.FOREGROUND, READ_THREADS, "reader"),
+                (Lane.BACKGROUND, 1, "background reader"),
+            )
         }
         self.loop = asyncio.get_running_loop()
 
@@ -281,23 +285,38 @@ class OsFile:
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data, in one call."""
-        files = self._files
         size = sum(map(len, buffers))
-        # A group that the thread is through with is under way until who waits for it has run: on
-        # the loop this one would end before it.
-        is_lone = files.writer.is_idle and not files.groups_under_way
+        if self.can_write_now(size):
+            self.write_synced_now(offset, buffers)
+            return
+        files = self._files
+        write = self._write_lone if size <= LONE_SIZE_BYTES_MAX else self._write_synced
         files.groups_under_way += 1
         try:
-            if size > LONE_SIZE_BYTES_MAX:
-                await files.writer.call(lambda: self._write_synced(offset, buffers))
-            elif is_lone and files.sync_time.is_short:
-                self._write_lone(offset, buffers, size)
-            else:
-                await files.writer.call(lambda: self._write_lone(offset, buffers, size))
+            await files.writer.call(lambda: write(offset, buffers))
         except OSError as error:
             raise translated(error, self.name, "write") from error
         finally:
             files.groups_under_way -= 1
+
+    def can_write_now(self, size: int) -> bool:
+        """Whether a group of so many bytes is alone, small and soon on the device."""
+        files = self._files
+        # A group that the thread is through with is under way until who waits for it has run: on
+        # the loop this one would end before it.
+        return (
+            size <= LONE_SIZE_BYTES_MAX
+            and not files.groups_under_way
+            and files.writer.is_idle
+            and files.sync_time.is_short
+        )
+
+    def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """The same on the thread of the loop, which waits for the device."""
+        try:
+            self._write_lone(offset, buffers)
+        except OSError as error:
+            raise translated(error, self.name, "write") from error
 
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
@@ -317,26 +336,29 @@ class OsFile:
         return total
 
     def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        with self._whole_or_never_again():
-            size = self._write_portions(offset, buffers)
-            self._sync(offset, size)
+        self._begin_whole()
+        size = self._write_portions(offset, buffers)
+        self._sync(offset, size)
+        self._has_failed = False
 
-    def _write_lone(self, offset: int, buffers: Sequence[Buffer], size: int) -> None:
+    def _write_lone(self, offset: int, buffers: Sequence[Buffer]) -> None:
         begun = time.perf_counter()
-        with self._whole_or_never_again():
-            self._write_ahead(offset + size)
-            self._write(offset, buffers)
-            self._sync(offset, size)
+        self._begin_whole()
+        size = sum(map(len, buffers))
+        self._write_ahead(offset + size)
+        self._write(offset, buffers)
+        self._sync(offset, size)
+        self._has_failed = False
         self._files.sync_time.learn(time.perf_counter() - begun)
 
-    @contextlib.contextmanager
-    def _whole_or_never_again(self) -> Iterator[None]:
-        """After an error nothing more: the kernel takes what it dropped for written."""
+    def _begin_whole(self) -> None:
+        """What is begun counts as failed until it is whole, and after that nothing is written.
+
+        The kernel takes what it dropped for written.
+        """
         if self._has_failed:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._has_failed = True
-        yield
-        self._has_failed = False
 
     def _sync(self, offset: int, size: int) -> None:
         # While the device is at work: what is given back costs time, too.

@@ -81,10 +81,13 @@ class AppendPace:
 
     def send_now(self) -> None:
         """Send what was appended, as far as window and batching allow."""
+        waiting = self._waiting
         if self._is_sending:
             return
+        if not waiting.entries and self._linger_timer is None:
+            self._on_pause()
+            return
         self._is_sending = True
-        waiting = self._waiting
         try:
             while waiting.entries and self._can_send():
                 is_pipe_empty = self._in_flight() < self._settings.runs_in_flight_min

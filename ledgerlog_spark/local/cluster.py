@@ -17,6 +17,7 @@ import time
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from zlib import crc32
 
 import psutil
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 ZOOKEEPER = "zookeeper"
 UPKEEP = "upkeep"
+BOOKIE_PREFIX = "bookie-"
 USUAL_PORT = 2181
 BOOKIES_DEFAULT = 3
 STOP_TIMEOUT_SECONDS = 15.0
@@ -109,7 +111,7 @@ class Cluster:
             self.refresh()
             before = len(self.members.bookies)
             wanted = max(bookies or before or BOOKIES_DEFAULT, before)
-            ids = [f"bookie-{number}" for number in range(wanted)]
+            ids = [f"{BOOKIE_PREFIX}{number}" for number in range(wanted)]
             try:
                 if self._member(ZOOKEEPER).state == "down":
                     on_progress("starting ZooKeeper")
@@ -258,6 +260,7 @@ class Cluster:
                     bookie_id=member.id,
                     port=member.port if member.port and port_is_free(member.port) else 0,
                     metadata_service_uri=self.metadata_service_uri,
+                    extra_arguments=self._cpu_of(member),
                 )
                 starting[member_id].spawn()
             for number, member_id in enumerate(ids, start=1):
@@ -273,6 +276,18 @@ class Cluster:
         finally:
             for bookie in starting.values():
                 bookie.abandon()
+
+    def _cpu_of(self, bookie: Member) -> tuple[str, ...]:
+        """A CPU for each bookie to stay on while there are CPUs; the others go where they like.
+
+        Which one is the first depends on the directory, so that clusters do not meet on it.
+        """
+        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+        number = int(bookie.id.removeprefix(BOOKIE_PREFIX))
+        if number >= len(cpus):
+            return ()
+        first = crc32(os.fsencode(self.directory))
+        return ("--cpu", str(cpus[(first + number) % len(cpus)]))
 
     def _start_upkeep(self) -> None:
         member = self._member(UPKEEP)

@@ -40,7 +40,7 @@ class Window:
     size_bytes_max: int = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MemberAnswer:
     """What the bookie at an index said about its part of a run."""
 

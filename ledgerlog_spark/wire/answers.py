@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 _PLAIN = Struct(">iIiqq")
 _NUMBERED = Struct(">iIiqqq")
 _FIELDS = Struct(">Iiqq")
+_NUMBERED_FIELDS = Struct(">Iiqqq")
 _I32 = Struct(">i")
 _I64 = Struct(">q")
 
 _PLAIN_BODY_SIZE_BYTES = _FIELDS.size
-_NUMBERED_BODY_SIZE_BYTES = _FIELDS.size + _I64.size
+_NUMBERED_BODY_SIZE_BYTES = _NUMBERED_FIELDS.size
 
 PLAIN_ANSWER_SIZE_BYTES = _PLAIN.size
 BATCH_ANSWER_HEAD_SIZE_BYTES = _NUMBERED.size
@@ -160,15 +161,6 @@ def decode_answer(body: Buffer) -> Answer:
         WireFormatError: It is none; the connection cannot be trusted any further.
     """
     view = memoryview(body)
-    try:
-        return _decode(view)
-    except error as cause:
-        raise WireFormatError(
-            f"an answer of {len(view)} bytes ends before its fields do", size_bytes=len(view)
-        ) from cause
-
-
-def _decode(view: memoryview) -> Answer:
     if len(view) < _I32.size:
         raise WireFormatError("an answer has at least the 4 bytes of a packet header")
     version, opcode = view[0], view[1]
@@ -179,7 +171,12 @@ def _decode(view: memoryview) -> Answer:
         raise WireFormatError(
             f"an answer with opcode {opcode}, which no request has", opcode=opcode
         )
-    return decoder(view)
+    try:
+        return decoder(view)
+    except error as cause:
+        raise WireFormatError(
+            f"an answer of {len(view)} bytes ends before its fields do", size_bytes=len(view)
+        ) from cause
 
 
 def _decode_auth(view: memoryview) -> AuthMessage:
@@ -193,11 +190,11 @@ def _decode_add(view: memoryview) -> AddAnswer:
 
 
 def _decode_add_run(view: memoryview) -> AddRunAnswer:
-    _, number, ledger_id, entry_id = _FIELDS.unpack_from(view)
-    request_id: int | None = None
-    if len(view) != _PLAIN_BODY_SIZE_BYTES:
-        _exactly(view, _NUMBERED_BODY_SIZE_BYTES, Opcode.ADD_RUN)
-        (request_id,) = _I64.unpack_from(view, _PLAIN_BODY_SIZE_BYTES)
+    if len(view) == _PLAIN_BODY_SIZE_BYTES:
+        _, number, ledger_id, entry_id = _FIELDS.unpack(view)
+        return AddRunAnswer(code_of(number), ledger_id, entry_id, None)
+    _exactly(view, _NUMBERED_BODY_SIZE_BYTES, Opcode.ADD_RUN)
+    _, number, ledger_id, entry_id, request_id = _NUMBERED_FIELDS.unpack(view)
     return AddRunAnswer(code_of(number), ledger_id, entry_id, request_id)
 
 

@@ -420,16 +420,13 @@ def _decode_auth(view: memoryview, version: int, flags: int) -> AuthMessage:
 
 def _decode_add_run(view: memoryview, version: int, flags: int) -> AddRunRequest | RefusedRequest:
     ledger_id, first_id, request_id, key, count, stride = _RUN_FIELDS.unpack_from(view, 4)
-    refused = RefusedRequest(
-        version, Opcode.ADD_RUN, ledger_id, first_id, request_id, Code.BAD_REQUEST
-    )
     if not 1 <= count <= RUN_ENTRIES_MAX or stride < 0 or ledger_id < 0 or first_id < 0:
-        return refused
+        return _refused(view, version, Opcode.ADD_RUN)
     offset = 4 + _RUN_FIELDS.size
     lengths_offset = offset + (8 * count if stride == 0 else 0)
     body_offset = lengths_offset + 4 * count
     if body_offset > len(view):
-        return refused
+        return _refused(view, version, Opcode.ADD_RUN)
     entry_ids: range | tuple[int, ...]
     if stride == 0:
         entry_ids = unpack_from(f">{count}q", view, offset)
@@ -438,7 +435,7 @@ def _decode_add_run(view: memoryview, version: int, flags: int) -> AddRunRequest
     lengths = unpack_from(f">{count}i", view, lengths_offset)
     body = view[body_offset:]
     if not _is_run(ledger_id, first_id, entry_ids, lengths, body):
-        return refused
+        return _refused(view, version, Opcode.ADD_RUN)
     return AddRunRequest(version, flags, ledger_id, request_id, entry_ids, lengths, key, body)
 
 

@@ -35,15 +35,17 @@ CLIENT_TOP = {"cli", "__init__"}  # may import every layer
 
 BOOKIE_LAYERS = {
     "errors": set(),
-    "config": {"errors"},
+    "cpus": set(),
+    "config": {"errors", "cpus"},
     "ports": {"errors"},
     "core": {"errors", "ports"},
-    "storage": {"errors", "ports", "core", "config"},
-    "service": {"errors", "ports", "core", "storage", "config"},
+    "storage": {"errors", "ports", "core", "config", "cpus"},
+    "service": {"errors", "ports", "core", "storage", "config", "cpus"},
 }
 BOOKIE_TOP = {"__main__", "__init__"}
 FROM_CLIENT_PACKAGE = {
     "errors": {"errors"},
+    "cpus": set(),
     "config": {"errors", "model"},
     "ports": {"errors", "model"},
     "core": {"errors", "model", "wire"},

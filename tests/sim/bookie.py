@@ -164,7 +164,13 @@ class SimBookie:
                 self.world.checker.add_answered(self.name, request, code)
                 answer(code)
 
-        return self.serve(lambda storage: storage.add(request, on_done))
+        def store(storage: LedgerStorage) -> None:
+            # As of a connection that is alone: written in this turn, where the disk does that.
+            storage.gather()
+            storage.add(request, on_done)
+            storage.write_gathered()
+
+        return self.serve(store)
 
     def read(self, request: ReadRequest, answer: Callable[[Code, bytes | None], None]) -> bool:
         def on_done(code: Code, stored: bytes | None) -> None:

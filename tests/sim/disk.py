@@ -172,6 +172,10 @@ class SimFileSystem:
     async def step(self, name: str) -> None:
         """Wait for the device; whatever the operation does happens after this, at once."""
         await self.host.sleep_us(self.disk.random.randint(*self.latency_us))
+        self.step_now(name)
+
+    def step_now(self, name: str) -> None:
+        """The same without waiting: a crash point."""
         self.disk.counters.operations += 1
         if self.disk.on_operation is not None:
             self.disk.on_operation(self.disk.counters.operations, name)
@@ -284,6 +288,23 @@ class SimFile:
         finally:
             mine.set_result(None)
 
+    def can_write_now(self, size: int) -> bool:
+        is_idle = self.files.last_group is None or self.files.last_group.done()
+        # Not always, so that both ways of writing are simulated.
+        return size <= 1 << 14 and is_idle and self.files.disk.random.random() < 0.5
+
+    def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        if self.has_failed:
+            raise SyncFailedError(f"{self.name} failed before", path=self.name)
+        try:
+            self.files.step_now(f"write {self.name}")
+            self._write(offset, buffers)
+            self.files.step_now(f"sync {self.name}")
+            self._sync()
+        except StorageError:
+            self.has_failed = True
+            raise
+
     async def write_synced_out_of_turn(self, offset: int, buffers: Sequence[Buffer]) -> None:
         await self.files.step(f"write {self.name}")
         self._write(offset, buffers)
@@ -307,6 +328,9 @@ class SimFile:
 
     async def datasync(self) -> None:
         await self.files.step(f"sync {self.name}")
+        self._sync()
+
+    def _sync(self) -> None:
         disk = self.files.disk
         disk.counters.syncs += 1
         if disk.faults.sync_errors > 0:

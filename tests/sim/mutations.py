@@ -234,6 +234,10 @@ async def _entry_log_is_never_synced(self: SimFile, offset: int, buffers: Any) -
         await self.datasync()
 
 
+def _entry_log_is_never_synced_now(self: SimFile, offset: int, buffers: Any) -> None:
+    self._write(offset, buffers)
+
+
 def _fence_skips_queue(self: Durability, state: Any) -> int:
     """The fence is durable in a place of its own, before the adds that were accepted first."""
     return 0
@@ -304,7 +308,13 @@ MUTATIONS: dict[str, Mutation] = {
     "unknown_write_is_failure": Mutation(
         "B18", ((MetadataUpdate, "_on_written", _unknown_is_failure),)
     ),
-    "no_fsync": Mutation("F4", ((SimFile, "write_synced", _entry_log_is_never_synced),)),
+    "no_fsync": Mutation(
+        "F4",
+        (
+            (SimFile, "write_synced", _entry_log_is_never_synced),
+            (SimFile, "write_synced_now", _entry_log_is_never_synced_now),
+        ),
+    ),
     "fence_not_durable": Mutation("F1", ((ReadAnswers, "_fence", _fence_in_memory),)),
     "fence_skips_queue": Mutation("F2", ((Durability, "fence_waits_for", _fence_skips_queue),)),
     "admitted_before_fence": Mutation("F2", ((AddPath, "_admit", _admitted_before_fence),)),

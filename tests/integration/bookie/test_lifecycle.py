@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
 import socket
 import urllib.request
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
@@ -40,6 +42,28 @@ def _registered(service_uri: str) -> Callable[[], object]:
             await stores.close()
 
     return look
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be kept on a CPU")
+def test_bookie_with_a_cpu_keeps_its_event_loop_there_and_no_other_thread(
+    make_bookie: MakeBookie,
+) -> None:
+    everywhere = os.sched_getaffinity(0)
+    cpu = max(everywhere)
+    bookie = make_bookie(cpu=cpu).start()
+    assert bookie.process is not None
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"x")).code is Code.OK
+        # Reads of what is not in memory any more make threads, which may go where they like.
+        assert peer.ask(encode_read(1, 0)).code is Code.OK
+    loop = bookie.process.pid
+    threads = {task.id for task in psutil.Process(loop).threads()}
+    assert os.sched_getaffinity(loop) == {cpu}
+    assert {thread for thread in threads if os.sched_getaffinity(thread) != everywhere} <= {loop}
+    code, errors = make_bookie("b2", cpu=4_096).refusal()
+    assert code == BAD_CONFIGURATION
+    assert "4096" in errors
+    assert str(cpu) in errors
 
 
 def test_ready_line_names_id_ports_and_process(make_bookie: MakeBookie) -> None:

@@ -25,11 +25,28 @@ FULL = GROUP + 1
 
 
 class HeldDevice:
-    """Takes groups and ends them when the test says so; in order, as every file system does."""
+    """Takes groups and ends them when the test says so; in order, as every file system does.
+
+    Attributes:
+        is_prompt: Groups may be written within a call, which ends them.
+        error: What such a call raises.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.under_way: list[tuple[int, int, SimFuture[None]]] = []
+        self.is_prompt = False
+        self.error: Exception | None = None
+        self.written_now: list[tuple[int, int]] = []
+
+    def can_write_now(self, size: int) -> bool:
+        return self.is_prompt and size <= GROUP
+
+    def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        assert self.is_prompt
+        self.written_now.append((offset, sum(map(len, buffers))))
+        if self.error is not None:
+            raise self.error
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         done: SimFuture[None] = self._host.future()
@@ -66,6 +83,13 @@ class OneFile:
         self.is_full = False
 
 
+def run_of(ledger_id: int, size: int) -> LogRecord:
+    return LogRecord(
+        RecordKind.RUN, ledger_id, entry_ids=range(1), lengths=(size,), body=bytes(size),
+        master_key=bytes(20),
+    )  # fmt: skip
+
+
 class World:
     """A log on a held device, and what it reported."""
 
@@ -92,13 +116,18 @@ class World:
         self.scheduler.run_for(1)
 
     def submit(self, ledger_id: int, size: int) -> LogRecord:
-        record = LogRecord(
-            RecordKind.RUN, ledger_id, entry_ids=range(1), lengths=(size,), body=bytes(size),
-            master_key=bytes(20),
-        )  # fmt: skip
+        record = run_of(ledger_id, size)
         self.log.submit(record)
         self.settle()
         return record
+
+    def gather(self, *sizes: int) -> None:
+        """Submit records of ledgers 0, 1, ... in one turn, and have them written."""
+        self.log.gather()
+        for ledger_id, size in enumerate(sizes):
+            self.log.submit(run_of(ledger_id, size))
+        assert self.device.written_now == []
+        self.log.write_gathered()
 
     def end(self, error: StorageError | None = None) -> None:
         self.device.end(error)
@@ -243,6 +272,96 @@ def test_a_watermark_that_travels_with_others_vouches_for_nothing(world):
     world.end()
     world.scheduler.run_for(4_000_000)
     assert world.log.last_ticket == 4
+
+
+def test_a_lone_gathered_record_is_durable_at_once_where_the_file_writes_now(world):
+    world.device.is_prompt = True
+    world.gather(100)
+    assert world.durable == [[0]]
+    assert world.log.durable_sequence == 1
+    world.settle()
+    assert world.device.under_way == []
+    # The next one goes behind it, whoever writes it.
+    end = sum(world.device.written_now[0])
+    world.submit(1, 100)
+    assert [offset for offset, _, _ in world.device.under_way] == [end]
+    world.end()
+    assert world.durable == [[0], [1]]
+
+
+@pytest.mark.parametrize("sizes", [(100, 100), (FULL,)])
+def test_what_is_gathered_in_company_or_large_goes_to_a_writer_in_one_group(world, sizes):
+    world.device.is_prompt = True
+    world.gather(*sizes)
+    assert world.durable == []
+    world.settle()
+    assert len(world.device.under_way) == 1
+    world.end()
+    assert world.durable == [list(range(len(sizes)))]
+    assert world.device.written_now == []
+
+
+def test_nothing_is_written_now_while_a_group_is_under_way(world):
+    world.submit(7, 100)
+    world.device.is_prompt = True
+    world.gather(100)
+    world.settle()
+    assert world.device.written_now == []
+    world.end()
+    world.end()
+    assert world.durable == [[7], [0]]
+
+
+def test_a_gathered_record_that_its_file_has_no_room_for_goes_to_the_next_file(world):
+    world.device.is_prompt = world.files.is_full = True
+    world.gather(100)
+    world.settle()
+    assert world.files.rolls_under == [0]
+    assert world.device.written_now == []
+    world.end()
+    assert world.durable == [[0]]
+
+
+def test_what_was_submitted_before_a_gathering_is_written_with_it(world):
+    world.device.is_prompt = True
+    world.log.submit(run_of(7, 100))
+    world.gather(100)
+    world.settle()
+    world.end()
+    assert world.durable == [[7, 0]]
+
+
+def test_a_record_that_cannot_be_written_now_fails_the_log_and_close_ends(world):
+    world.device.is_prompt = True
+    world.device.error = SyncFailedError("input/output error", path="slot")
+    world.gather(100)
+    assert world.lost == [0]
+    assert world.log.failure is world.device.error
+    assert world.durable == []
+    world.scheduler.run(world.log.close(), world.host)
+
+
+def test_a_bug_while_writing_now_is_told_stops_the_writers_and_close_ends(world):
+    crashes: list[BaseException] = []
+    world.host.on_failure = crashes.append
+    world.device.is_prompt = True
+    world.device.error = MemoryError("a bug")
+    with pytest.raises(MemoryError):
+        world.gather(100)
+    world.settle()
+    assert crashes == [world.device.error]
+    world.submit(1, 100)
+    assert world.device.under_way == []
+    assert world.durable == []
+    world.scheduler.run(world.log.close(), world.host)
+
+
+def test_records_written_now_are_vouched_for_when_nothing_follows(world):
+    world.device.is_prompt = True
+    world.gather(100)
+    world.scheduler.run_for(2_000_000)
+    assert world.log.last_ticket == 2
+    assert len(world.device.under_way) == 1
 
 
 async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:

@@ -57,6 +57,8 @@ def test_command_line_wins_over_environment_over_file_over_default(
         ({"port": 3181, "grpc_port": 3181}, ["grpc_port", "3181"]),
         ({"in_flight_bytes_per_connection_max": 1 << 40}, ["in_flight_bytes_per_connection_max"]),
         ({"log_level": "loud"}, ["log_level", "loud"]),
+        ({"cpu": 4_096}, ["cpu", "4096", "can be kept on are"]),
+        ({"cpu": -1}, ["cpu", "-1"]),
         ({"directories": ["/a", "/b"]}, ["directories", "one directory"]),
     ],
 )

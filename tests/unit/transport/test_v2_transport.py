@@ -11,8 +11,10 @@ import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.transport import v2_connection
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
+from ledgerlog_spark.transport.prompt_write import is_written_now
 from ledgerlog_spark.transport.v2_transport import V2Transport
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
@@ -108,6 +110,41 @@ async def test_run_goes_entry_by_entry_to_a_bookie_that_does_not(caller, server,
     registry.properties = {}
     assert await caller.add(run_of(7, (3, 5, 8))) is Code.OK
     assert [request.entry_id for _, request in server.requests] == [3, 5, 8]
+
+
+async def test_a_lone_request_is_sent_within_the_call_and_others_at_the_end_of_the_turn(
+    caller, server, storage, monkeypatch
+) -> None:
+    sent_now: list[bool] = []
+
+    def spy(*arguments: Any) -> bool:
+        sent_now.append(is_written_now(*arguments))
+        return sent_now[-1]
+
+    monkeypatch.setattr(v2_connection, "is_written_now", spy)
+    await caller.add(run_of(7, range(1)))
+    storage.is_holding = True
+    calls = [caller.start_add(run_of(7, range(entry_id, entry_id + 1))) for entry_id in (1, 2, 3)]
+    assert sent_now[-1]
+    told = len(sent_now)
+    await server.until(lambda: len(server.requests) == 4)
+    storage.release()
+    for call in calls:
+        await call.result()
+    assert len(sent_now) == told
+
+
+async def test_requests_in_company_arrive_in_their_order_behind_the_lone_one(
+    caller, server, storage
+) -> None:
+    await caller.add(run_of(7, range(1)))
+    storage.is_holding = True
+    calls = [caller.start_add(run_of(7, range(entry_id, entry_id + 1))) for entry_id in range(1, 9)]
+    await server.until(lambda: len(server.requests) == 9)
+    assert [request.entry_ids[0] for _, request in server.requests] == list(range(9))
+    storage.release()
+    for call in calls:
+        assert await call.result() == (Code.OK,)
 
 
 async def test_fencing_and_recovery_have_a_connection_of_their_own(caller, server) -> None:
