@@ -64,7 +64,7 @@ class File(Protocol):
     def can_write_now(self, size: int) -> bool:
         """Whether `write_synced_now` may be called for so many bytes.
 
-        Only while nothing of the directory is under way, and where that is worth waiting for.
+        Only while no group of the directory is under way, and where that is worth waiting for.
         """
 
     def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:

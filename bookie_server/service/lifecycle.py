@@ -269,7 +269,7 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
         return ExitCode.STOPPED
     await started
     if settings.cpu is not None:
-        stay_on(settings.cpu)
+        _stay_on(settings.cpu)
     _print_ready_line(bookie)
     _tune_garbage_collector()
     await _first_of(stop_requested.wait(), bookie.failed.wait())
@@ -282,6 +282,14 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
         _log.error("storage_failed", bookie_id=bookie.bookie_id, reason=str(failure))
         return ExitCode.STORAGE_FAILED
     return ExitCode.STOPPED
+
+
+def _stay_on(cpu: int) -> None:
+    """A hint only: a bookie that may not choose serves from any CPU."""
+    try:
+        stay_on(cpu)
+    except OSError as error:
+        _log.warning("cpu_not_kept", cpu=cpu, reason=str(error))
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:

@@ -18,11 +18,6 @@ from typing import TYPE_CHECKING, Final, cast
 from bookie_server.service.logging import get_logger
 from bookie_server.service.v2_requests import is_control
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.transport.prompt_write import (
-    NO_DESCRIPTOR,
-    descriptor_of,
-    is_written_now,
-)
 from ledgerlog_spark.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
@@ -48,7 +43,6 @@ class V2Connection(asyncio.BufferedProtocol):
         "_admit",
         "_answers",
         "_backlog",
-        "_descriptor",
         "_frames",
         "_is_closing",
         "_is_flush_scheduled",
@@ -84,7 +78,6 @@ class V2Connection(asyncio.BufferedProtocol):
         self._frames = FrameSplitter(shared.frame_size_bytes_max, shared.receive_pool)
         self._backlog: deque[memoryview] = deque()
         self._answers: list[Buffer] = []
-        self._descriptor = NO_DESCRIPTOR
         self._is_closing = False
         self._is_flush_scheduled = False
         self._is_paused = False
@@ -102,7 +95,6 @@ class V2Connection(asyncio.BufferedProtocol):
         # uvloop's transports have the methods of asyncio.Transport without being of its class.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
-        self._descriptor = descriptor_of(transport)
         self.peer = transport.get_extra_info("peername")
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         if not self._admit(self):
@@ -257,15 +249,14 @@ class V2Connection(asyncio.BufferedProtocol):
 
         Each turn of the loop that an add does not wait for is 20 to 30 us of a lone append.
         """
-        is_flush_ours, self._is_flush_scheduled = not self._is_flush_scheduled, True
+        self._is_flush_scheduled = True
         storage = self._shared.storage
         storage.gather()
         try:
             self._handle_all(bodies)
         finally:
             storage.write_gathered()
-            if is_flush_ours:
-                self._flush(is_prompt=True)
+            self._flush()
 
     def _handle(self, body: memoryview) -> None:
         """Carry out a frame's request. Its bytes are taken in with `_take` until it is answered."""
@@ -309,18 +300,15 @@ class V2Connection(asyncio.BufferedProtocol):
             self._is_flush_scheduled = True
             self._shared.loop.call_soon(self._flush)
 
-    def _flush(self, *, is_prompt: bool = False) -> None:
+    def _flush(self) -> None:
         self._is_flush_scheduled = False
         answers, self._answers = self._answers, []
-        transport = self._transport
-        if transport is None or not answers:
+        if self._transport is None or not answers:
             return
-        if self._unsent_bytes > JOINED_BYTES_MAX:
-            transport.writelines(answers)
+        if self._unsent_bytes <= JOINED_BYTES_MAX:
+            self._transport.write(b"".join(answers))
         else:
-            data = b"".join(answers)
-            if not is_prompt or not is_written_now(transport, self._descriptor, data):
-                transport.write(data)
+            self._transport.writelines(answers)
         # What a full transport has not taken yet stays counted until it says that it has.
         if not self._is_writing_paused:
             self._count_sent()

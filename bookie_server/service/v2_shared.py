@@ -35,7 +35,8 @@ class V2Shared:
         "counters",
         "frame_size_bytes_max",
         "in_flight",
-        "latest",
+        "last",
+        "last_but_one",
         "loop",
         "receive_pool",
         "storage",
@@ -60,17 +61,21 @@ class V2Shared:
         self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
         self.unsent_bytes_max = 2 * self.connection_bytes_max
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
-        self.latest: V2Connection | None = None
+        self.last: V2Connection | None = None
+        self.last_but_one: V2Connection | None = None
 
     def is_alone(self, connection: V2Connection) -> bool:
-        """Whether what was received before came from this connection, too.
+        """Whether the two receptions before this one were this connection's, too.
 
-        Of peers that are busy at the same time none is: their adds are synced together.
+        Adds of peers that are busy at the same time are to be synced together. Each of them is
+        heard once in a turn of the loop, so one that ends a turn and begins the next is heard
+        twice in a row, and not three times.
         """
-        before, self.latest = self.latest, connection
-        return before is connection
+        before_last, before = self.last_but_one, self.last
+        self.last_but_one, self.last = before, connection
+        return before is connection and before_last is connection
 
     def forget(self, connection: V2Connection) -> None:
         """A connection is gone."""
-        if self.latest is connection:
-            self.latest = None
+        if connection in (self.last, self.last_but_one):
+            self.last = self.last_but_one = None

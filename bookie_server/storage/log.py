@@ -245,7 +245,8 @@ class Log:
     @property
     def _is_lone(self) -> bool:
         """Whether one record is queued, no writer has anything to do, and its file takes it now."""
-        if len(self._queue) != 1 or self._is_waking or not self._waiting or not self._is_due:
+        is_taken = self._under_way or self._is_waking or not self._waiting
+        if len(self._queue) != 1 or is_taken or self._is_broken or not self._is_due:
             return False
         size = size_at_most(self._queue[0])
         files = self._files
@@ -253,9 +254,10 @@ class Log:
 
     def _write_now(self) -> None:
         """Do a writer's work without one."""
-        group, start, buffers = self._take_group()
-        began_ms = self._clock.monotonic_ms()
+        group: list[LogRecord] = []
         try:
+            group, start, buffers = self._take_group()
+            began_ms = self._clock.monotonic_ms()
             self._files.active.handle.write_synced_now(start, buffers)
             self._count_busy(began_ms)
             self._complete(group)

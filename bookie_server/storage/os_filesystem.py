@@ -106,6 +106,7 @@ class OsFileSystem:
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
         self.pools = {
+            # Threads are made when they are needed, by a loop that may stay on one CPU by then.
             lane: ThreadPoolExecutor(count, f"{name} {directory.name}", leave_cpu)
             for lane, count, name in (
                 (Lane.FOREGROUND, READ_THREADS, "reader"),

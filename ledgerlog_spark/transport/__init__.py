@@ -7,8 +7,7 @@
 - `grpc_transport`: the bookies' gRPC service, for networks where only gRPC passes, and for LACs. It
   has a `grpc_bookie` for each bookie, on a `grpc_channel`, and a `grpc_watch` for each watched LAC.
 - `in_process`: straight into a storage object of this process.
-- `pending`, `deadlines`, `prepared_run`: what the transports share. `prompt_write`: past the loop's
-  turn. `memory`: keeps freed memory.
+- `pending`, `deadlines`, `prepared_run`: what the transports share. `memory`: keeps freed memory.
 
 `control.proto` and its stubs describe the gRPC service. The contract of all transports is
 tests/contract/test_transport.py.

@@ -23,11 +23,6 @@ from ledgerlog_spark.transport.pending import (
     PendingRun,
 )
 from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
-from ledgerlog_spark.transport.prompt_write import (
-    NO_DESCRIPTOR,
-    descriptor_of,
-    is_written_now,
-)
 from ledgerlog_spark.wire.answers import (
     AddAnswer,
     AddRunAnswer,
@@ -83,7 +78,6 @@ class V2Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._descriptor = NO_DESCRIPTOR
         self._frames = FrameSplitter(pool=pool)
         self._by_id: dict[int, PendingRun | PendingBatch] = {}
         self._by_key: dict[tuple[int, int, int], PendingKeyed] = {}
@@ -107,9 +101,6 @@ class V2Connection(asyncio.BufferedProtocol):
         """Ready to send."""
         # uvloop's transports have the methods of asyncio.Transport without being of its class.
         self._transport = cast("asyncio.Transport", transport)
-        self._descriptor = descriptor_of(transport)
-        # With a limit of 0 uvloop would try the socket at once instead of at the end of the loop's
-        # turn, whatever is sent: batches of small appends go a fifth slower.
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         # A host that vanished acknowledges nothing: the kernel then ends the connection, while one
         # that is only slow keeps it.
@@ -259,25 +250,14 @@ class V2Connection(asyncio.BufferedProtocol):
         return held is not None and not held.is_wanted
 
     def _write(self, buffers: Sequence[Buffer]) -> None:
-        size_bytes = sum(map(len, buffers))
-        if size_bytes <= JOINED_BYTES_MAX and self._is_alone and self._is_sent_now(buffers):
-            return
         self._unsent += buffers
-        self._unsent_bytes += size_bytes
-        if not self._is_flush_scheduled:
+        self._unsent_bytes += sum(map(len, buffers))
+        if len(self._by_id) + len(self._by_key) == 1:
+            # A lone request waits for no company: it is sent a turn of the loop earlier.
+            self._flush()
+        elif not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush)
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether one request is on its way, which was not sent yet."""
-        return len(self._by_id) + len(self._by_key) == 1 and not self._unsent
-
-    def _is_sent_now(self, buffers: Sequence[Buffer]) -> bool:
-        transport = self._transport
-        if transport is None or self._is_writing_paused:
-            return False
-        return is_written_now(transport, self._descriptor, b"".join(buffers))
 
     def _flush(self) -> None:
         self._is_flush_scheduled = False

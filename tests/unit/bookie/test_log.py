@@ -14,6 +14,7 @@ from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError, SyncFailedError
 from bookie_server.ports import Buffer
+from bookie_server.storage import log as log_module
 from bookie_server.storage.entry_log_file import OpenFile
 from bookie_server.storage.log import Log
 from bookie_server.storage.os_runtime import OsClock, OsTasks
@@ -338,6 +339,8 @@ def test_a_record_that_cannot_be_written_now_fails_the_log_and_close_ends(world)
     assert world.lost == [0]
     assert world.log.failure is world.device.error
     assert world.durable == []
+    world.settle()
+    assert world.log._ended.done()
     world.scheduler.run(world.log.close(), world.host)
 
 
@@ -348,12 +351,58 @@ def test_a_bug_while_writing_now_is_told_stops_the_writers_and_close_ends(world)
     world.device.error = MemoryError("a bug")
     with pytest.raises(MemoryError):
         world.gather(100)
+    # Behind the gap nothing is written, also before the writers have heard of it.
+    world.device.error, error = None, world.device.error
+    world.log.gather()
+    world.log.submit(run_of(7, 100))
+    world.log.write_gathered()
+    assert len(world.device.written_now) == 1
     world.settle()
-    assert crashes == [world.device.error]
+    assert crashes == [error]
     world.submit(1, 100)
     assert world.device.under_way == []
     assert world.durable == []
     world.scheduler.run(world.log.close(), world.host)
+
+
+def test_a_bug_while_a_lone_record_is_encoded_is_told_and_stops_the_log(world, monkeypatch):
+    def encode(*_: object) -> int:
+        raise MemoryError("a bug")
+
+    crashes: list[BaseException] = []
+    world.host.on_failure = crashes.append
+    world.device.is_prompt = True
+    monkeypatch.setattr(log_module, "append_encoded", encode)
+    with pytest.raises(MemoryError):
+        world.gather(100)
+    monkeypatch.undo()
+    world.settle()
+    assert [type(crash) for crash in crashes] == [MemoryError]
+    world.gather(100)
+    world.settle()
+    assert world.device.written_now == world.device.under_way == world.durable == []
+
+
+def test_a_record_that_fills_a_group_goes_behind_the_one_under_way_whatever_the_file_says(world):
+    world.submit(7, 100)
+    world.device.is_prompt = True
+    world.gather(GROUP)
+    assert world.durable == []
+    world.end()
+    world.settle()
+    world.end()
+    assert world.durable == [[7], [0]]
+
+
+def test_a_writer_that_is_waking_takes_what_is_gathered_too(world):
+    world.device.is_prompt = True
+    world.log.submit(run_of(7, 100))
+    world.log.gather()
+    world.log.write_gathered()
+    assert world.durable == []
+    world.settle()
+    world.end()
+    assert world.durable == [[7]]
 
 
 def test_records_written_now_are_vouched_for_when_nothing_follows(world):

@@ -11,10 +11,9 @@ import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.transport import v2_connection
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
-from ledgerlog_spark.transport.prompt_write import is_written_now
+from ledgerlog_spark.transport.v2_connection import V2Connection
 from ledgerlog_spark.transport.v2_transport import V2Transport
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
@@ -115,23 +114,25 @@ async def test_run_goes_entry_by_entry_to_a_bookie_that_does_not(caller, server,
 async def test_a_lone_request_is_sent_within_the_call_and_others_at_the_end_of_the_turn(
     caller, server, storage, monkeypatch
 ) -> None:
-    sent_now: list[bool] = []
+    flushes: list[int] = []
+    flush = V2Connection._flush
 
-    def spy(*arguments: Any) -> bool:
-        sent_now.append(is_written_now(*arguments))
-        return sent_now[-1]
+    def spy(connection: V2Connection) -> None:
+        flushes.append(connection._unsent_bytes)
+        flush(connection)
 
-    monkeypatch.setattr(v2_connection, "is_written_now", spy)
+    monkeypatch.setattr(V2Connection, "_flush", spy)
     await caller.add(run_of(7, range(1)))
+    one = flushes.pop()
+    assert flushes == []
     storage.is_holding = True
     calls = [caller.start_add(run_of(7, range(entry_id, entry_id + 1))) for entry_id in (1, 2, 3)]
-    assert sent_now[-1]
-    told = len(sent_now)
+    assert flushes == [one]
     await server.until(lambda: len(server.requests) == 4)
     storage.release()
     for call in calls:
         await call.result()
-    assert len(sent_now) == told
+    assert flushes == [one, 2 * one]
 
 
 async def test_requests_in_company_arrive_in_their_order_behind_the_lone_one(
