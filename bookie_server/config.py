@@ -63,8 +63,9 @@ class BookieSettings(BaseSettings):
         free_bytes_min: The bookie turns read-only when its device would have less space left.
         gc_interval_ms: Between two passes of the collector, which lets go of deleted ledgers.
         drain_timeout_ms: How long a stop waits for requests that were accepted.
-        cpu: Number of the CPU that the event loop stays on, where its caches are warm: for bookies
-            that share a machine, a CPU each. Any when not given. Linux only.
+        cpu: Number of the CPU that the event loop stays on while adds come one at a time, for its
+            caches are warm there: for bookies that share a machine, a CPU each. Any when not given.
+            Linux only.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 

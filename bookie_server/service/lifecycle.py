@@ -19,7 +19,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.core.settings import StorageSettings
-from bookie_server.cpus import stay_on
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
@@ -268,8 +267,6 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
         await asyncio.gather(started, return_exceptions=True)
         return ExitCode.STOPPED
     await started
-    if settings.cpu is not None:
-        _stay_on(settings.cpu)
     _print_ready_line(bookie)
     _tune_garbage_collector()
     await _first_of(stop_requested.wait(), bookie.failed.wait())
@@ -282,14 +279,6 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
         _log.error("storage_failed", bookie_id=bookie.bookie_id, reason=str(failure))
         return ExitCode.STORAGE_FAILED
     return ExitCode.STOPPED
-
-
-def _stay_on(cpu: int) -> None:
-    """A hint only: a bookie that may not choose serves from any CPU."""
-    try:
-        stay_on(cpu)
-    except OSError as error:
-        _log.warning("cpu_not_kept", cpu=cpu, reason=str(error))
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:

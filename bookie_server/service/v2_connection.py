@@ -132,6 +132,7 @@ class V2Connection(asyncio.BufferedProtocol):
         elif is_alone and len(bodies) == 1:
             self._handle_lone(bodies)
         else:
+            self._shared.cpu.busy()
             self._handle_all(bodies)
 
     def eof_received(self) -> bool:
@@ -250,12 +251,15 @@ class V2Connection(asyncio.BufferedProtocol):
         Each turn of the loop that an add does not wait for is 20 to 30 us of a lone append.
         """
         self._is_flush_scheduled = True
-        storage = self._shared.storage
-        storage.gather()
+        shared = self._shared
+        shared.storage.gather()
         try:
             self._handle_all(bodies)
         finally:
-            storage.write_gathered()
+            if shared.storage.write_gathered():
+                shared.cpu.lone()
+            else:
+                shared.cpu.busy()
             self._flush()
 
     def _handle(self, body: memoryview) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from bookie_server.cpus import LoneStay
+from bookie_server.service.logging import get_logger
 from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
 RECEIVE_POOL_BYTES: Final = 96 << 20
 BATCH_COUNT_MAX: Final = 65_536
+
+_log = get_logger("v2")
 
 
 class V2Shared:
@@ -33,6 +38,7 @@ class V2Shared:
         "connection_bytes_max",
         "connection_bytes_resume",
         "counters",
+        "cpu",
         "frame_size_bytes_max",
         "in_flight",
         "last",
@@ -60,6 +66,7 @@ class V2Shared:
         self.connection_bytes_max = settings.in_flight_bytes_per_connection_max
         self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
         self.unsent_bytes_max = 2 * self.connection_bytes_max
+        self.cpu = LoneStay(settings.cpu, partial(_tell_refusal, settings.cpu))
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self.last: V2Connection | None = None
         self.last_but_one: V2Connection | None = None
@@ -79,3 +86,7 @@ class V2Shared:
         """A connection is gone."""
         if connection in (self.last, self.last_but_one):
             self.last = self.last_but_one = None
+
+
+def _tell_refusal(cpu: int | None, error: OSError) -> None:
+    _log.warning("cpu_not_kept", cpu=cpu, reason=str(error))

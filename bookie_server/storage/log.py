@@ -129,16 +129,19 @@ class Log:
         """What is submitted from now on is only queued, until `write_gathered` in the same turn."""
         self._is_gathering = True
 
-    def write_gathered(self) -> None:
-        """Have written what is queued; a small record that is alone is durable on return.
+    def write_gathered(self) -> bool:
+        """Have written what is queued: a small record that is alone at once.
 
-        That is, where the file system has it so. Else a writer takes it in the next turn.
+        Returns:
+            Whether that was so, and the record is durable or has failed; what else there is, a
+            writer takes in the next turn.
         """
         self._is_gathering = False
         if self._is_lone:
             self._write_now()
-        else:
-            self._wake_if_due()
+            return True
+        self._wake_if_due()
+        return False
 
     def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
         """Call back with OK once a ticket's record is synced, or IO_ERROR if it never will be."""

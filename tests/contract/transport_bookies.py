@@ -52,8 +52,9 @@ class MemoryStorage:
     def gather(self) -> None:
         """Nothing is written here."""
 
-    def write_gathered(self) -> None:
+    def write_gathered(self) -> bool:
         """Nothing is written here."""
+        return False
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
         self.adds_seen.append(request)
@@ -153,8 +154,8 @@ class HeldStorage:
     def gather(self) -> None:
         self.storage.gather()
 
-    def write_gathered(self) -> None:
-        self.storage.write_gathered()
+    def write_gathered(self) -> bool:
+        return bool(self.storage.write_gathered())
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def call(*request: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bookie_server import cpus
-from bookie_server.cpus import leave_cpu, stay_on, usable_cpus
+from bookie_server.cpus import LONE_ADDS_MIN, LoneStay, leave_cpu, stay_on, usable_cpus
 from bookie_server.storage.os_filesystem import OsFileSystem
 
 pytestmark = pytest.mark.skipif(
@@ -84,3 +84,43 @@ def test_a_second_choice_does_not_forget_where_threads_could_run_first(everywher
     stay_on(min(everywhere))
     leave_cpu()
     assert os.sched_getaffinity(0) == everywhere
+
+
+def test_a_loop_stays_while_adds_come_alone_and_leaves_with_anything_else(everywhere) -> None:
+    refusals: list[OSError] = []
+    stay = LoneStay(max(everywhere), refusals.append)
+    for _ in range(2):
+        for _ in range(LONE_ADDS_MIN - 1):
+            stay.lone()
+        assert os.sched_getaffinity(0) == everywhere
+        stay.busy()
+        for _ in range(LONE_ADDS_MIN + 5):
+            stay.lone()
+        assert os.sched_getaffinity(0) == {max(everywhere)}
+        stay.busy()
+        assert os.sched_getaffinity(0) == everywhere
+    assert refusals == []
+
+
+def test_a_loop_without_a_cpu_never_stays(everywhere, monkeypatch) -> None:
+    monkeypatch.setattr(cpus, "stay_on", lambda _cpu: pytest.fail("nobody said where"))
+    stay = LoneStay(None, lambda error: pytest.fail(str(error)))
+    for _ in range(LONE_ADDS_MIN + 1):
+        stay.lone()
+    stay.busy()
+    assert os.sched_getaffinity(0) == everywhere
+
+
+def test_a_loop_that_may_not_stay_says_so_once_and_goes_on(everywhere, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("not here")
+
+    refusals: list[OSError] = []
+    stay = LoneStay(min(everywhere), refusals.append)
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    for _ in range(2):
+        for _ in range(LONE_ADDS_MIN):
+            stay.lone()
+        stay.busy()
+    monkeypatch.undo()
+    assert [str(error) for error in refusals] == ["not here"]

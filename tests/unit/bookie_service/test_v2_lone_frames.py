@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bookie_server.config import BookieSettings
+from bookie_server.cpus import LoneStay
 from bookie_server.service.in_flight import InFlight
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_operations import V2Operations
@@ -42,11 +43,13 @@ class GatheringStorage(MemoryStorage):
         self.is_gathering = True
         self.gatherings += 1
 
-    def write_gathered(self) -> None:
+    def write_gathered(self) -> bool:
         assert self.is_gathering
         self.is_gathering = False
-        if not self.is_slow:
-            self.finish()
+        if self.is_slow:
+            return False
+        self.finish()
+        return True
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
         self.gathered.append((request, on_done))
@@ -186,3 +189,19 @@ async def test_a_connection_that_is_gone_is_not_remembered(world) -> None:
     assert peer.connection in (world.shared.last, world.shared.last_but_one)
     peer.connection.connection_lost(None)
     assert (world.shared.last, world.shared.last_but_one) == (None, None)
+
+
+async def test_the_loop_stays_on_its_cpu_while_adds_come_alone_and_no_longer(
+    world, monkeypatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(LoneStay, "lone", lambda _self: heard.append("lone"))
+    monkeypatch.setattr(LoneStay, "busy", lambda _self: heard.append("busy"))
+    peer = world.lone_peer()
+    heard.clear()
+    peer.send(2)
+    peer.send(3, 4)
+    peer.send(5)
+    world.storage.is_slow = True
+    peer.send(6)
+    assert heard == ["lone", "busy", "lone", "busy"]
