@@ -137,8 +137,7 @@ class BookieSettings(BaseSettings):
     @field_validator("cpu")
     @classmethod
     def _cpu_is_there(cls, cpu: int | None) -> int | None:
-        usable = usable_cpus()
-        if cpu is not None and cpu not in usable:
+        if cpu is not None and cpu not in (usable := usable_cpus()):
             listed = ", ".join(map(str, usable)) or "none, on this system"
             raise ValueError(f"the CPUs that this process can be kept on are {listed}")
         return cpu

@@ -250,7 +250,7 @@ class V2Connection(asyncio.BufferedProtocol):
 
         Each turn of the loop that an add does not wait for is 20 to 30 us of a lone append.
         """
-        self._is_flush_scheduled = True
+        self._is_flush_scheduled = True  # in this call, below
         shared = self._shared
         shared.storage.gather()
         try:

@@ -33,7 +33,6 @@ _NUMBERED = Struct(">iIiqqq")
 _FIELDS = Struct(">Iiqq")
 _NUMBERED_FIELDS = Struct(">Iiqqq")
 _I32 = Struct(">i")
-_I64 = Struct(">q")
 
 _PLAIN_BODY_SIZE_BYTES = _FIELDS.size
 _NUMBERED_BODY_SIZE_BYTES = _NUMBERED_FIELDS.size
@@ -212,8 +211,7 @@ def _decode_read(view: memoryview) -> ReadAnswer:
 
 
 def _decode_batch_read(view: memoryview) -> BatchReadAnswer:
-    _, number, ledger_id, entry_id = _FIELDS.unpack_from(view)
-    (request_id,) = _I64.unpack_from(view, _PLAIN_BODY_SIZE_BYTES)
+    _, number, ledger_id, entry_id, request_id = _NUMBERED_FIELDS.unpack_from(view)
     code = code_of(number)
     entries: Sequence[bytes] = ()
     if code is Code.OK:
