@@ -52,7 +52,7 @@ class AppendPace:
         self._loop = asyncio.get_running_loop()
         self._is_sending = False
         self._is_scheduled = False
-        self._linger_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.Handle | None = None
 
     @property
     def has_backlog(self) -> bool:

@@ -67,7 +67,7 @@ class EventQueue:
         self._queue: deque[Any] = deque()
         self._is_running = False
         self._history: deque[Any] = deque(maxlen=EVENTS_KEPT)
-        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._timers: dict[int, asyncio.Handle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def post(self, event: Any) -> None:

@@ -66,7 +66,7 @@ class LacAnnouncer:
         self._is_idle = False
         self._was_quick = False
         self._idle_since = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._is_stopped = False
 
     def on_sent(self) -> None:

@@ -74,7 +74,7 @@ class LedgerFollower:
         self._place = 0
         self._failures = 0
         self._cancel_lac: CancelWatch | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
         self._is_stale = False

@@ -50,7 +50,7 @@ class _Key(NamedTuple):
 
 class _Idle(NamedTuple):
     ledger: StagedLedger
-    timer: asyncio.TimerHandle
+    timer: asyncio.Handle
 
 
 class _Run(NamedTuple):

@@ -20,7 +20,7 @@ class Deadlines:
     unanswered request of the same timeout is before it: then when that one is answered or expires.
     """
 
-    __slots__ = ("_loop", "_on_expired", "_queues", "_timer")
+    __slots__ = ("_due", "_loop", "_on_expired", "_queues", "_timer")
 
     def __init__(
         self,
@@ -30,7 +30,9 @@ class Deadlines:
         self._loop = loop
         self._on_expired = on_expired
         self._queues: dict[int, deque[Pending]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        # Not the timer's own `when`: uvloop's timers have it only when they are not due at once.
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
 
     def add(self, pending: Pending, timeout_ms: int) -> None:
         """Watch a request from now on."""
@@ -41,10 +43,10 @@ class Deadlines:
         queue.append(pending)
         due = now + timeout_ms / 1e3
         if self._timer is None:
-            self._timer = self._loop.call_at(due, self._fire)
-        elif due < self._timer.when():
+            self._start_timer(due)
+        elif due < self._due:
             self._timer.cancel()
-            self._timer = self._loop.call_at(due, self._fire)
+            self._start_timer(due)
 
     def trim(self) -> None:
         """Forget what was answered."""
@@ -58,6 +60,10 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _start_timer(self, due: float) -> None:
+        self._due = due
+        self._timer = self._loop.call_at(due, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
@@ -76,6 +82,6 @@ class Deadlines:
                 next_due = due if next_due is None else min(next_due, due)
         self._queues = {timeout: queue for timeout, queue in self._queues.items() if queue}
         if next_due is not None:
-            self._timer = self._loop.call_at(next_due, self._fire)
+            self._start_timer(next_due)
         if expired:
             self._on_expired(expired)

@@ -4,12 +4,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fixtures.loops import ASYNCIO, BOTH, LoopFactories
 from tests.fixtures.metadata_worlds import MemoryWorld, World, ZookeeperWorld
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ledgerlog_spark.metadata.znode_tree import ZnodeTree
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
+    """Transports are tested on both loops; the metadata stores have no timers of their own."""
+    return BOTH if item.path.stem == "test_transport" else ASYNCIO
 
 
 @pytest.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])

@@ -1,0 +1,111 @@
+"""Deadlines of requests, on a loop whose timers have nothing but `cancel`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.deadlines import Deadlines
+from ledgerlog_spark.transport.pending import Pending
+
+
+class Timer:
+    """As uvloop returns it for what is due at once: no `when`."""
+
+    def __init__(self, due: float, work: Callable[[], None]) -> None:
+        self.due = due
+        self.work = work
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[Timer] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, due: float, work: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(due, work))
+        return self.timers[-1]
+
+    def run_until(self, now: float) -> None:
+        while due := [t for t in self.timers if not t.is_cancelled and t.due <= now]:
+            first = min(due, key=lambda timer: timer.due)
+            self.timers.remove(first)
+            self.now = max(self.now, first.due)
+            first.work()
+        self.now = now
+
+
+class Request(Pending):
+    def fail(self, code: Code) -> None:  # noqa: ARG002
+        self.is_open = False
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def watched(loop: Loop, on_expired: Callable[[list[Pending]], None]) -> Deadlines:
+    on_loop: Any = loop
+    return Deadlines(on_loop, on_expired)
+
+
+def test_a_request_with_a_shorter_deadline_brings_the_timer_forward(loop: Loop) -> None:
+    expired: list[Pending] = []
+    deadlines = watched(loop, expired.extend)
+    slow, fast = Request(), Request()
+    deadlines.add(slow, 5_000)
+    deadlines.add(fast, 200)
+    loop.run_until(0.2)
+    assert expired == [fast]
+    loop.run_until(5)
+    assert expired == [fast, slow]
+
+
+def test_a_request_added_while_others_expire_has_its_own_deadline(loop: Loop) -> None:
+    """What a resend does: in the same turn of the loop, while the next timer is set."""
+    expired: list[Pending] = []
+    again = Request()
+
+    def resend(requests: list[Pending]) -> None:
+        expired.extend(requests)
+        if again not in expired:
+            deadlines.add(again, 100)
+
+    deadlines = watched(loop, resend)
+    first, second = Request(), Request()
+    deadlines.add(first, 200)
+    loop.run_until(0.15)
+    deadlines.add(second, 200)
+    loop.run_until(0.31)
+    assert expired == [first, again]
+    loop.run_until(0.35)
+    assert expired == [first, again, second]
+
+
+def test_what_was_answered_does_not_expire(loop: Loop) -> None:
+    expired: list[Pending] = []
+    deadlines = watched(loop, expired.extend)
+    answered, open_ = Request(), Request()
+    deadlines.add(answered, 100)
+    deadlines.add(open_, 100)
+    answered.fail(Code.OK)
+    loop.run_until(1)
+    assert expired == [open_]
+
+
+def test_closed_deadlines_never_fire(loop: Loop) -> None:
+    deadlines = watched(loop, lambda _: pytest.fail("closed"))
+    deadlines.add(Request(), 100)
+    deadlines.close()
+    loop.run_until(1)
