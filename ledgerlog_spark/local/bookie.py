@@ -31,7 +31,7 @@ class RunningBookie:
 class StartingBookie:
     """A bookie process that was made and does not serve yet.
 
-    It has a session of its own, so that Ctrl-C in a terminal reaches the caller only: end it with
+    Ctrl-C in a terminal reaches the caller only, since the process is in another group: end it with
     `abandon` when nobody waits for it any more. That works from the moment it was made here, so
     keep it before `spawn`.
     """
@@ -45,6 +45,7 @@ class StartingBookie:
         port: int = 0,
         file_size_bytes: int = FILE_SIZE_BYTES,
         extra_arguments: tuple[str, ...] = (),
+        group: int | None = None,
     ) -> None:
         """Makes no process yet.
 
@@ -57,6 +58,7 @@ class StartingBookie:
             port: 0 takes a free one.
             file_size_bytes: Of each entry-log file.
             extra_arguments: More options of `python -m bookie_server`.
+            group: The process group to join; None makes a session of its own.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
@@ -72,6 +74,7 @@ class StartingBookie:
             *extra_arguments,
         ]
         self._command = command
+        self._group = group
         self._log_begin = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -91,7 +94,8 @@ class StartingBookie:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
-                    start_new_session=True,
+                    start_new_session=self._group is None,
+                    process_group=self._group,
                     env=os.environ | {"PYTHONUNBUFFERED": "1"},
                 )
 

@@ -28,6 +28,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.local.bookie import StartingBookie
 from ledgerlog_spark.local.directory import locked_directory
+from ledgerlog_spark.local.guardian import Guardian
 from ledgerlog_spark.local.members import Member, Members
 from ledgerlog_spark.local.upkeep import spawn_upkeep
 from ledgerlog_spark.local.zookeeper import (
@@ -68,6 +69,8 @@ class Cluster:
         self.directory = Path(directory).expanduser().absolute()
         self.members = Members.load(self.directory)
         self._children: dict[str, subprocess.Popen[str] | ZooKeeperProcess] = {}
+        self._guardian: Guardian | None = None
+        self._is_temporary = False
 
     @property
     def metadata_service_uri(self) -> str:
@@ -84,6 +87,7 @@ class Cluster:
         bookies: int | None = None,
         *,
         upkeep: bool = False,
+        owned: bool = False,
         on_progress: Callable[[str], None] = lambda _what: None,
     ) -> list[str]:
         """Returns when everything serves; starts what does not run yet.
@@ -94,6 +98,8 @@ class Cluster:
             bookies: How many there should be; None keeps the number there was, or takes 3.
                 Bookies of an earlier start are never dropped.
             upkeep: Also start the process that merges, sweeps and drops what retention lets go.
+            owned: The cluster ends with this process, however that ends, until `disown`. Without
+                effect where the cluster runs already.
             on_progress: Called with a few words before each step.
 
         Returns:
@@ -109,6 +115,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
+            if owned and not self.members.running:
+                self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
             wanted = max(bookies or before or BOOKIES_DEFAULT, before)
             ids = [f"{BOOKIE_PREFIX}{number}" for number in range(wanted)]
@@ -192,6 +200,16 @@ class Cluster:
             )
         return member
 
+    def disown(self) -> None:
+        """What runs continues when this process ends; fine when it is not owned."""
+        if self._guardian is not None:
+            self._guardian.release()
+            self._guardian = None
+
+    @property
+    def _group(self) -> int | None:
+        return self._guardian.group if self._guardian is not None else None
+
     def status(self) -> list[Member]:
         """Every process, ZooKeeper first, as of now."""
         self.refresh()
@@ -216,7 +234,7 @@ class Cluster:
     def _start_zookeeper(self) -> None:
         member = self._member(ZOOKEEPER)
         port = self._port_of_zookeeper(member)
-        server = ZooKeeperProcess(member.directory, port=port)
+        server = ZooKeeperProcess(member.directory, port=port, group=self._group)
         self._children[member.id] = server
         try:
             server.start()
@@ -224,7 +242,7 @@ class Cluster:
             if port != USUAL_PORT or port == member.port or port_is_free(port):
                 raise
             # Another cluster took the usual port between our look and our start.
-            server = ZooKeeperProcess(member.directory, port=free_port())
+            server = ZooKeeperProcess(member.directory, port=free_port(), group=self._group)
             self._children[member.id] = server
             server.start()
         assert server.pid is not None
@@ -261,6 +279,7 @@ class Cluster:
                     port=member.port if member.port and port_is_free(member.port) else 0,
                     metadata_service_uri=self.metadata_service_uri,
                     extra_arguments=self._cpu_of(member),
+                    group=self._group,
                 )
                 starting[member_id].spawn()
             for number, member_id in enumerate(ids, start=1):
@@ -292,7 +311,9 @@ class Cluster:
     def _start_upkeep(self) -> None:
         member = self._member(UPKEEP)
         process = spawn_upkeep(
-            Path(member.directory), metadata_service_uri=self.metadata_service_uri
+            Path(member.directory),
+            metadata_service_uri=self.metadata_service_uri,
+            group=self._group,
         )
         self._children[UPKEEP] = process
         self.members.put(member.started_as(process.pid, 0))
@@ -359,14 +380,17 @@ class Cluster:
 
 
 class OwnedCluster(Cluster):
-    """A cluster that is stopped when its `with` block ends, and removed when it was temporary."""
+    """A cluster that is stopped when its `with` block ends, and deleted when it was temporary.
+
+    A guardian process does the same when this process ends without leaving the block.
+    """
 
     def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:
         """Starts nothing; the `with` statement does."""
         if bookies < 1:
             raise ConfigurationError(f"a cluster needs at least 1 bookie, got {bookies}")
-        self._is_temporary = directory is None
         super().__init__(directory or tempfile.mkdtemp(prefix="ledgerlog-"))
+        self._is_temporary = directory is None
         if self.members.running:
             raise ConfigurationError(
                 f"a cluster runs in {self.directory} already; connect to "
@@ -380,7 +404,7 @@ class OwnedCluster(Cluster):
 
     def __enter__(self) -> Self:
         try:
-            self.up(self._bookies, upkeep=self._upkeep)
+            self.up(self._bookies, upkeep=self._upkeep, owned=True)
         except BaseException:
             self.close()
             raise
@@ -410,6 +434,7 @@ class OwnedCluster(Cluster):
     def close(self) -> None:
         """Stops everything; a temporary directory is removed."""
         self.down()
+        self.disown()
         if self._is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 

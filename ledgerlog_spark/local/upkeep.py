@@ -10,11 +10,18 @@ from pathlib import Path
 from ledgerlog_spark.local.interrupts import interrupts_deferred
 
 
-def spawn_upkeep(directory: Path, *, metadata_service_uri: str) -> subprocess.Popen[str]:
+def spawn_upkeep(
+    directory: Path, *, metadata_service_uri: str, group: int | None = None
+) -> subprocess.Popen[str]:
     """The process, which takes care of all logs from time to time until SIGTERM.
 
     Nobody waits until it is there: nothing depends on it. What it did goes to `upkeep.log` in the
     directory.
+
+    Args:
+        directory: Of its log; made when missing.
+        metadata_service_uri: Of the cluster.
+        group: The process group to join; None makes a session of its own.
 
     Raises:
         OSError: The system refused.
@@ -33,6 +40,7 @@ def spawn_upkeep(directory: Path, *, metadata_service_uri: str) -> subprocess.Po
             stdout=log,
             stderr=log,
             text=True,
-            start_new_session=True,
+            start_new_session=group is None,
+            process_group=group,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )

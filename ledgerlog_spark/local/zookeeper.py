@@ -23,6 +23,7 @@ import psutil
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
 from ledgerlog_spark.local.interrupts import interrupts_deferred
+from ledgerlog_spark.local.requirement import install_command
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -122,14 +123,15 @@ def find_jars() -> list[Path]:
     if package is None or package.origin is None:
         raise ConfigurationError(
             "a local ZooKeeper runs from PySpark's jars, and PySpark is not installed: "
-            "pip install 'ledgerlog[spark]', or name a running ZooKeeper instead"
+            f"{install_command('pyspark')}, or name a running ZooKeeper instead"
         )
     folder = Path(package.origin).parent / "jars"
     jars = sorted({jar for pattern in JAR_PATTERNS for jar in folder.glob(pattern)})
     if not any(jar.name.startswith("zookeeper-3") for jar in jars):
         raise ConfigurationError(
             f"no ZooKeeper among the jars of PySpark in {folder}: "
-            "pip install --force-reinstall 'ledgerlog[spark]', or name a running ZooKeeper instead",
+            f"{install_command('pyspark', '--force-reinstall')}, "
+            "or name a running ZooKeeper instead",
             folder=str(folder),
         )
     return jars
@@ -170,6 +172,7 @@ class ZooKeeperProcess:
         heap_mib: int = 192,
         tick_time_ms: int = 2_000,
         start_timeout_seconds: float = 60.0,
+        group: int | None = None,
     ) -> None:
         """Starts nothing yet.
 
@@ -179,6 +182,7 @@ class ZooKeeperProcess:
             heap_mib: Largest Java heap.
             tick_time_ms: Sessions may ask for timeouts of 2 to 20 ticks.
             start_timeout_seconds: Until it serves.
+            group: The process group to join; None makes a session of its own.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
@@ -188,6 +192,7 @@ class ZooKeeperProcess:
         self._heap_mib = heap_mib
         self._tick_time_ms = tick_time_ms
         self._start_timeout_seconds = start_timeout_seconds
+        self._group = group
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -353,7 +358,8 @@ class ZooKeeperProcess:
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
                     pass_fds=(lock,),
-                    start_new_session=True,
+                    start_new_session=self._group is None,
+                    process_group=self._group,
                 )
         finally:
             os.close(lock)

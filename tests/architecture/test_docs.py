@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,3 +36,16 @@ def test_table_of_mutations_is_that_of_the_simulations() -> None:
     there += [("tests/sim/log", mutation.__name__) for mutation in LOG_MUTATIONS]
     there += [("tests/sim/leader", name) for name in LEADER_MUTATIONS]
     assert sorted(listed) == sorted(there)
+
+
+PIP_INSTALL_OURS = re.compile(r"pip install [^\n`]*?['\"\\ ]ledgerlog\b")
+
+
+def test_nobody_is_told_to_install_a_name_that_is_not_ours() -> None:
+    """The index has no package of ours: whoever takes the name would be installed."""
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    texts = [ROOT / name for name in tracked if name.endswith((".py", ".md", ".ipynb", ".toml"))]
+    found = [path for path in texts if PIP_INSTALL_OURS.search(path.read_text())]
+    assert found == []

@@ -40,10 +40,10 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 def test_all_commands_that_are_promised_exist() -> None:
     promised = """
-        demo, doctor, local up, local down, local status, local kill, local start, zookeeper run,
-        bookie run, bookies list, bookies info, ledgers list, ledgers show, ledgers read,
-        ledgers seal, ledgers delete, logs list, logs show, logs read, logs set, logs history,
-        logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge
+        demo, doctor, local up, local down, local status, local list, local kill, local start,
+        zookeeper run, bookie run, bookies list, bookies info, ledgers list, ledgers show,
+        ledgers read, ledgers seal, ledgers delete, logs list, logs show, logs read, logs set,
+        logs history, logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge
     """
     assert {tuple(line.split()) for line in promised.split(",")} <= set(COMMANDS)
 

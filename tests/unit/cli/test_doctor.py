@@ -36,7 +36,7 @@ def test_missing_package_comes_with_the_command_that_installs_it(
     monkeypatch.setattr(doctor, "PACKAGES", ("kazoo", "no-such-package"))
     there, missing = _packages()
     assert (there.state, there.advice) == ("ok", "")
-    assert (missing.state, missing.advice) == ("missing", "pip install 'ledgerlog'")
+    assert (missing.state, missing.advice) == ("missing", "pip install 'no-such-package'")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""The local clusters that run on this machine, whoever started them and wherever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.local.members import FILE_NAME
+
+MODULES = ("bookie_server", "ledgerlog_spark.upkeep", "ledgerlog_spark.local.guardian")
+DIRECTORY_OPTION = "--directory"
+ZOOKEEPER_CONFIG = "zoo.cfg"
+
+
+def running_clusters() -> list[Cluster]:
+    """Every cluster with at least one live process of this user, sorted by directory.
+
+    A process of another user is left out when the system hides its command line.
+    """
+    directories = {
+        directory
+        for process in psutil.process_iter()
+        if (directory := _cluster_directory(_command_line(process))) is not None
+    }
+    clusters = []
+    for directory in sorted(directories):
+        try:
+            cluster = Cluster(directory)
+        except ConfigurationError:  # damaged, or written by another version
+            continue
+        if cluster.members.running:
+            clusters.append(cluster)
+    return clusters
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def _cluster_directory(words: list[str]) -> Path | None:
+    """The cluster that a process belongs to by its command line; None when to none."""
+    named: Path | None = None
+    if words and Path(words[-1]).name == ZOOKEEPER_CONFIG:
+        named = Path(words[-1]).parent
+    elif any(module in words for module in MODULES) and DIRECTORY_OPTION in words[:-1]:
+        named = Path(words[words.index(DIRECTORY_OPTION) + 1])
+    if named is None:
+        return None
+    return next((each for each in (named, named.parent) if (each / FILE_NAME).exists()), None)
