@@ -1,7 +1,8 @@
 """Bounds of a batch's columns, and their union over entries (design 6.1).
 
-Bounds hold under Spark's order: NaN is above every number, text compares by its UTF-8 bytes. Dates,
-times, timestamps and durations count in the column's unit, decimals are unscaled.
+Bounds hold under Spark's order: NaN is above every number, -0.0 equals 0.0, text compares by its
+bytes. Dates, times, timestamps and durations count in the column's unit, decimals in units of the
+column's scale. A bound that would be text that is not UTF-8 is left out.
 """
 
 from __future__ import annotations
@@ -110,10 +111,13 @@ def _min_max(column: pa.Array) -> tuple[Any, Any]:
     return both["min"].as_py(), both["max"].as_py()
 
 
-def _extreme(column: pa.Array, order: str) -> Bound:
+def _extreme(column: pa.Array, order: str) -> Bound | None:
     values = column.drop_null() if column.null_count else column
     place = pc.select_k_unstable(values, 1, sort_keys=[("", order)])[0].as_py()
-    bound: Bound = values[place].as_py()
+    try:
+        bound: Bound = values[place].as_py()
+    except UnicodeDecodeError:  # Spark's strings may hold any bytes
+        return None
     return bound
 
 

@@ -2,8 +2,8 @@
 
 - `source`: what Spark calls first. `configure`: settings of a session. `option_table`, `options`,
   `log_selection`, `cluster`: what was asked, and of which cluster.
-- Which entries a scan reads: `planning`, `plan`, `pushdown`, `filters`, `time_travel`,
-  `range_index`, `index_entries`, `leader_search`; `plan_json` shows it.
+- Which entries a scan reads: `planning`, `plan`, `time_travel`, `range_index`, `index_entries`,
+  `leader_search`; `plan_json` shows it.
 - What a task reads: `batch_reader`, `raw_reader`, `scan_task`, `scan_range`, `committed_entries`,
   `task_rows`. `schemas`: Spark's types and the log's.
 - What a job writes: `batch_writer`, `write_job`, `write_task`.

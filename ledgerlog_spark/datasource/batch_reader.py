@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
     from ledgerlog_spark.datasource.scan_task import ScanTask
 
@@ -50,7 +49,6 @@ class BatchReader(DataSourceReader):
         self._uri = uri
         self._options = options
         self._schema_json = schema_json
-        self._predicates: tuple[Predicate, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
         """The plan of the scan, one partition for each task.
@@ -65,13 +63,7 @@ class BatchReader(DataSourceReader):
         from ledgerlog_spark.datasource.planning import tasks_of
 
         password = password_in(self._options.password_file)
-        tasks = tasks_of(
-            self._options,
-            self._uri,
-            self._predicates,
-            parallelism=self._parallelism,
-            password=password,
-        )
+        tasks = tasks_of(self._options, self._uri, parallelism=self._parallelism, password=password)
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -96,26 +88,3 @@ class BatchReader(DataSourceReader):
             password=partition.password,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-
-
-class FilteringReader(BatchReader):
-    """A reader that leaves out ranges, and entries of ranges, by their statistics.
-
-    Spark asks only for readers that override `pushFilters` to be allowed by a setting; this class
-    is used where it is on.
-    """
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """All filters again: statistics only rule out whole entries, Spark looks at the rows."""
-        import pyarrow as pa
-
-        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
-        from ledgerlog_spark.datasource.pushdown import predicates_of
-        from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
-
-        added = METADATA_COLUMNS if self._options.include_metadata else {}
-        schema = arrow_schema_of(self._schema_json)
-        # Stored rows have no metadata columns: by their statistics these would be null.
-        stored = pa.schema([column for column in schema if column.name not in added])
-        self._predicates = predicates_of(filters, stored)
-        return filters

@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.arrow.stream_codec import decode_entries, decode_schema
+from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.leader_search import entries_between
 from ledgerlog_spark.datasource.range_index import RangeIndex
@@ -133,7 +133,6 @@ def _needed(
     indexes: Mapping[tuple[int, int], RangeIndex],
     password: bytes,
 ) -> Iterator[ScanRange]:
-    places: dict[tuple[str, int], dict[str, int]] = {}
     for scanned in task.ranges:
         if scanned.is_searched:
             span = find_span(uri, scanned, log_id=task.log_ids[scanned.log], password=password)
@@ -145,12 +144,8 @@ def _needed(
         index = indexes.get((scanned.ledger_id, scanned.index_entry_id))
         if index is None:
             yield scanned
-            continue
-        schema = scanned.log, scanned.schema_id
-        if task.predicates and schema not in places:
-            names = decode_schema(task.schemas[schema]).names
-            places[schema] = {name: place for place, name in enumerate(names)}
-        yield from index.needed(scanned, task.predicates, places.get(schema, {}))
+        elif (part := index.needed(scanned)) is not None:
+            yield part
 
 
 def _index_payload(reader: BlockingRangeReader) -> Any:

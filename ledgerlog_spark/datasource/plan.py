@@ -10,7 +10,6 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.datasource.filters import may_match
 from ledgerlog_spark.datasource.range_index import OPEN_COST_BYTES
 from ledgerlog_spark.datasource.scan_range import EntryForm, ScanRange
 from ledgerlog_spark.datasource.starting_offsets import (
@@ -19,15 +18,13 @@ from ledgerlog_spark.datasource.starting_offsets import (
     checked_offset,
     offset_for,
 )
-from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
+from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_records import LogKind
-from ledgerlog_spark.protocol.log_statistics import decode_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.leader_search import EntrySpan
     from ledgerlog_spark.datasource.range_index import RangeIndex
     from ledgerlog_spark.model import LedgerMetadata
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
     _Listed = tuple["LogScan", Item, "ScanRange"]
 
-PLAN_FORMAT = 2
+PLAN_FORMAT = 3
 INDEXES_MAX = 64
 """Index entries that are read before a scan is planned; a large one has 1 to 2 MB."""
 TASK_BYTES_MIN = 4 << 20
@@ -68,7 +65,6 @@ class LogScan:
 
     Attributes:
         snapshot: The version to read, with the items that overlap it.
-        columns: Names of the top-level columns of each schema, by schema id, in order.
         history: Retained versions, rising; tells when rows were committed.
         ledgers: Metadata by ledger id. Its state does not matter: a listed range is read to its
             end, also of an open ledger (design 6.5).
@@ -79,7 +75,6 @@ class LogScan:
     """
 
     snapshot: LogSnapshot
-    columns: Mapping[int, Sequence[str]] = field(default_factory=dict)
     history: Sequence[VersionInterval] = ()
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
     indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
@@ -111,28 +106,21 @@ class ScanPlan:
         partitions: One for each task, in the order of the rows.
         versions: Version read, by log name.
         ledgers: Metadata of the ledgers that are read, by id.
-        skipped_items: Items that no filter could match.
-        skipped_rows: Rows in them.
     """
 
     partitions: tuple[ScanPartition, ...]
     versions: Mapping[str, int]
     ledgers: Mapping[int, LedgerMetadata]
-    skipped_items: int = 0
-    skipped_rows: int = 0
 
 
-def plan(
-    logs: Sequence[LogScan], options: ScanOptions, predicates: Sequence[Predicate] = ()
-) -> ScanPlan:
+def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
     """Plan a scan.
 
     Raises:
         ConfigurationError: Offsets name a log that is not read, or lie beyond the log's end.
         DataLossError: Rows that the offsets ask for were truncated, and `fail_on_data_loss`.
     """
-    wanted, skipped = _listed(logs, options, predicates)
-    needed = list(_needed(wanted, predicates))
+    needed = list(_needed(_listed(logs, options)))
     limits = _Limits.of([scanned for _, _, scanned in needed], options)
     pieces = [
         piece
@@ -144,14 +132,10 @@ def plan(
         partitions=tuple(_pack(pieces, limits)),
         versions={log.snapshot.name: log.snapshot.interval.version for log in logs},
         ledgers={i: m for log in logs for i, m in log.ledgers.items() if i in read},
-        skipped_items=len(skipped),
-        skipped_rows=sum(item.rows for item in skipped),
     )
 
 
-def indexes_wanted(
-    logs: Sequence[LogScan], options: ScanOptions, predicates: Sequence[Predicate] = ()
-) -> list[ScanRange]:
+def indexes_wanted(logs: Sequence[LogScan], options: ScanOptions) -> list[ScanRange]:
     """Ranges whose index is worth reading before the scan is planned, at most INDEXES_MAX.
 
     They are read in part, and are so large that several tasks would share them: cut by guess, some
@@ -162,7 +146,7 @@ def indexes_wanted(
         ConfigurationError: As `plan`.
         DataLossError: As `plan`.
     """
-    wanted, _ = _listed(logs, options, predicates)
+    wanted = _listed(logs, options)
     limits = _Limits.of([scanned for _, _, scanned in wanted], options)
     chosen = [
         scanned
@@ -175,23 +159,13 @@ def indexes_wanted(
     return chosen[:INDEXES_MAX]
 
 
-def _listed(
-    logs: Sequence[LogScan], options: ScanOptions, predicates: Sequence[Predicate]
-) -> tuple[list[_Listed], list[Item]]:
-    """The ranges to read, and the items that no filter can match."""
+def _listed(logs: Sequence[LogScan], options: ScanOptions) -> list[_Listed]:
+    """The ranges to read."""
     _check_names(logs, options)
-    wanted: list[_Listed] = []
-    skipped: list[Item] = []
-    for log in logs:
-        for scanned, item in _ranges_of(log, options, is_filtered=bool(predicates)):
-            if _is_wanted(log, item, predicates):
-                wanted.append((log, item, scanned))
-            else:
-                skipped.append(item)
-    return wanted, skipped
+    return [(log, item, scanned) for log in logs for scanned, item in _ranges_of(log, options)]
 
 
-def _needed(wanted: Sequence[_Listed], predicates: Sequence[Predicate]) -> Iterator[_Listed]:
+def _needed(wanted: Sequence[_Listed]) -> Iterator[_Listed]:
     """The same without the entries that an index, where one is known, shows to be useless."""
     for log, item, scanned in wanted:
         span = log.spans.get(scanned.ledger_id) if scanned.is_searched else None
@@ -202,8 +176,7 @@ def _needed(wanted: Sequence[_Listed], predicates: Sequence[Predicate]) -> Itera
         if index is None or scanned.index_entry_id == NO_ENTRY:
             yield log, item, scanned
             continue
-        places = _places(log, item) if predicates else {}
-        for part in index.needed(scanned, predicates, places):
+        if (part := index.needed(scanned)) is not None:
             yield log, item, part
 
 
@@ -279,9 +252,7 @@ def _offset(
     )
 
 
-def _ranges_of(
-    log: LogScan, options: ScanOptions, *, is_filtered: bool
-) -> Iterator[tuple[ScanRange, Item]]:
+def _ranges_of(log: LogScan, options: ScanOptions) -> Iterator[tuple[ScanRange, Item]]:
     """The listed ranges that overlap the interval, each with all its entries."""
     start, end = _interval_of(log, options)
     form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
@@ -291,7 +262,7 @@ def _ranges_of(
         if first >= behind:
             continue
         is_cut = behind - first < item.rows
-        use_index = (is_cut or is_filtered) and item.has_index and _narrowing_pays(item)
+        use_index = is_cut and item.has_index and _narrowing_pays(item)
         is_searched = is_cut and is_leader and _narrowing_pays(item)
         size_bytes = item.size_bytes * (behind - first) // item.rows
         yield (
@@ -342,25 +313,6 @@ def _commit_times(
         if end == behind:
             return tuple(times)
     return (*times, (behind, None))
-
-
-def _is_wanted(log: LogScan, item: Item, predicates: Sequence[Predicate]) -> bool:
-    if not predicates:
-        return True
-    statistics = decode_statistics(item.statistics)
-    return may_match(predicates, statistics, _places(log, item), item.rows)
-
-
-def _places(log: LogScan, item: Item) -> dict[str, int]:
-    """Place of each column among those that the item's rows were written with, by name."""
-    names = log.columns.get(item.schema_id)
-    if names is None:
-        raise SchemaMismatchError(
-            f"log {log.snapshot.name!r} lists rows of schema {item.schema_id}, which its record "
-            f"does not have",
-            log=log.snapshot.name,
-        )
-    return {name: place for place, name in enumerate(names)}
 
 
 def _pieces(scanned: ScanRange, limits: _Limits) -> int:

@@ -1,6 +1,6 @@
 """The JSON form of a plan, which the golden cases hold and other planners reproduce.
 
-{"format": 2, "versions": {log: version}, "skipped": {"items": n, "rows": n},
+{"format": 3, "versions": {log: version},
  "ledgers": {id: {"state": "OPEN", "fragments": [[first entry, [bookie, ...]], ...]}},
  "partitions": [[{one range: the fields of `ScanRange`}, ...], ...]}
 """
@@ -22,7 +22,6 @@ def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
     return {
         "format": PLAN_FORMAT,
         "versions": dict(plan.versions),
-        "skipped": {"items": plan.skipped_items, "rows": plan.skipped_rows},
         "ledgers": {
             str(ledger_id): ledger_to_json(metadata)
             for ledger_id, metadata in sorted(plan.ledgers.items())

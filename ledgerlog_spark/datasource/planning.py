@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.index_entries import find_span, read_indexes
 from ledgerlog_spark.datasource.log_selection import LogSelection
@@ -19,13 +18,12 @@ from ledgerlog_spark.datasource.schemas import (
     with_records_schema,
 )
 from ledgerlog_spark.datasource.time_travel import offsets_asked, version_asked
-from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
 from ledgerlog_spark.protocol.log_records import LogContent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.options import ReadOptions
     from ledgerlog_spark.datasource.plan import ScanPartition
     from ledgerlog_spark.datasource.scan_range import ScanRange
@@ -56,19 +54,13 @@ def schema_of(options: ReadOptions, uri: str) -> str:
 
 
 def tasks_of(
-    options: ReadOptions,
-    uri: str,
-    predicates: Sequence[Predicate],
-    *,
-    parallelism: int = 1,
-    password: bytes = b"",
+    options: ReadOptions, uri: str, *, parallelism: int = 1, password: bytes = b""
 ) -> list[ScanTask]:
     """The tasks of a scan; the snapshot is that of this moment.
 
     Args:
         options: What to read.
         uri: Of the cluster.
-        predicates: To skip ranges and entries by.
         parallelism: Tasks that run at once; counts where `minPartitions` is not given.
         password: Of the ledgers, whose index entries may be read.
 
@@ -78,6 +70,7 @@ def tasks_of(
         VersionNotAvailableError: The version asked for is gone or never was.
         ConfigurationError: Offsets or a time that the log does not have.
         DataLossError: Offsets of rows that are gone, unless `failOnDataLoss` is false.
+        SchemaMismatchError: A log lists rows of a schema that it does not have.
     """
     scans = _scans(uri, options)
     start, end = offsets_asked(uri, scans, options, password)
@@ -85,7 +78,6 @@ def tasks_of(
         uri,
         scans,
         scan_options(options, starting_offsets=start, ending_offsets=end, parallelism=parallelism),
-        predicates,
         include_metadata=options.include_metadata,
         password=password,
     )
@@ -114,27 +106,30 @@ def tasks_from(
     uri: str,
     scans: list[LogScan],
     options: ScanOptions,
-    predicates: Sequence[Predicate] = (),
     *,
     include_metadata: bool,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks of a scan of snapshots that were read before; errors as of `plan`."""
-    scans = _with_indexes(uri, scans, indexes_wanted(scans, options, predicates), password)
+    """The tasks of a scan of snapshots that were read before.
+
+    Raises:
+        SchemaMismatchError: A log lists rows of a schema that it does not have.
+        LedgerLogError: As `plan`.
+    """
+    scans = _with_indexes(uri, scans, indexes_wanted(scans, options), password)
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
-    partitions = plan(scans, options, predicates).partitions
+    partitions = plan(scans, options).partitions
     ledgers = _records(uri, partitions)
     return [
         ScanTask(
             ranges=partition.ranges,
             log_ids={scanned.log: log_ids[scanned.log] for scanned in partition.ranges},
             schemas={
-                (scanned.log, scanned.schema_id): schemas[scanned.log][scanned.schema_id]
+                (scanned.log, scanned.schema_id): _schema_of(scanned, schemas[scanned.log])
                 for scanned in partition.ranges
             },
             include_metadata=include_metadata,
-            predicates=tuple(predicates),
             ledgers={
                 scanned.ledger_id: ledgers[scanned.ledger_id]
                 for scanned in partition.ranges
@@ -143,6 +138,17 @@ def tasks_from(
         )
         for partition in partitions
     ]
+
+
+def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
+    schema = schemas.get(scanned.schema_id)
+    if schema is None:
+        raise SchemaMismatchError(
+            f"log {scanned.log!r} lists rows of schema {scanned.schema_id}, which its record "
+            f"does not have",
+            log=scanned.log,
+        )
+    return schema
 
 
 def _records(uri: str, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
@@ -197,10 +203,6 @@ def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
         scans.append(
             LogScan(
                 snapshot=snapshot,
-                columns={
-                    schema_id: tuple(decode_schema(schema).names)
-                    for schema_id, schema in snapshot.schemas.items()
-                },
                 history=tuple(version for version in history if version.version <= newest),
             )
         )

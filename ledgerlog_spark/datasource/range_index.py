@@ -1,7 +1,6 @@
 """Which entries of a listed range a scan needs, told by the range's index entry (design 6.2).
 
-Pure. An entry is left out only when no row of it can be part of the scan: it lies outside of the
-offsets, or its statistics show that no row of it passes the filters.
+Pure. An entry is left out only when no row of it lies between the scan's offsets.
 """
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.datasource.filters import may_match
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
-from ledgerlog_spark.protocol.log_statistics import decode_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from ledgerlog_spark.arrow.stream_codec import IndexedEntry
-    from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.scan_range import ScanRange
 
 OPEN_COST_BYTES = 64 << 10
@@ -35,13 +31,11 @@ class RangeIndex:
         first_entry_id: The range's first record batch.
         row_edges: Row of the range that each entry begins with, then how many rows there are.
         byte_edges: Payload bytes before each entry, then of all of them.
-        statistics: Of each entry, encoded; empty where the index does not say.
     """
 
     first_entry_id: int
     row_edges: tuple[int, ...]
     byte_edges: tuple[int, ...]
-    statistics: tuple[bytes, ...]
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
@@ -59,50 +53,31 @@ class RangeIndex:
             first_entry_id=index_entry_id - len(entries),
             row_edges=tuple(accumulate((entry.rows for entry in entries), initial=0)),
             byte_edges=tuple(accumulate((entry.size_bytes for entry in entries), initial=0)),
-            statistics=tuple(entry.statistics for entry in entries),
         )
 
-    def needed(
-        self, scanned: ScanRange, predicates: Sequence[Predicate], places: Mapping[str, int]
-    ) -> Iterator[ScanRange]:
-        """The parts of `scanned` that hold all its rows, in order; none when it has none.
-
-        Entries that nobody needs are left out, but for gaps that cost no more to read along than
-        another range does.
+    def needed(self, scanned: ScanRange) -> ScanRange | None:
+        """The part of `scanned` that holds all its rows; None when it has none.
 
         Args:
             scanned: A range, or a piece of one, whose index this is.
-            predicates: Filters that the rows have to pass.
-            places: Name to place among the columns that the rows were written with.
 
         Raises:
             WireFormatError: The index is not that of the range.
         """
         first = scanned.first_entry_id - self.first_entry_id
         end = scanned.last_entry_id + 1 - self.first_entry_id
-        if not 0 <= first < end <= len(self.statistics):
+        entries = len(self.row_edges) - 1
+        if not 0 <= first < end <= entries:
             raise WireFormatError(
                 f"the index of entries {self.first_entry_id} to "
-                f"{self.first_entry_id + len(self.statistics) - 1} of ledger {scanned.ledger_id} "
+                f"{self.first_entry_id + entries - 1} of ledger {scanned.ledger_id} "
                 f"says nothing of entries {scanned.first_entry_id} to {scanned.last_entry_id}, "
                 f"which log {scanned.log!r} lists"
             )
         start_row, end_row = _rows_wanted(scanned)
         first = max(first, bisect_right(self.row_edges, start_row) - 1)
         end = min(end, bisect_left(self.row_edges, end_row))
-        run: tuple[int, int] | None = None
-        for place in range(first, end):
-            if not self._may_match(place, predicates, places):
-                continue
-            if run is None:
-                run = place, place + 1
-            elif self.byte_edges[place] - self.byte_edges[run[1]] <= OPEN_COST_BYTES:
-                run = run[0], place + 1
-            else:
-                yield self.part(scanned, *run)
-                run = place, place + 1
-        if run is not None:
-            yield self.part(scanned, *run)
+        return self.part(scanned, first, end) if first < end else None
 
     def part(self, scanned: ScanRange, first: int, end: int) -> ScanRange:
         """The entries at the places [first, end) of the listed range, as a part of `scanned`."""
@@ -117,14 +92,6 @@ class RangeIndex:
             index_entry_id=NO_ENTRY,
             entry_rows=rows,
         )
-
-    def _may_match(
-        self, place: int, predicates: Sequence[Predicate], places: Mapping[str, int]
-    ) -> bool:
-        if not predicates:
-            return True
-        rows = self.row_edges[place + 1] - self.row_edges[place]
-        return may_match(predicates, decode_statistics(self.statistics[place]), places, rows)
 
 
 def _rows_wanted(scanned: ScanRange) -> tuple[int, int]:

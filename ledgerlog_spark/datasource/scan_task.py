@@ -20,7 +20,6 @@ from ledgerlog_spark.log.leader_entry_codec import plain_body
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ledgerlog_spark.datasource.filters import Predicate
     from ledgerlog_spark.datasource.scan_range import ScanRange
     from ledgerlog_spark.model import LedgerMetadata
 
@@ -41,7 +40,6 @@ class ScanTask:
         log_ids: Ids of the logs, by name.
         schemas: Schema messages of the ranges' rows, by log and schema id.
         include_metadata: Whether the scan's schema has the metadata columns.
-        predicates: Filters by which index entries tell that entries need not be read.
         ledgers: Records of ledgers that the driver has read, by id; the task reads others, and
             these again when they turn out to be outdated.
     """
@@ -50,7 +48,6 @@ class ScanTask:
     log_ids: Mapping[str, str]
     schemas: Mapping[tuple[str, int], bytes] = field(repr=False)
     include_metadata: bool = False
-    predicates: tuple[Predicate, ...] = ()
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict, repr=False)
 
 

@@ -5,7 +5,6 @@ Imported by every look-up of a Python source, so it imports pyspark and nothing 
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import (
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.datasource.options import SourceOptions
 
-_FILTER_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "ledgerid"})
 
 
@@ -72,11 +70,9 @@ class LedgerDataSource(DataSource):
         uri = self._service_uri(options)
         if read.ledger_id is not None:
             return raw_reader.RawReader(uri, read, schema.json())
-        # A reader that takes filters fails every query while filters are switched off, which they
-        # are by default: only the process that plans queries with filters gets one.
-        takes_filters = _FILTER_PLANNER in sys.modules
-        kind = batch_reader.FilteringReader if takes_filters else batch_reader.BatchReader
-        return kind(uri, read, schema.json(), parallelism=self.configured_parallelism)
+        return batch_reader.BatchReader(
+            uri, read, schema.json(), parallelism=self.configured_parallelism
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """A streaming reader.

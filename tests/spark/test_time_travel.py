@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledgerlog_spark.datasource.batch_reader import BatchReader, FilteringReader
+from ledgerlog_spark.datasource.batch_reader import BatchReader
 from ledgerlog_spark.datasource.options import SourceOptions
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
 from tests.spark.frames import load, rows_of, same_rows
@@ -142,16 +142,3 @@ def test_a_scan_of_few_rows_reads_their_entries_and_the_index_alone(
     assert item.last_entry_id > 90
     assert len(entries_read.entries) <= 3
     assert (item.ledger_id, item.index_entry_id) in entries_read.entries
-
-
-@pytest.mark.parametrize("size", ["128m", "1m"], ids=["by the task", "by the planner"])
-def test_a_filter_reads_the_entries_that_may_hold_a_row_that_passes(
-    size: str, cluster: Cluster, wide_schema: str, entries_read: EntriesRead
-) -> None:
-    from pyspark.sql import datasource
-
-    options = SourceOptions.parse({"log": WIDE, "maxBytesPerPartition": size}).for_read()
-    reader = FilteringReader(cluster.metadata_service_uri, options, wide_schema)
-    list(reader.pushFilters([datasource.In(("id",), (7, 40_000))]))
-    assert {7, 40_000} <= set(ids_of(reader))
-    assert len(entries_read.entries) == 3

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ledgerlog_spark.arrow.stream_codec import IndexedEntry
-from ledgerlog_spark.datasource.filters import Predicate
 from ledgerlog_spark.datasource.leader_search import EntrySpan
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, plan
 from ledgerlog_spark.datasource.plan_json import plan_to_json
@@ -38,14 +37,7 @@ def planned(case: dict[str, Any]) -> dict[str, Any]:
     """The plan that this version makes of a case's input."""
     logs = [_log(log) for log in case["logs"]]
     options = ScanOptions(**case["options"])
-    predicates = [
-        Predicate(p["column"], p["comparison"], _value(p.get("value"))) for p in case["predicates"]
-    ]
-    return plan_to_json(plan(logs, options, predicates))
-
-
-def _value(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return plan_to_json(plan(logs, options))
 
 
 def _log(log: dict[str, Any]) -> LogScan:
@@ -56,11 +48,10 @@ def _log(log: dict[str, Any]) -> LogScan:
         name=log["name"],
         interval=chosen,
         items=tuple(_item(item) for item in log["items"]),
-        schemas={int(schema_id): b"" for schema_id in log["schemas"]},
+        schemas=dict.fromkeys(log["schemas"], b""),
         kind=LogKind[log.get("kind", "TRANSACTIONAL")],
         content=LogContent[log.get("content", "ROWS")],
     )
-    columns = {int(schema_id): names for schema_id, names in log["schemas"].items()}
     kept = [v for v in versions if v.version >= log.get("oldest_version", 0)]
     ledgers = {int(ledger_id): _ledger(ledger) for ledger_id, ledger in log["ledgers"].items()}
     indexes = {(i["ledger_id"], i["index_entry_id"]): _index(i) for i in log.get("indexes", [])}
@@ -70,7 +61,7 @@ def _log(log: dict[str, Any]) -> LogScan:
         )
         for span in log.get("spans", [])
     }
-    return LogScan(snapshot, columns, kept, ledgers, indexes, spans)
+    return LogScan(snapshot, kept, ledgers, indexes, spans)
 
 
 def _version(version: dict[str, Any]) -> VersionInterval:

@@ -17,10 +17,7 @@ from hypothesis import strategies as st
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, IndexedEntry, encode_schema
 from ledgerlog_spark.datasource import committed_entries, index_entries, plan, range_index
-from ledgerlog_spark.datasource.filters import Predicate
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions, ScanPlan
-from ledgerlog_spark.datasource.range_index import RangeIndex
-from ledgerlog_spark.datasource.scan_range import ScanRange
 from ledgerlog_spark.datasource.scan_task import ScanTask
 from ledgerlog_spark.datasource.task_rows import task_rows
 from ledgerlog_spark.errors import DataLossError, WireFormatError
@@ -29,11 +26,10 @@ from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInter
 from tests.unit.datasource.listed_ledgers import Ledgers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 STORED = encode_schema(SCHEMA)
-PLACES = {"n": 0, "text": 1}
 Row = tuple[int | None, str | None]
 
 
@@ -83,7 +79,7 @@ class Log:
     def scan(self) -> LogScan:
         interval = VersionInterval(1, 0, len(self.rows), 0, "0" * 32, 0)
         snapshot = LogSnapshot("id", "flights", interval, tuple(self.items), {0: STORED})
-        return LogScan(snapshot, {0: SCHEMA.names})
+        return LogScan(snapshot)
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -100,25 +96,22 @@ def every_byte_counts() -> Iterator[None]:
         yield
 
 
-def planned(
-    log: Log, options: ScanOptions, predicates: Sequence[Predicate], *, with_indexes: bool
-) -> ScanPlan:
+def planned(log: Log, options: ScanOptions, *, with_indexes: bool) -> ScanPlan:
     """The plan, after reading the indexes that it wants unless told otherwise."""
     scans = [log.scan]
     if with_indexes:
-        wanted = plan.indexes_wanted(scans, options, predicates)
+        wanted = plan.indexes_wanted(scans, options)
         indexes = index_entries.read_indexes(
             "uri", wanted, log_ids={"flights": "id"}, schemas={("flights", 0): STORED},
             password=b"secret",
         )  # fmt: skip
         scans = [replace(log.scan, indexes=indexes)]
-    return plan.plan(scans, options, predicates)
+    return plan.plan(scans, options)
 
 
 def rows_read(
     log: Log,
     options: ScanOptions,
-    predicates: Sequence[Predicate] = (),
     *,
     with_indexes: bool = True,
     fail_on_data_loss: bool = True,
@@ -129,40 +122,13 @@ def rows_read(
             patch.setattr(module, "logs_at", lambda _uri: log.ledgers)
         log.ledgers.read.clear()
         found: list[Row] = []
-        for partition in planned(log, options, predicates, with_indexes=with_indexes).partitions:
-            task = ScanTask(
-                partition.ranges,
-                {"flights": "id"},
-                {("flights", 0): STORED},
-                predicates=tuple(predicates),
-            )
+        for partition in planned(log, options, with_indexes=with_indexes).partitions:
+            task = ScanTask(partition.ranges, {"flights": "id"}, {("flights", 0): STORED})
             for batch in task_rows(
                 "uri", task, SCHEMA, password=b"secret", fail_on_data_loss=fail_on_data_loss
             ):
                 found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
         return found
-
-
-PASSES: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda got, value: got is not None and got == value,
-    "<": lambda got, value: got is not None and got < value,
-    "<=": lambda got, value: got is not None and got <= value,
-    ">": lambda got, value: got is not None and got > value,
-    ">=": lambda got, value: got is not None and got >= value,
-    "<>": lambda got, value: got is not None and got != value,
-    "<=>": lambda got, value: got == value,
-    "in": lambda got, value: got is not None and got in value,
-    "is null": lambda got, _: got is None,
-    "is not null": lambda got, _: got is not None,
-}
-
-
-def passing(rows: Sequence[Row], predicates: Sequence[Predicate]) -> list[Row]:
-    return [
-        row
-        for row in rows
-        if all(PASSES[p.comparison](row[PLACES[p.column]], p.value) for p in predicates)
-    ]
 
 
 NUMBERS = st.integers(-3, 30)
@@ -187,32 +153,15 @@ def logs(draw: st.DrawFn) -> Log:
     return log
 
 
-@st.composite
-def predicates(draw: st.DrawFn) -> Predicate:
-    column = draw(st.sampled_from(["n", "text"]))
-    values = NUMBERS if column == "n" else TEXTS
-    comparison = draw(st.sampled_from(sorted(PASSES)))
-    if comparison.startswith("is"):
-        return Predicate(column, comparison)
-    if comparison == "in":
-        return Predicate(column, comparison, tuple(draw(st.lists(values, min_size=1, max_size=3))))
-    return Predicate(column, comparison, draw(values))
-
-
 @settings(deadline=None)
 @given(
     log=logs(),
     edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
-    wanted=st.lists(predicates(), max_size=2),
     size_bytes=st.integers(1, 4000),
     with_indexes=st.booleans(),
 )
-def test_any_cut_and_any_filter_give_the_rows_of_reading_whole_and_cutting(
-    log: Log,
-    edges: tuple[int, int],
-    wanted: list[Predicate],
-    size_bytes: int,
-    with_indexes: bool,
+def test_any_cut_gives_the_rows_of_reading_whole_and_cutting(
+    log: Log, edges: tuple[int, int], size_bytes: int, with_indexes: bool
 ) -> None:
     start, end = sorted(min(edge, len(log.rows)) for edge in edges)
     options = ScanOptions(
@@ -220,21 +169,17 @@ def test_any_cut_and_any_filter_give_the_rows_of_reading_whole_and_cutting(
         ending_offsets={"*": end},
         max_bytes_per_partition=size_bytes,
     )
-    found = rows_read(log, options, wanted, with_indexes=with_indexes)
-    assert passing(found, wanted) == passing(log.rows[start:end], wanted)
-    if not wanted:
-        assert found == log.rows[start:end]
+    assert rows_read(log, options, with_indexes=with_indexes) == log.rows[start:end]
 
 
 @settings(deadline=None)
 @given(
     log=logs(),
     edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
-    wanted=st.lists(predicates(), max_size=2),
     size_bytes=st.integers(1, 4000),
 )
-def test_of_ranges_with_an_index_only_entries_that_may_hold_wanted_rows_are_read(
-    log: Log, edges: tuple[int, int], wanted: list[Predicate], size_bytes: int
+def test_of_ranges_with_an_index_only_entries_between_the_offsets_are_read(
+    log: Log, edges: tuple[int, int], size_bytes: int
 ) -> None:
     start, end = sorted(min(edge, len(log.rows)) for edge in edges)
     options = ScanOptions(
@@ -242,7 +187,7 @@ def test_of_ranges_with_an_index_only_entries_that_may_hold_wanted_rows_are_read
         ending_offsets={"*": end},
         max_bytes_per_partition=size_bytes,
     )
-    rows_read(log, options, wanted)
+    rows_read(log, options)
     indexed = {
         item.ledger_id: item for item in log.items if item.has_index and plan._narrowing_pays(item)
     }
@@ -277,21 +222,6 @@ def test_of_a_cut_range_the_index_and_the_entries_between_the_offsets_are_read()
     assert log.ledgers.read == [(100, 104), (100, 53), (100, 54), (100, 55)]
 
 
-def test_filters_leave_out_entries_by_their_statistics() -> None:
-    log = counted_log()
-    wanted = [Predicate("n", "in", (7, 500, 501, 999))]
-    assert passing(rows_read(log, ScanOptions(), wanted), wanted) == [
-        log.rows[n] for n in (7, 500, 501, 999)
-    ]
-    assert log.ledgers.read == [(100, 104), (100, 4), (100, 54), (100, 103)]
-
-
-def test_an_index_that_shows_that_no_row_passes_is_all_that_is_read() -> None:
-    log = counted_log()
-    assert rows_read(log, ScanOptions(), [Predicate("text", "=", "z")]) == []
-    assert log.ledgers.read == [(100, 104)]
-
-
 def test_a_range_read_whole_costs_no_read_of_its_index() -> None:
     log = counted_log()
     assert rows_read(log, ScanOptions()) == log.rows
@@ -308,7 +238,7 @@ def test_a_large_cut_range_is_shared_by_tasks_that_all_have_rows() -> None:
     assert log.ledgers.read == [(100, 104), *((100, entry_id) for entry_id in range(44, 84))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_entries, "logs_at", lambda _uri: log.ledgers)
-        partitions = planned(log, options, [], with_indexes=True).partitions
+        partitions = planned(log, options, with_indexes=True).partitions
     assert [p.rows for p in partitions] == [100] * 4
 
 
@@ -388,35 +318,3 @@ def test_an_entry_in_the_place_of_the_index_is_an_error() -> None:
     log.ledgers.entries[100][104] = log.ledgers.entries[100][4]
     with pytest.raises(WireFormatError, match="entry 104 of ledger 100 is not the index"):
         rows_read(log, ScanOptions(starting_offsets={"*": 495}))
-
-
-@pytest.mark.parametrize(
-    ("comparison", "value", "kept"), [("=", 3, 0), ("is null", None, 100), ("<=>", None, 100)]
-)
-def test_a_column_that_the_range_lacks_is_null_in_all_its_entries(
-    comparison: str, value: int | None, kept: int
-) -> None:
-    index = RangeIndex.of(101, [IndexedEntry(10, 1_000)] * 100)
-    scanned = ScanRange("flights", 7, 1, 100, 1_000, 0, 0, 0, 0, 1_000, (), 101)
-    parts = index.needed(scanned, [Predicate("later", comparison, value)], {"n": 0})
-    assert sum(part.last_entry_id - part.first_entry_id + 1 for part in parts) == kept
-
-
-def test_gaps_that_cost_no_more_than_another_range_are_read_along() -> None:
-    size_bytes = 64 << 10
-    index = RangeIndex.of(
-        5,
-        [IndexedEntry(10, size_bytes + 1) for _ in range(3)]
-        + [IndexedEntry(10, size_bytes), IndexedEntry(10, 7)],
-    )
-    scanned = ScanRange("flights", 7, 0, 4, 50, 0, 0, 0, 0, 50, (), 5)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(range_index, "OPEN_COST_BYTES", size_bytes)
-        patch.setattr(range_index, "may_match", lambda *known: known[3] and known[1] == "wanted")
-        patch.setattr(range_index, "decode_statistics", lambda statistics: statistics.decode())
-        marked = replace(index, statistics=(b"wanted", b"", b"wanted", b"", b"wanted"))
-        parts = list(marked.needed(scanned, [Predicate("n", "=", 1)], {}))
-    assert [(part.first_entry_id, part.last_entry_id, part.rows) for part in parts] == [
-        (0, 0, 10),
-        (2, 4, 30),
-    ]

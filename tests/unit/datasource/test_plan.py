@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerlog_spark.datasource.filters import Predicate
 from ledgerlog_spark.datasource.plan import (
     TASK_BYTES_MIN,
     LogScan,
@@ -18,7 +17,7 @@ from ledgerlog_spark.datasource.plan import (
     ScanPlan,
     plan,
 )
-from ledgerlog_spark.errors import ConfigurationError, DataLossError, SchemaMismatchError
+from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_records import Item, LogKind, LogSnapshot, VersionInterval
 from tests.unit.datasource.plan_cases import case_paths, planned
@@ -43,7 +42,7 @@ def scan_of(items: list[Item], *, start: int = 0, end: int | None = None) -> Log
     behind = items[-1].end_offset if items else 0
     interval = VersionInterval(1, start, behind if end is None else end, 0, "0" * 32, 0)
     snapshot = LogSnapshot("id", "flights", interval, tuple(items), {0: b""})
-    return LogScan(snapshot, {0: ("n",)})
+    return LogScan(snapshot)
 
 
 ITEM = Item(7, 1, 5, 5, 100, 1000, 0, 0)
@@ -102,12 +101,6 @@ def test_a_merged_range_has_the_times_of_its_commits() -> None:
         (40, 400),
         (100, None),
     )
-
-
-def test_a_schema_that_the_record_lacks_is_an_error_when_filters_need_it() -> None:
-    scan = scan_of([replace(ITEM, schema_id=9)])
-    with pytest.raises(SchemaMismatchError, match="schema 9"):
-        plan([scan], ScanOptions(), [Predicate("n", "=", 1)])
 
 
 def test_a_scan_too_small_for_two_tasks_is_one_however_many_run_at_once() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ledgerlog_spark.datasource import planning
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions
+from ledgerlog_spark.errors import SchemaMismatchError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
 
@@ -68,6 +70,13 @@ def test_of_too_many_ledgers_those_that_several_tasks_read_come_first(
     options = ScanOptions(max_bytes_per_partition=4_000)
     planning.tasks_from("uri", [scan()], options, include_metadata=False)
     assert logs.asked == [[3]]
+
+
+def test_a_schema_that_the_log_does_not_have_is_an_error_that_names_the_log(logs: Logs) -> None:
+    known = scan()
+    unknown = replace(known, snapshot=replace(known.snapshot, schemas={1: b"another"}))
+    with pytest.raises(SchemaMismatchError, match="log 'flights' lists rows of schema 0"):
+        planning.tasks_from("uri", [unknown], ScanOptions(), include_metadata=False)
 
 
 def test_a_scan_of_nothing_asks_for_nothing(logs: Logs) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerlog_spark.datasource.batch_reader import BatchReader, FilteringReader
+from ledgerlog_spark.datasource.batch_reader import BatchReader
 from ledgerlog_spark.datasource.configure import configure
 from ledgerlog_spark.datasource.raw_reader import RawReader
 from ledgerlog_spark.datasource.schemas import raw_schema, with_options
@@ -43,15 +43,11 @@ def test_options_are_checked_before_any_connection_is_made() -> None:
         reader(subscribe="flights")
 
 
-def test_a_reader_takes_filters_only_where_spark_plans_with_filters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    planner = "pyspark.sql.worker.data_source_pushdown_filters"
-    monkeypatch.delitem(sys.modules, planner, raising=False)
-    assert type(reader(log="flights")) is BatchReader
-    monkeypatch.setitem(sys.modules, planner, sys)
-    assert type(reader(log="flights")) is FilteringReader
-    assert type(reader(ledgerid="7")) is RawReader
+def test_no_reader_takes_filters() -> None:
+    from pyspark.sql.datasource import DataSourceReader
+
+    for kind in (BatchReader, RawReader):
+        assert kind.pushFilters is DataSourceReader.pushFilters
 
 
 def test_readers_travel_between_processes() -> None:
