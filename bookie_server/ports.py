@@ -192,8 +192,10 @@ class Standing(Enum):
 
     OPEN_WITH_ME = "open_with_me"
     """State OPEN, and this bookie is in the last fragment's ensemble."""
+    OPEN_WITHOUT_ME = "open_without_me"
+    """State OPEN, and another bookie has taken this one's place: no fence can have been lost."""
     NOT_WRITABLE = "not_writable"
-    """In recovery, closed, deleted, or this bookie is not in the last ensemble."""
+    """In recovery, closed or deleted: a fence may have been lost."""
     UNKNOWN = "unknown"
     """The store could not be asked."""
 

@@ -48,5 +48,5 @@ class StoreMetadataCheck:
         if metadata.state is not LedgerState.OPEN:
             return Standing.NOT_WRITABLE
         if self._bookie_id not in metadata.last_fragment.ensemble:
-            return Standing.NOT_WRITABLE
+            return Standing.OPEN_WITHOUT_ME
         return Standing.OPEN_WITH_ME

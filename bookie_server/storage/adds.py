@@ -211,7 +211,9 @@ class AddPath:
 
         def decided(standing: Standing) -> None:
             self.in_flight_bytes -= len(request.body)
-            if standing is Standing.UNKNOWN or self.is_closing:
+            if self.is_closing or standing in (Standing.UNKNOWN, Standing.OPEN_WITHOUT_ME):
+                # A late add for a place that another bookie has taken is refused and leaves no
+                # trace: the writer may name this bookie again.
                 on_done(Code.IO_ERROR)
             else:
                 self._admit(request, lac, on_done)

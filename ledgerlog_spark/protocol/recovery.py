@@ -38,7 +38,7 @@ from ledgerlog_spark.protocol.messages import (
 )
 from ledgerlog_spark.protocol.metadata_update import Refusal, UpdatingMachine
 from ledgerlog_spark.protocol.recovery_reads import ReadAhead
-from ledgerlog_spark.protocol.recovery_tail import RecoveryTail
+from ledgerlog_spark.protocol.recovery_tail import RecoveryTail, TailState, TailStep
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
 
@@ -241,19 +241,20 @@ class LedgerRecovery(UpdatingMachine):
         assert self._tail is not None
         return self._tail.take_timer(event)
 
-    def _after(self, effects: list[Effect]) -> list[Effect]:
+    def _after(self, step: TailStep) -> list[Effect]:
         """Go on with what has become of the tail."""
-        assert self._tail is not None
-        failed = self._tail.failed
-        if failed is not None:
-            return [*effects, *self._try_again(failed.failure, **failed.about)]
-        if not self._tail.is_written:
-            return effects
-        return [*effects, *(self._measure() if self._tail.length is None else self._close())]
+        match step.state:
+            case TailState.GOING_ON:
+                return [*step.effects]
+            case TailState.WRITTEN:
+                return [*step.effects, *self._close_or_measure()]
+            case TailState.FAILED:
+                assert step.failure is not None
+                return [*step.effects, *self._try_again(step.failure, **step.about)]
 
-    def _measure(self) -> list[Effect]:
+    def _close_or_measure(self) -> list[Effect]:
         assert self._tail is not None
-        effects = self._tail.measure()
+        effects = self._tail.measure() if self._tail.length is None else []
         if self._tail.length is not None:
             return self._close()
         self.phase = RecoveryPhase.MEASURING
@@ -261,11 +262,7 @@ class LedgerRecovery(UpdatingMachine):
 
     def _on_measure_replied(self, event: ReadReplied) -> list[Effect]:
         assert self._tail is not None
-        effects = self._tail.take_measured(event)
-        failed = self._tail.failed
-        if failed is not None:
-            return self._try_again(failed.failure, **failed.about)
-        return effects if self._tail.length is None else self._close()
+        return self._after(self._tail.take_measured(event))
 
     def _close(self) -> list[Effect]:
         assert self._tail is not None

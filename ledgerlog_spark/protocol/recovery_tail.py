@@ -8,6 +8,7 @@ record learns it with the one closing compare-and-swap (PROTOCOL.md#C11).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, Code, Fragment
@@ -25,7 +26,7 @@ from ledgerlog_spark.protocol.recovery_reads import ReadAhead, RecoveryReads, Ve
 from ledgerlog_spark.protocol.write_back import WriteBack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.add_pipeline import Window
@@ -35,20 +36,43 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 
-@dataclass(frozen=True, slots=True)
-class TailFailure:
-    """Why one attempt cannot go on, and what its error says about it."""
+class TailState(Enum):
+    """What the owner does after a step."""
 
-    failure: Failure
+    GOING_ON = "wait for the next reply"
+    WRITTEN = "everything before the end is on an ack quorum: measure or close"
+    FAILED = "give this attempt up"
+
+
+@dataclass(frozen=True, slots=True)
+class TailStep:
+    """Result of one event.
+
+    Attributes:
+        effects: For the host, whatever the state is.
+        state: What the owner does next. After WRITTEN or FAILED it passes no replies on.
+        failure: Present exactly when the state is FAILED.
+        about: Fields of the error that belongs to the failure.
+    """
+
+    effects: Sequence[Effect] = ()
+    state: TailState = TailState.GOING_ON
+    failure: Failure | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _failed(failure: Failure, **about: Any) -> TailStep:
+    return TailStep(state=TailState.FAILED, failure=failure, about=about)
 
 
 class RecoveryTail:
     """One attempt's copy of the entries behind the LAC; its owner marks, fences and closes.
 
+    Every reply ends in `_advance`, which returns the next state. It is the one place that finds
+    out that an ack quorum has become impossible, so no order of replies can leave the attempt
+    waiting for an answer that nobody will send.
+
     Attributes:
-        failed: Why it cannot go on, None while it can. Nothing is asked of it afterwards.
-        is_written: Whether the end is found and everything before it is on an ack quorum.
         fragments: The record's last fragment, and those that replacements began behind it.
     """
 
@@ -74,8 +98,6 @@ class RecoveryTail:
             window: How much may be on its way back.
             numbers: Of requests, shared with the owner.
         """
-        self.failed: TailFailure | None = None
-        self.is_written = False
         self._record = record
         self._bookies = bookies
         self._read_ahead = read_ahead
@@ -124,58 +146,50 @@ class RecoveryTail:
         hedge = StartTimer(self._hedge_timer, self._read_ahead.hedge_delay_ms)
         return [*self._reads.fill(), hedge]
 
-    def take_entries(self, event: ReadReplied | BatchReplied) -> list[Effect]:
+    def take_entries(self, event: ReadReplied | BatchReplied) -> TailStep:
         """A bookie answered a read."""
         effects: list[Effect] = []
         if isinstance(event, BatchReplied):
             effects += self._reads.take_batch_reply(event)
         else:
             effects += self._reads.take_reply(event)
-        if self._reads.is_unauthorized:
-            return self._fail(Failure.UNAUTHORIZED)
-        return [*effects, *self._advance()]
+        return self._advance(effects)
 
-    def take_add(self, event: AddReplied) -> list[Effect]:
+    def take_add(self, event: AddReplied) -> TailStep:
         """A bookie answered a run that was written back."""
         pipeline = self._write_back.pipeline
         answer = None if pipeline is None else pipeline.take_reply(event)
         if pipeline is None or answer is None:
-            return []
+            return TailStep()
         if answer.code is Code.UNAUTHORIZED:
-            return self._fail(Failure.UNAUTHORIZED)
+            return _failed(Failure.UNAUTHORIZED)
         if answer.code is Code.OK:
             pipeline.confirm()
-            return self._advance()
+            return self._advance([])
         if pipeline.is_suspended(answer.index):
-            self._fail_if_stuck()
-            return []
+            return self._advance([])
         pipeline.suspend(answer.index)
         self._bookies.report(answer.index, answer.bookie_id)
-        return self._list_bookies()
+        return self._advance(self._list_bookies())
 
-    def take_bookies(self, event: BookiesListed) -> list[Effect]:
+    def take_bookies(self, event: BookiesListed) -> TailStep:
         """Replace those that failed, in memory (PROTOCOL.md#C11)."""
-        if event.request != self._listing:
-            return []
-        self._listing = 0
         pipeline = self._write_back.pipeline
-        if pipeline is None or not self._bookies:
-            return []
+        if event.request != self._listing or pipeline is None:
+            return TailStep()
+        self._listing = 0
         found = self._bookies.choose(pipeline.ensemble, event.candidates)
         for index in self._bookies.indexes:
             self._bookies.settle(index)
         for index in found.unreplaced:
             pipeline.abandon(index)
         if not found.replaced:
-            self._fail_if_stuck()
-            return [] if self.failed is not None else self._advance()
+            return self._advance([])
         new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)
         self.fragments = with_fragment(self.fragments, new)
         effects: list[Effect] = [*pipeline.replace(found.ensemble, found.replaced)]
         pipeline.confirm()
-        effects += self._advance()
-        self._fail_if_stuck()
-        return effects
+        return self._advance(effects)
 
     def take_timer(self, event: TimerFired) -> list[Effect]:
         """Time to ask others for what is slow; a timer of an earlier attempt is none of ours."""
@@ -203,37 +217,42 @@ class RecoveryTail:
         )
         return [*self._reads.fill()]
 
-    def take_measured(self, event: ReadReplied) -> list[Effect]:
+    def take_measured(self, event: ReadReplied) -> TailStep:
         """A bookie answered about the entry that `measure` asked for."""
         effects: list[Effect] = [*self._reads.take_reply(event)]
         if self._reads.is_unauthorized:
-            return self._fail(Failure.UNAUTHORIZED)
+            return _failed(Failure.UNAUTHORIZED)
         match self._reads.verdict:
             case Verdict.PRESENT:
                 (entry,) = self._reads.take_present()
                 self._write_back.set_length(entry.length)
-                return []
+                return TailStep(state=TailState.WRITTEN)
             case Verdict.UNDECIDED:
-                return effects
+                return TailStep(effects)
             case _:
-                return self._fail(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
+                return _failed(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
         """Never below the last fragment, whose bookies hold nothing older (PROTOCOL.md#C6)."""
         return max(last_add_confirmed, self._record.value.last_fragment.first_entry_id - 1)
 
-    def _advance(self) -> list[Effect]:
+    def _advance(self, effects: list[Effect]) -> TailStep:
         """Write back what is present in order; the first absent entry is the end."""
+        if self._reads.is_unauthorized:
+            return _failed(Failure.UNAUTHORIZED)
         self._write_back.take(self._reads.take_present())
         verdict = self._reads.verdict
         if verdict is Verdict.UNKNOWN:
-            return self._fail(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
+            return _failed(Failure.RECOVERY, entry_id=self._reads.next_entry_id)
         is_end = verdict is Verdict.ABSENT
-        effects: list[Effect] = [*self._write_back.flush(is_end=is_end)]
-        if is_end:
-            self.is_written = self._write_back.is_finished
-            return effects
-        return [*effects, *self._reads.fill()] if self._write_back.has_room else effects
+        effects += self._write_back.flush(is_end=is_end)
+        if is_end and self._write_back.is_finished:
+            return TailStep(effects, TailState.WRITTEN)
+        if self._is_stuck:
+            return self._fail_for_bookies()
+        if not is_end and self._write_back.has_room:
+            effects += self._reads.fill()
+        return TailStep(effects)
 
     def _list_bookies(self) -> list[Effect]:
         if self._listing:
@@ -241,18 +260,16 @@ class RecoveryTail:
         self._listing = self._numbers.next()
         return [ListBookies(self._listing)]
 
-    def _fail_if_stuck(self) -> None:
-        """Without a replacement go on, as long as an ack quorum is still possible."""
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether no reply that is still to come can complete the oldest run's ack quorum."""
         pipeline = self._write_back.pipeline
-        if self.failed is not None or self.is_written or pipeline is None:
-            return
-        if self._listing or not pipeline.is_stuck:
-            return
+        return pipeline is not None and not self._listing and pipeline.is_stuck
+
+    def _fail_for_bookies(self) -> TailStep:
+        """Without a replacement an attempt goes on only while an ack quorum is possible."""
+        pipeline = self._write_back.pipeline
+        assert pipeline is not None
         size = len(pipeline.ensemble)
         answering = sum(not pipeline.is_suspended(index) for index in range(size))
-        self._fail(Failure.NOT_ENOUGH_BOOKIES, wanted=size, available=answering)
-
-    def _fail(self, failure: Failure, **about: Any) -> list[Effect]:
-        """The owner looks at `failed`; there is nothing more to do here."""
-        self.failed = TailFailure(failure, about)
-        return []
+        return _failed(Failure.NOT_ENOUGH_BOOKIES, wanted=size, available=answering)

@@ -149,6 +149,7 @@ def contents(machine: Machine):
     ("standing", "answer"),
     [
         (Standing.OPEN_WITH_ME, Code.OK),
+        (Standing.OPEN_WITHOUT_ME, Code.IO_ERROR),
         (Standing.NOT_WRITABLE, Code.FENCED),
         (Standing.UNKNOWN, Code.IO_ERROR),
     ],
@@ -164,12 +165,17 @@ def test_first_add_after_a_cut_tail_goes_through_the_metadata_check(standing, an
     assert machine.add(1, (1,), is_recovery=True) is Code.OK
     assert machine.add(1, (2,)) is answer
     assert machine.add(1, (2,)) is answer
-    times = 1 if standing is not Standing.UNKNOWN else 2
+    times = 2 if answer is Code.IO_ERROR else 1
     assert machine.metadata.asked.count(1) == times
     if answer is Code.FENCED:
         machine.lose_power()
         machine.start()
         assert machine.add(1, (2,)) is Code.FENCED
+    if standing is Standing.OPEN_WITHOUT_ME:
+        # Nothing is remembered: once the writer names this bookie again, its adds are taken.
+        assert not machine.serving.is_fenced(1)
+        machine.metadata.standing = Standing.OPEN_WITH_ME
+        assert machine.add(1, (2,)) is Code.OK
 
 
 def test_adds_that_wait_for_the_metadata_check_are_answered_within_its_time():

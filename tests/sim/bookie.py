@@ -44,9 +44,10 @@ class MetadataFromStore:
         if record is None:
             return Standing.NOT_WRITABLE
         metadata = record.value
+        if metadata.state is not LedgerState.OPEN:
+            return Standing.NOT_WRITABLE
         is_mine = self._name in metadata.last_fragment.ensemble
-        is_open = metadata.state is LedgerState.OPEN
-        return Standing.OPEN_WITH_ME if is_open and is_mine else Standing.NOT_WRITABLE
+        return Standing.OPEN_WITH_ME if is_mine else Standing.OPEN_WITHOUT_ME
 
 
 class ListingFromStore:

@@ -77,6 +77,7 @@ class Checker:
         self.fenced: dict[str, bool] = {}
         self.ends: dict[str, tuple[int, int]] = {}
         self.writer_saw_fence = False
+        self.is_deleted = False
         self.marks: dict[str, int] = {}
         self.on_stored: Callable[[int], None] | None = None
         self._recoveries: dict[str, RecoverySeen] = {}
@@ -91,6 +92,12 @@ class Checker:
         return self.records[-1][1].value
 
     def add_answered(self, bookie: str, request: AddRequest, code: Code) -> None:
+        if code is Code.FENCED:
+            require(
+                self.is_deleted or self.record.state is not LedgerState.OPEN,
+                "L31",
+                f"{bookie} answers {request.entry_ids[0]} with FENCED, the ledger is OPEN",
+            )
         if code is not Code.OK:
             return
         if not request.is_recovery:

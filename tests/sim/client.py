@@ -12,6 +12,8 @@ from ledgerlog_spark.model import Code, DigestType
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.wire.entry_codec import EntryCodec
 from ledgerlog_spark.wire.master_key import master_key
+from tests.sim.checker import require
+from tests.sim.liveness import Liveness
 from tests.sim.network import Message
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class SimClient:
         self._open: dict[int, Any] = {}
         self._events: deque[Any] = deque()
         self._is_handling = False
+        self._liveness = Liveness()
         self._perform = {
             m.SendAdd: self._send_add,
             m.SendRead: self._send_read,
@@ -100,6 +103,13 @@ class SimClient:
             ):
                 self.ended = effect
             self.on_indication(effect)
+        if not self._events and self.ended is None:
+            require(
+                not self._liveness.stands_still(self.machine, event, self._open.values()),
+                "V2",
+                f"{self.name} stands still in {self.machine.phase.name}: nothing it asked for is "
+                "open, and it has not ended",
+            )
 
     def crash(self) -> None:
         self.is_alive = False

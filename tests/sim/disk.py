@@ -104,6 +104,15 @@ class SimDisk:
     seen_names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
     unsynced_names: list[tuple[str, Content | None]] = field(default_factory=list)
+    last_written: Content | None = None
+
+    def tear_tail(self) -> None:
+        """After a power loss: part of one more record stands behind what was written last."""
+        content = self.last_written
+        if content is not None:
+            end = -(-len(content.durable.rstrip(b"\0")) // SECTOR) * SECTOR
+            put(content.durable, end, bytes(range(1, 101)))
+            content.seen = bytearray(content.durable)
 
     def lose_power(self) -> None:
         """Drop what no sync covered, in part. The caller kills the host first."""
@@ -313,6 +322,8 @@ class SimFile:
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         data = b"".join(buffers)
         disk = self.files.disk
+        if self.name.startswith("slot-"):
+            disk.last_written = self.content
         disk.counters.writes += 1
         disk.counters.bytes_written += len(data)
         growth = offset + len(data) - max(len(self.content.seen), self.content.allocated)

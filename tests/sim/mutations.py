@@ -16,6 +16,7 @@ from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import admit_add
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import LogRecord
+from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.drops import Drops
@@ -27,8 +28,9 @@ from ledgerlog_spark.protocol.messages import CasMetadata, Failure, MetadataOutc
 from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, UpdatePhase
 from ledgerlog_spark.protocol.quorum import is_acknowledged
 from ledgerlog_spark.protocol.recovery_reads import EntryTally, RecoveryReads
-from ledgerlog_spark.protocol.recovery_tail import RecoveryTail
+from ledgerlog_spark.protocol.recovery_tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.writer import LedgerWriter
+from tests.sim.bookie import MetadataFromStore
 from tests.sim.disk import SimFile
 
 
@@ -75,21 +77,22 @@ def _no_floor(self: RecoveryTail, last_add_confirmed: int) -> int:
     return last_add_confirmed
 
 
-def _read_from_changed(self: RecoveryTail, event: Any) -> list[Any]:
-    effects = _recovery_listed(self, event)
+def _read_from_changed(self: RecoveryTail, event: Any) -> TailStep:
+    step = _recovery_listed(self, event)
     if self._write_back.pipeline:
         self._reads._ensemble = self._write_back.pipeline.ensemble
-    return effects
+    return step
 
 
-def _commit_fragments_early(self: RecoveryTail, event: Any) -> list[Any]:
+def _commit_fragments_early(self: RecoveryTail, event: Any) -> TailStep:
     before = self.fragments
-    effects = _recovery_listed(self, event)
+    step = _recovery_listed(self, event)
     if self.fragments == before:
-        return effects
+        return step
     fragments = (*self._record.value.fragments[:-1], *self.fragments)
     early = self._record.value.with_fragments(fragments)
-    return [*effects, CasMetadata(self._numbers.next(), early, self._record.version)]
+    write = CasMetadata(self._numbers.next(), early, self._record.version)
+    return replace(step, effects=[*step.effects, write])
 
 
 def _anything_but_the_entry_is_absent(code: Code) -> bool:
@@ -252,6 +255,14 @@ def _gc_forgets_fence(self: Drops, record: LogRecord) -> None:
     self._states[record.ledger_id] = LedgerState(record.ledger_id)
 
 
+_check_metadata = MetadataFromStore.check
+
+
+async def _replaced_is_not_writable(self: MetadataFromStore, ledger_id: int) -> Standing:
+    standing = await _check_metadata(self, ledger_id)
+    return Standing.NOT_WRITABLE if standing is Standing.OPEN_WITHOUT_ME else standing
+
+
 async def _every_unlisted_is_deleted(_self: Collector, unlisted: Any) -> Any:
     return unlisted
 
@@ -321,6 +332,12 @@ MUTATIONS: dict[str, Mutation] = {
     "gc_forgets_fence": Mutation("F5", ((Drops, "on_durable", _gc_forgets_fence),)),
     "gc_trusts_stale_listing": Mutation(
         "F6", ((Collector, "_look_up", _every_unlisted_is_deleted),)
+    ),
+    "replaced_bookie_fences": Mutation(
+        "F7", ((MetadataFromStore, "check", _replaced_is_not_writable),)
+    ),
+    "stuck_runs_are_missed": Mutation(
+        "C23", ((RecoveryTail, "_is_stuck", property(lambda _self: False)),)
     ),
     "fenced_rejects_recovery": Mutation(
         "F3", ((adds_module, "admit_add", _fenced_rejects_recovery),)

@@ -153,9 +153,16 @@ class World:
             self.note(name, "starts")
             self.bookies[name].start()
 
+    def lose_state(self, name: str) -> None:
+        """Lose power in the middle of a write: the next boot cuts the torn tail."""
+        self.kill(name, power=True)
+        self.bookies[name].disk.tear_tail()
+        self.restart(name)
+
     def delete_ledger(self) -> None:
         self.note("zk", "the ledger is deleted")
         self.store.delete(LEDGER)
+        self.checker.is_deleted = True
 
     def collect(self, name: str) -> None:
         """Let a bookie look for deleted ledgers."""
@@ -216,13 +223,28 @@ class World:
             "of a healthy cluster",
         )
 
+    def settle_clients(self) -> None:
+        """After healing: whoever recovers or reads ends within bounded time (V1)."""
+        for name, client in self.clients.items():
+            if name == "w":
+                continue
+            ended = self.run_until(
+                lambda client=client: client.ended is not None or not client.is_alive, 20_000
+            )
+            require(
+                ended,
+                "V1",
+                f"{name} is in {client.machine.phase.name} after 20 s of a healthy cluster",
+            )
+
     def audit(self) -> None:
-        """Heal, let the writer settle, seal, and read everything back (L3, L5, L23).
+        """Heal, let all clients end, seal, and read everything back (L3, L5, L23).
 
         Of a deleted ledger only the writer is left to be asked.
         """
         self.heal()
         self.settle_writer()
+        self.settle_clients()
         if LEDGER not in self.store.records:
             return
         metadata = self.seal()

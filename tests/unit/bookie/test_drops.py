@@ -362,6 +362,7 @@ def test_tombstone_stays_while_a_live_ledger_keeps_a_file_with_dropped_records()
     ("standing", "answer"),
     [
         (Standing.OPEN_WITH_ME, Code.OK),
+        (Standing.OPEN_WITHOUT_ME, Code.IO_ERROR),
         (Standing.NOT_WRITABLE, Code.FENCED),
         (Standing.UNKNOWN, Code.IO_ERROR),
     ],

@@ -395,3 +395,46 @@ def test_a_dead_bookie_without_a_successor_does_not_hold_the_window() -> None:
     end = cluster.run(one)
     assert isinstance(end, m.LedgerClosed)
     assert end.versioned.value.last_entry_id == 40
+
+
+def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(
+    batch_entries_max: int,
+) -> None:
+    """b2 and b1 are given up while the first run still has its quorum; the second has not."""
+    if batch_entries_max == 1_024:
+        pytest.skip("one batch makes one run")
+    metadata = replace(OPEN, state=LedgerState.IN_RECOVERY)
+    machine = recovery()
+    (load,) = machine.handle(m.Start())
+    loaded = Versioned(metadata, Version(1, 1))
+    todo = machine.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, loaded))
+    cluster = Cluster(metadata, holding(14))
+    adds: list[m.SendAdd] = []
+    open_requests: list[m.Effect] = []
+    while todo:
+        one = todo.pop(0)
+        if isinstance(one, m.SendAdd):
+            adds.append(one)
+        elif isinstance(one, m.StartTimer):
+            open_requests.append(one)
+        else:
+            todo += machine.handle(cluster.reply(one))
+    first = {add.index: add for add in adds if add.run is adds[0].run}
+    second = {add.index: add for add in adds if add.run is adds[3].run}
+    assert (len(first), len(second), len(adds)) == (3, 3, 6)
+
+    def answer(add: m.SendAdd, code: Code) -> list[m.Effect]:
+        effects = machine.handle(m.AddReplied(add.request, code))
+        for listing in [e for e in effects if isinstance(e, m.ListBookies)]:
+            effects += machine.handle(m.BookiesListed(listing.request, ("b0", "b1", "b2")))
+        return effects
+
+    answer(first[2], Code.UNAVAILABLE)
+    answer(first[1], Code.OK)
+    answer(second[1], Code.UNAVAILABLE)
+    assert machine.phase is RecoveryPhase.READING
+    (again,) = answer(first[0], Code.OK)
+    assert isinstance(again, m.StartTimer)
+    assert machine.phase is RecoveryPhase.WAITING, "the second run can have b0 at most"
+    machine.handle(m.TimerFired(again.request))
+    assert machine.attempts == 2

@@ -1,0 +1,96 @@
+"""What scripted schedules are written with, and the scripts about liveness and false fences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ledgerlog_spark.model import Quorum
+from ledgerlog_spark.protocol import messages as m
+from tests.sim.checker import require
+from tests.sim.faults import JITTER
+from tests.sim.network import matching
+from tests.sim.options import Options
+from tests.sim.world import World
+
+CALM = Options(bookies=6, window_entries=64, rpc_timeout_ms=50)
+Script = Callable[[], World]
+
+
+def world_with(
+    quorum: Quorum = CALM.quorum, *, ensemble: tuple[str, ...] | None = None, **options: int
+) -> World:
+    """A calm cluster with the writer of a new ledger on b0, b1, ... and every bookie serving."""
+    world = World(1, replace(CALM, **options), suppressed=frozenset({JITTER}))
+    world.create_ledger(quorum, ensemble or tuple(f"b{i}" for i in range(quorum.ensemble_size)))
+    world.prefers["*"] = ("b3", "b4", "b5")
+    for bookie in world.bookies.values():
+        bookie.start()
+    world.run_for(20)
+    return world
+
+
+def recover(world: World, name: str = "r", *, attempts_max: int = 1) -> None:
+    world.recoverer(name, attempts_max=attempts_max).feed(m.Start())
+
+
+def lose(world: World, *matches: tuple[str, str, str]) -> None:
+    """Lose everything of a kind from one to another."""
+    for kind, source, target in matches:
+        world.network.drops.append(matching(kind, source, target))
+
+
+def hold(world: World, *matches: tuple[str, str, str]) -> None:
+    for kind, source, target in matches:
+        world.network.holds.append(matching(kind, source, target))
+
+
+def v2_recovery_looks_for_stuck_runs_after_every_answer() -> World:
+    """Two runs on their way back and no spare bookie; the second has lost its ack quorum.
+
+    b2 fails the first run, b1 stores it and fails the second. Nothing is wrong with the first run,
+    so only its confirmation, by b0, shows that the second can never be confirmed.
+    """
+    world = world_with(bookies=3, rpc_timeout_ms=2_000)
+    world.add()
+    world.add()
+    world.run_for(10)
+    require(world.checker.last_confirmed == 1, "SCRIPT", "not confirmed")
+    world.clients["w"].crash()
+    for name in ("b0", "b1", "b2"):
+        hold(world, ("add", "r", name))
+    recover(world)
+    world.run_for(10)
+    add = {(run, name): matching("add", "r", name, run) for run in (0, 1) for name in world.bookies}
+    require(all(any(map(one, world.network.held)) for one in add.values()), "SCRIPT", "one run")
+    world.kill("b2")
+    for released in (add[0, "b2"], add[0, "b1"]):
+        world.network.release(released)
+        world.run_for(10)
+    world.kill("b1")
+    for released in (add[1, "b1"], add[0, "b0"], add[1, "b0"]):
+        world.network.release(released)
+        world.run_for(10)
+    world.run_for(300)
+    return world
+
+
+def f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger() -> World:
+    """A late add reaches b2 after it lost state and was replaced by b3; then b2 replaces b3."""
+    world = world_with(bookies=4, rpc_timeout_ms=30)
+    world.prefers["*"] = ("b3", "b2")
+    world.add()
+    world.run_for(10)
+    hold(world, ("add", "w", "b2"))
+    world.add()
+    world.run_for(60)
+    require(world.checker.record.last_fragment.ensemble[2] == "b3", "SCRIPT", "not replaced")
+    world.lose_state("b2")
+    world.network.holds.clear()
+    world.network.release(matching("add"))
+    world.run_for(50)
+    world.kill("b3")
+    world.add()
+    confirmed = world.run_until(lambda: world.checker.last_confirmed == 2, 2_000)
+    require(confirmed, "SCRIPT", "the writer did not go on")
+    return world

@@ -1,0 +1,38 @@
+"""What a ledger's record says about adds that a bookie may have forgotten a fence of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bookie_server.ports import Standing
+from bookie_server.service.metadata_check import StoreMetadataCheck
+from ledgerlog_spark.metadata.stores import memory_metadata
+from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
+
+MINE = LedgerMetadata(Quorum(2, 2, 2), (Fragment(0, ("b1", "b2")),))
+REPLACED = replace(MINE, fragments=(Fragment(0, ("b1", "b2")), Fragment(7, ("b2", "b3"))))
+
+
+@pytest.mark.parametrize(
+    ("record", "standing"),
+    [
+        (MINE, Standing.OPEN_WITH_ME),
+        (REPLACED, Standing.OPEN_WITHOUT_ME),
+        (MINE.in_recovery(), Standing.NOT_WRITABLE),
+        (REPLACED.in_recovery(), Standing.NOT_WRITABLE),
+        (REPLACED.closed(last_entry_id=9, length=90), Standing.NOT_WRITABLE),
+        (None, Standing.NOT_WRITABLE),
+    ],
+    ids=["mine", "replaced", "recovery", "recovery of another ensemble", "closed", "gone"],
+)
+async def test_only_a_ledger_that_may_have_been_fenced_is_not_writable(
+    record: LedgerMetadata | None, standing: Standing
+) -> None:
+    stores = memory_metadata()
+    await stores.initialize()
+    if record is not None:
+        await stores.ledgers.create(5, record)
+    assert await StoreMetadataCheck(stores.ledgers, "b1", 1_000).check(5) is standing
+    await stores.close()
