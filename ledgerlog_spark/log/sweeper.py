@@ -172,18 +172,21 @@ class Sweeper:
         return deleted
 
     async def _shrink_producers(self, log_id: str, properties: LogProperties) -> None:
-        """After `txnRetentionMs` the runs of a producer go; its last batch id never does."""
+        """After `txnRetentionMs` replaced runs go; the last run and the last batch id never do.
+
+        The last run names the query whose batches these are (P4).
+        """
         now_ms = await self._store.now_ms(log_id)
         for app in await self._store.producers(log_id):
             found = await self._store.read_producer(log_id, app)
-            if found is None or not found.value.runs:
+            if found is None or len(found.value.runs) <= 1:
                 continue
             idle_ms = now_ms - found.value.time_ms
             if idle_ms <= properties.transaction_retention_ms:
                 continue
             if await self._store.registered(log_id, app):
                 continue
-            shrunk = replace(found.value, runs=())
+            shrunk = replace(found.value, runs=found.value.runs[-1:])
             try:
                 await self._store.write_producer(log_id, app, shrunk, found.version)
             except MetadataVersionError:

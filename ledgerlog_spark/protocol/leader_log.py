@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.leader_inner import Ended
     from ledgerlog_spark.protocol.leader_messages import LeaderEffect, LeaderEvent
     from ledgerlog_spark.protocol.log_machine import LogMachine
-    from ledgerlog_spark.protocol.log_messages import HeadRead
+    from ledgerlog_spark.protocol.log_messages import HeadRead, Synced
     from ledgerlog_spark.protocol.log_records import LogHead
 
 
@@ -401,7 +401,7 @@ class LeaderLog:
         self._look.note()
         return [] if self.phase is LeaderPhase.OPENING else [*self._look.begin()]
 
-    def _on_looked(self, event: HeadRead) -> list[LeaderEffect]:
+    def _on_looked(self, event: HeadRead | Synced) -> list[LeaderEffect]:
         is_gone, timers = self._look.take(event)
         return self._stop(self._deleted()) if is_gone else [*timers, *self._look.begin()]
 

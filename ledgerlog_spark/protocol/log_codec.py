@@ -59,6 +59,8 @@ NAME_SIZE_BYTES_MAX = 200
 TEXT_SIZE_BYTES_MAX = 4_096
 PROPERTIES_SIZE_BYTES_MAX = 2_048
 FEATURES_MAX = 64
+RUNS_STORED_MAX = 4_096
+"""Query runs in a producer record; as many were kept by older versions."""
 BODY_SIZE_BYTES_MAX = 1 << 20
 """A body is never larger before compression; checked before anything is unpacked."""
 
@@ -226,7 +228,7 @@ def decode_producer(data: bytes) -> ProducerRecord:
     last_batch_id = reader.zigzag()
     token = reader.blob(16).hex()
     time_ms = reader.varint()
-    count = reader.length(RUNS_REMEMBERED_MAX)
+    count = reader.length(RUNS_STORED_MAX)
     runs = tuple(reader.text(NAME_SIZE_BYTES_MAX) for _ in range(count))
     reader.expect_end()
     return ProducerRecord(epoch, runs, last_batch_id, token, time_ms)

@@ -194,10 +194,10 @@ class EpochMachine(LogMachine):
                 last_batch_id=record.last_batch_id,
             )
         elif record.last_batch_id >= 0 and self._is_other_query(record):
+            whose = "is another query's" if record.runs else "may be another query's"
             raise StaleCheckpointError(
-                f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} is another "
-                f"query's, and this one begins with {self._batch_id}: give every query a txnAppId "
-                "of its own",
+                f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} {whose}, and "
+                f"this query begins with {self._batch_id}: give every query a txnAppId of its own",
                 log=self.log,
                 app=self._app,
                 batch_id=self._batch_id,
@@ -210,9 +210,13 @@ class EpochMachine(LogMachine):
         return self._run in record.runs[:-1]
 
     def _is_other_query(self, record: ProducerRecord) -> bool:
-        """Whether the last run names another query than ours: their batch ids say nothing (P4)."""
+        """Whether the last run names another query than ours: batch ids cannot be compared (P4).
+
+        A record without a run, as older versions left it after `txnRetentionMs`, does not name the
+        query: a run that belongs to one may be another's.
+        """
         current = record.current_run
-        return current is not None and query_of(current) != query_of(self._run)
+        return query_of(self._run) != ("" if current is None else query_of(current))
 
     def _take_over(
         self, record: ProducerRecord, version: Version | None, now_ms: int

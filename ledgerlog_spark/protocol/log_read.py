@@ -61,7 +61,8 @@ class HeadReader(LogMachine):
     """
 
     __slots__ = (
-        "_head", "_head_version", "_is_fresh", "_missed_token", "_now_ms", "_reading", "phase",
+        "_head", "_head_version", "_is_fresh", "_is_synced", "_missed_token", "_now_ms",
+        "_reading", "phase",
     )  # fmt: skip
 
     def __init__(self, log: str, *, is_fresh: bool = True) -> None:
@@ -75,6 +76,7 @@ class HeadReader(LogMachine):
         super().__init__(log)
         self.phase = ReadPhase.IDLE
         self._is_fresh = is_fresh
+        self._is_synced = False
         self._head: LogHead | None = None
         self._head_version: Version | None = None
         self._now_ms = 0
@@ -93,6 +95,7 @@ class HeadReader(LogMachine):
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             raise self._read_error(reply.outcome)
         if self.phase is ReadPhase.SYNC:
+            self._is_synced = True
             self.phase = ReadPhase.HEAD
             return self._ask(ReadHead)
         if self.phase is ReadPhase.HEAD:
@@ -100,6 +103,8 @@ class HeadReader(LogMachine):
         return self._on_pages(cast("PagesRead", reply))
 
     def _on_head(self, reply: HeadRead) -> list[LogEffect]:
+        if reply.head is None and not self._is_synced:
+            return self._begin()  # an old replica may not have the log yet (V2)
         head = self._head_of(reply.head.value if reply.head else None, writes=None)
         if head.token == self._missed_token:
             raise DataLossError(

@@ -27,7 +27,7 @@ NO_BATCH = -1
 
 HEAD_SIZE_BYTES_MAX = 16 * 1024
 PAGE_SIZE_BYTES_MAX = 256 * 1024
-RUNS_REMEMBERED_MAX = 4_096
+RUNS_REMEMBERED_MAX = 64
 STATISTICS_SIZE_BYTES_MAX = 1_024
 STATISTICS_SIZE_BYTES_MAX_LARGE_LOG = 64
 LARGE_LOG_ITEMS = 10_000
@@ -297,7 +297,7 @@ class ProducerRecord:
 
     Attributes:
         epoch: Rises by one with each query run that took over; 0 before the first.
-        runs: Query runs in the order in which they took over, the newest last; the last 4,096.
+        runs: Query runs in the order in which they took over, the newest last; the last 64.
         last_batch_id: The last batch that was committed, NO_BATCH for none.
         token: Of the last change of this record that was a commit, empty for none.
         time_ms: Wall time of the last change.

@@ -725,6 +725,8 @@ def test_change_of_the_head_that_deletes_the_log_stops_the_leader_without_a_chan
     leader.tell(lm.HeadChanged())
     if is_swept:
         leader.tell(m.HeadRead(leader.take(m.ReadHead).request, MetadataOutcome.GONE))
+        leader.answer(m.Sync)
+        leader.tell(m.HeadRead(leader.take(m.ReadHead).request, MetadataOutcome.GONE))
     else:
         leader.answer(m.ReadHead)
     last = stopped(leader)
@@ -736,6 +738,22 @@ def test_change_of_the_head_that_deletes_the_log_stops_the_leader_without_a_chan
     assert leader.acknowledged() == [0]
     with pytest.raises(LocalProtocolError):
         leader.append()
+
+
+def test_head_that_a_replica_behind_does_not_have_stops_no_leader() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    for _ in range(2):
+        leader.tell(lm.HeadChanged())
+        leader.tell(m.HeadRead(leader.take(m.ReadHead).request, MetadataOutcome.GONE))
+        leader.tell(m.Synced(leader.take(m.Sync).request, MetadataOutcome.UNAVAILABLE))
+        assert not leader.has(m.ReadHead), "it waits before it asks again"
+        leader.fire()
+        leader.answer(m.Sync)
+        leader.answer(m.ReadHead)
+        assert leader.machine.phase is LeaderPhase.LEADING
+    leader.append()
+    assert leader.confirm(bench.open_ids[-1])
 
 
 def test_changes_of_the_head_that_leave_the_log_there_cost_one_read_each_and_nothing_else() -> None:

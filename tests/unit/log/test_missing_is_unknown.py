@@ -1,0 +1,121 @@
+"""What is empty or missing in what was read is not taken for something that never was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.errors import LogNotFoundError, StaleCheckpointError
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log_read import StateMachine
+from ledgerlog_spark.protocol.log_records import RUNS_REMEMBERED_MAX, ProducerRecord
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+from tests.unit.log.log_values import OneLog
+from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, of, payloads, write
+
+
+async def stream_batch(log: Any, run: str, batch_id: int, name: str) -> CommitStatus:
+    job = await log.begin(
+        schema=SCHEMA, app="monthly", run=run, batch_id=batch_id, kind=JobKind.STREAM
+    )
+    result = await log.commit(job, [await write(log, job, f"{name}{part}") for part in "ab"])
+    status: CommitStatus = result.status
+    return status
+
+
+def test_another_query_is_refused_also_after_the_producer_was_idle_for_long(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await stream_batch(log, "query-1/first", 0, "x")
+        await stream_batch(log, "query-1/second", 1, "y")
+        for _ in range(3):
+            world.skip(31 * DAY_MS)
+            await logs.sweeper().sweep(log.log_id)
+        for batch_id in (0, 1, 2):
+            with pytest.raises(StaleCheckpointError):
+                await log.begin(
+                    app="monthly", run="query-2/run", batch_id=batch_id, kind=JobKind.STREAM
+                )
+        again = await stream_batch(log, "query-1/third", 1, "y again")
+        assert again is CommitStatus.ALREADY_COMMITTED
+        assert await stream_batch(log, "query-1/third", 2, "z") is CommitStatus.COMMITTED
+        assert await payloads(log) == of("x", "y", "z")
+
+    in_world(work)
+
+
+def test_shrinking_keeps_the_last_run_and_writes_nothing_when_it_is_the_only_one(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        for number in range(3):
+            await stream_batch(log, f"query/{number}", number, "x")
+        store, sweeper = logs.store, logs.sweeper()
+        world.skip(29 * DAY_MS)
+        await sweeper.sweep(log.log_id)
+        young = await store.read_producer(log.log_id, "monthly")
+        assert young is not None
+        assert young.value.runs == ("query/0", "query/1", "query/2")
+        world.skip(2 * DAY_MS)
+        await sweeper.sweep(log.log_id)
+        shrunk = await store.read_producer(log.log_id, "monthly")
+        assert shrunk is not None
+        assert shrunk.value == replace(young.value, runs=("query/2",))
+        world.skip(31 * DAY_MS)
+        await sweeper.sweep(log.log_id)
+        assert await store.read_producer(log.log_id, "monthly") == shrunk
+
+    in_world(work)
+
+
+def join(record: ProducerRecord, run: str, batch_id: int) -> Joined:
+    log = OneLog()
+    log.producer("app", "nobody")
+    log.producers["app"] = replace(log.producers["app"], value=record)
+    machine = EpochMachine("flights", app="app", run=run, batch_id=batch_id, kind=JobKind.STREAM)
+    joined: Joined = log.run(machine)
+    return joined
+
+
+@pytest.mark.parametrize("batch_id", [4, 5])
+def test_record_without_a_run_does_not_let_a_query_in_whose_batches_these_may_not_be(
+    batch_id: int,
+) -> None:
+    emptied = ProducerRecord(epoch=3, runs=(), last_batch_id=4)
+    with pytest.raises(StaleCheckpointError, match="may be another query's"):
+        join(emptied, "query/run", batch_id)
+    assert join(emptied, "run", batch_id).epoch == 4, "the app itself is the query"
+    unused = replace(emptied, last_batch_id=-1)
+    assert join(unused, "query/run", batch_id).epoch == 4
+
+
+def test_record_of_a_query_that_restarts_for_ever_stays_small() -> None:
+    log = OneLog()
+    for number in range(3 * RUNS_REMEMBERED_MAX):
+        machine = EpochMachine(
+            "flights", app="app", run=f"query/{number}", batch_id=0, kind=JobKind.STREAM
+        )
+        log.run(machine)
+    record = log.producers["app"].value
+    assert record.epoch == 3 * RUNS_REMEMBERED_MAX
+    assert len(record.runs) == RUNS_REMEMBERED_MAX == 64
+
+
+def test_head_that_an_unsynchronised_read_does_not_find_is_looked_for_again() -> None:
+    machine = StateMachine("flights", is_fresh=False)
+    (ask,) = machine.start()
+    assert isinstance(ask, m.ReadHead)
+    (ask,) = machine.handle(m.HeadRead(ask.request, MetadataOutcome.GONE))
+    assert isinstance(ask, m.Sync)
+    (ask,) = machine.handle(m.Synced(ask.request, MetadataOutcome.OK))
+    assert isinstance(ask, m.ReadHead)
+    (end,) = machine.handle(m.HeadRead(ask.request, MetadataOutcome.GONE))
+    assert isinstance(end, m.Failed)
+    assert isinstance(end.error, LogNotFoundError)
