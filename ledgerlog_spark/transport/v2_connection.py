@@ -208,6 +208,13 @@ class V2Connection(asyncio.BufferedProtocol):
         return self._lost.done()
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for an answer on this connection."""
+        return any(
+            pending.is_wanted for held in (self._by_id, self._by_key) for pending in held.values()
+        )
+
+    @property
     def late_count(self) -> int:
         """Timed-out requests whose answers may still come."""
         late_by_id = sum(not pending.is_wanted for pending in self._by_id.values())

@@ -3,6 +3,10 @@
 A request is sent on the connection that there is, or waits for the one being made. A connection
 that cannot be made fails all that wait, with `Code.UNAVAILABLE`, and so does everything until the
 next attempt is due.
+
+A request that a late answer could be mistaken for needs another connection. The one in use is then
+*retired*: it takes no more requests, and is closed after the last request on it was answered or
+timed out. So one slow request never fails those of others.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ DELAY_MS_FIRST: Final = 20
 
 
 class V2Link:
-    """Requests of one kind (data, or control) to one bookie."""
+    """Requests of one lane (adds, reads, or control) to one bookie."""
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class V2Link:
         self._next_attempt_at = self._loop.time()
         self._deadlines = Deadlines(self._loop, self._on_expired)
         self._connection: V2Connection | None = None
+        self._retired: V2Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: deque[Pending] = deque()
         self._cut_off: list[PendingRun] = []
@@ -80,9 +85,11 @@ class V2Link:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        connection = self._connection
-        if connection is not None:
-            self._drop(connection)
+        connections = [one for one in (self._connection, self._retired) if one is not None]
+        self._connection = self._retired = None
+        for connection in connections:
+            _drop(connection)
+        for connection in connections:
             await connection.wait_lost()
         self._fail_waiting()
 
@@ -92,6 +99,7 @@ class V2Link:
         """The bookie works: the next failure is the first again."""
         self._delay_ms = 0
         self._deadlines.trim()
+        self._close_retired()
 
     def on_run_not_understood(self, run: PendingRun) -> None:
         """Send this run, and all later ones, entry by entry."""
@@ -102,6 +110,9 @@ class V2Link:
 
     def on_lost(self, connection: V2Connection) -> None:
         """Answer what was on the connection; runs may have to go again in another form."""
+        if connection is self._retired:
+            self._retired = None
+            _fail_all(connection.take_unanswered())
         if connection is not self._connection:
             return
         self._connection = None
@@ -126,27 +137,40 @@ class V2Link:
             if not connection.is_blocked(pending):
                 connection.send(pending)
                 return
-            self._drop(connection)
+            self._retire(connection)
         self._waiting.append(pending)
         self._start_connecting()
 
-    def _drop(self, connection: V2Connection) -> None:
-        """Close a connection; what is unanswered on it stays unknown."""
+    def _retire(self, connection: V2Connection) -> None:
+        """Send nothing more on the connection in use, and nothing at all on the one before it."""
         self._connection = None
-        unanswered = connection.take_unanswered()
-        connection.abort()
-        _fail_all(unanswered)
+        before, self._retired = self._retired, connection
+        if before is not None:
+            _drop(before)
+        self._close_retired()
+
+    def _close_retired(self) -> None:
+        retired = self._retired
+        if retired is not None and not retired.is_wanted:
+            self._retired = None
+            _drop(retired)
 
     def _on_expired(self, expired: list[Pending]) -> None:
-        connection = self._connection
+        connections = self._connection, self._retired
         _fail_all(expired, Code.TIMEOUT)
-        if connection is None or connection is not self._connection:
-            return
+        for connection in connections:
+            if connection is not None and connection in (self._connection, self._retired):
+                self._move_blocked(connection)
+        self._close_retired()
+
+    def _move_blocked(self, connection: V2Connection) -> None:
         blocked = connection.take_blocked()
-        if blocked or connection.late_count > LATE_REQUESTS_MAX:
-            self._drop(connection)
-            for pending in blocked:
-                self._dispatch(pending)
+        if connection is self._connection and (
+            blocked or connection.late_count > LATE_REQUESTS_MAX
+        ):
+            self._retire(connection)
+        for pending in blocked:
+            self._dispatch(pending)
 
     # Connecting.
 
@@ -216,6 +240,13 @@ class V2Link:
         for pending in waiting:
             if pending.is_wanted:
                 self._dispatch(pending)
+
+
+def _drop(connection: V2Connection) -> None:
+    """Close a connection; what is unanswered on it stays unknown."""
+    unanswered = connection.take_unanswered()
+    connection.abort()
+    _fail_all(unanswered)
 
 
 def _fail_all(requests: Sequence[Pending], code: Code = Code.UNAVAILABLE) -> None:

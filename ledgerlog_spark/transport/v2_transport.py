@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -31,12 +32,24 @@ if TYPE_CHECKING:
     )
 
 
+class Lane(Enum):
+    """What has a connection of its own.
+
+    `ADDS` are those of writers, and LACs that follow them; `READS` fence nothing; `CONTROL` is
+    recovery: fencing reads, its other reads, and its adds.
+    """
+
+    ADDS = "adds"
+    READS = "reads"
+    CONTROL = "control"
+
+
 class V2Transport:
     """Bookies over TCP; implements `BookieTransport`.
 
-    Two connections to each bookie, made when they are needed. Fencing reads, recovery reads and
-    recovery adds have one of their own: they never wait behind a writer's megabytes, and a plain
-    read of the last entry can never pass for a fencing one.
+    Up to three connections to each bookie, made when they are needed (`Lane`). A slow read never
+    disturbs adds, recovery never waits behind a writer's megabytes, and a plain read of the last
+    entry can never pass for a fencing one.
 
     The last add confirmed is told on the connection of adds; it is written, read and watched
     through each bookie's control service, with a channel of its own, made when it is needed.
@@ -65,7 +78,7 @@ class V2Transport:
         self._connect_timeout_ms = connect_timeout_ms
         self._reconnect_delay_ms_max = reconnect_delay_ms_max
         self._pool = ChunkPool()
-        self._links: dict[tuple[str, bool], V2Link] = {}
+        self._links: dict[tuple[str, Lane], V2Link] = {}
         self._request_ids = count(1)
         self._last_prepared: PreparedRun | None = None
         self._control: GrpcTransport | None = None
@@ -77,7 +90,8 @@ class V2Transport:
             LocalProtocolError: It is no run, or fits no frame; nothing was sent.
         """
         pending = PendingRun(self._prepared(request), next(self._request_ids), on_reply)
-        self._link(bookie_id, is_control=request.is_recovery).submit(pending, timeout_ms)
+        lane = Lane.CONTROL if request.is_recovery else Lane.ADDS
+        self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
         """Read one stored entry, its digest not yet verified.
@@ -87,7 +101,8 @@ class V2Transport:
         """
         is_control = request.is_recovery or request.fence_key is not None
         pending = PendingRead(request, on_reply)
-        self._link(bookie_id, is_control=is_control).submit(pending, timeout_ms)
+        lane = Lane.CONTROL if is_control else Lane.READS
+        self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def read_batch(
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
@@ -98,7 +113,8 @@ class V2Transport:
             LocalProtocolError: An id that no request can have; nothing was sent.
         """
         pending = PendingBatch(request, next(self._request_ids), on_reply)
-        self._link(bookie_id, is_control=request.is_recovery).submit(pending, timeout_ms)
+        lane = Lane.CONTROL if request.is_recovery else Lane.READS
+        self._link(bookie_id, lane).submit(pending, timeout_ms)
 
     def tell_lac(self, bookie_id: str, request: WriteLac) -> bool:
         """See `BookieTransport.tell_lac`; it goes where adds go, and behind them.
@@ -106,7 +122,7 @@ class V2Transport:
         Raises:
             LocalProtocolError: A negative id or LAC, or a bad key.
         """
-        return self._link(bookie_id, is_control=False).tell_lac(request)
+        return self._link(bookie_id, Lane.ADDS).tell_lac(request)
 
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
@@ -145,10 +161,10 @@ class V2Transport:
             prepared = self._last_prepared = PreparedRun(request)
         return prepared
 
-    def _link(self, bookie_id: str, *, is_control: bool) -> V2Link:
-        link = self._links.get((bookie_id, is_control))
+    def _link(self, bookie_id: str, lane: Lane) -> V2Link:
+        link = self._links.get((bookie_id, lane))
         if link is None:
-            link = self._links[bookie_id, is_control] = V2Link(
+            link = self._links[bookie_id, lane] = V2Link(
                 bookie_id,
                 self._resolve,
                 self._pool,

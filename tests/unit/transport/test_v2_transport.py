@@ -14,12 +14,11 @@ from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.transport.v2_connection import V2Connection
-from ledgerlog_spark.transport.v2_transport import V2Transport
+from ledgerlog_spark.transport.v2_transport import Lane, V2Transport
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
     AddRequest,
     AddRunRequest,
-    BatchReadRequest,
     ReadRequest,
     Request,
 )
@@ -148,15 +147,16 @@ async def test_requests_in_company_arrive_in_their_order_behind_the_lone_one(
         assert await call.result() == (Code.OK,)
 
 
-async def test_fencing_and_recovery_have_a_connection_of_their_own(caller, server) -> None:
+async def test_adds_and_reads_and_recovery_have_a_connection_each(caller, server) -> None:
     await caller.add(run_of(7, range(2)))
     await caller.read(7, -1)
     await caller.read_batch(7, 0, 2, 1 << 20)
     await caller.read(7, -1, fence_key=KEY)
     await caller.read(7, 1, is_recovery=True)
     await caller.add(run_of(7, range(2, 3), is_recovery=True))
-    data, control = server.connections
-    assert [connection for connection, _ in server.requests] == [data] * 3 + [control] * 3
+    adds, reads, control = server.connections
+    used = [connection for connection, _ in server.requests]
+    assert used == [adds, reads, reads, control, control, control]
     assert [request.flags for _, request in server.requests] == [0, 0, 0, 1, 4, 6]
 
 
@@ -170,7 +170,7 @@ async def test_requests_with_the_same_key_wait_for_each_other(caller, server, st
     for call in (first, second, other):
         assert (await call.result())[0] is Code.OK
     assert kinds(server).count("ReadRequest") == 3
-    assert len(server.connections) == 1
+    assert len(server.connections) == 2
 
 
 async def test_late_answer_never_passes_for_the_answer_to_a_later_request(
@@ -188,20 +188,63 @@ async def test_late_answer_never_passes_for_the_answer_to_a_later_request(
     assert await caller.read(7, 1) == (Code.OK, stored(7, 1))
 
 
-async def test_timed_out_key_that_is_needed_again_closes_the_connection(caller, server) -> None:
+async def test_a_slow_read_that_is_asked_again_fails_no_other_request(
+    caller, server, storage
+) -> None:
     await caller.add(run_of(7, range(3)))
     server.script = once(ignore, ReadRequest)
     caller.timeout_ms = 30
     assert await caller.read(7, 1) == (Code.TIMEOUT, None)
     caller.timeout_ms = 20_000
-    server.script = once(ignore, BatchReadRequest)
-    other = caller.start_read_batch(7, 0, 1, 1000)
-    assert await caller.read(7, 2) == (Code.OK, stored(7, 2))
-    assert len(server.connections) == 1
+    storage.is_holding = True
+    others = [
+        caller.start_add(run_of(7, range(3, 4))),
+        caller.start_read(7, 2),
+        caller.start_read_batch(7, 0, 1, 1000),
+    ]
+    await server.until(lambda: len(server.requests) == 5)
+    again = caller.start_read(7, 1)
+    await server.until(lambda: len(server.requests) == 6)
+    adds, reads, new_reads = server.connections
+    assert not adds.is_lost
+    assert not reads.is_lost
+    storage.release()
+    assert [(await call.result())[0] for call in [*others, again]] == [Code.OK] * 4
+    await server.until(lambda: reads.is_lost)  # nobody waits for an answer on it
     assert await caller.read(7, 1) == (Code.OK, stored(7, 1))
-    assert len(server.connections) == 2
-    assert server.connections[0].is_lost
-    assert await other.result() == (Code.UNAVAILABLE, ())
+    assert server.requests[-1][0] is new_reads
+
+
+async def test_reads_that_stay_slow_hold_two_connections_at_most(caller, server) -> None:
+    await caller.add(run_of(7, range(1)))
+    server.script = lambda _, request: isinstance(request, ReadRequest)
+    others = []
+    for _ in range(5):
+        caller.timeout_ms = 20
+        assert await caller.read(7, 0) == (Code.TIMEOUT, None)
+        caller.timeout_ms = 20_000
+        others.append(caller.start_read(7, len(others) + 1))
+    open_ = [connection for connection in server.connections[1:] if not connection.is_lost]
+    await server.until(lambda: sum(not one.is_lost for one in server.connections[1:]) == 2)
+    assert len(open_) >= 2
+    assert [call.replies for call in others[:3]] == [[(Code.UNAVAILABLE, None)]] * 3
+    server.connections[-1].abort()
+    assert (await others[4].result())[0] is Code.UNAVAILABLE
+
+
+async def test_connection_that_is_retired_is_closed_when_its_last_request_times_out(
+    caller, server
+) -> None:
+    await caller.add(run_of(7, range(1)))
+    server.script = lambda _, request: isinstance(request, ReadRequest)
+    caller.timeout_ms = 20
+    assert await caller.read(7, 0) == (Code.TIMEOUT, None)
+    caller.timeout_ms = 60
+    other = caller.start_read(7, 1)
+    again = caller.start_read(7, 0)
+    assert await other.result() == (Code.TIMEOUT, None)
+    await server.until(lambda: server.connections[1].is_lost)
+    assert await again.result() == (Code.TIMEOUT, None)
 
 
 async def test_request_behind_one_that_times_out_goes_over_a_new_connection(caller, server) -> None:
@@ -213,7 +256,7 @@ async def test_request_behind_one_that_times_out_goes_over_a_new_connection(call
     second = caller.start_read(7, 1)
     assert await first.result() == (Code.TIMEOUT, None)
     assert await second.result() == (Code.OK, stored(7, 1))
-    assert len(server.connections) == 2
+    assert len(server.connections) == 3
 
 
 async def test_run_that_timed_out_can_be_sent_again_on_the_same_connection(
@@ -412,6 +455,7 @@ async def test_look_up_that_never_ends_times_out_with_the_request(registry) -> N
 
 async def test_lost_connection_leaves_every_request_on_it_unknown(caller, server, storage) -> None:
     await caller.add(run_of(7, range(1)))
+    await caller.read(7, 0)
     storage.is_holding = True
     calls = [
         caller.start_add(run_of(7, range(1, 3))),
@@ -419,8 +463,9 @@ async def test_lost_connection_leaves_every_request_on_it_unknown(caller, server
         caller.start_read(7, 0),
         caller.start_read_batch(7, 0, 1, 1000),
     ]
-    await server.until(lambda: len(server.requests) == 4)
-    server.connections[0].abort()
+    await server.until(lambda: len(server.requests) == 5)
+    for connection in server.connections:
+        connection.abort()
     assert [(await call.result())[0] for call in calls] == [Code.UNAVAILABLE] * 4
     storage.is_holding = False
     assert await caller.read(7, 0) == (Code.OK, stored(7, 0))
@@ -469,7 +514,7 @@ async def test_answers_may_arrive_byte_by_byte(caller, server) -> None:
 async def test_bookie_that_stops_reading_is_waited_for(caller, server) -> None:
     await caller.add(run_of(7, range(1)))
     paused = asyncio.Event()
-    connection = caller.transport._links[BOOKIE, False]._connection
+    connection = caller.transport._links[BOOKIE, Lane.ADDS]._connection
     pause_writing = connection.pause_writing
     connection.pause_writing = lambda: (pause_writing(), paused.set())
     server.connections[0].transport.pause_reading()
@@ -502,7 +547,7 @@ async def test_callback_that_asks_again_at_once_is_served(caller) -> None:
     await asyncio.wait_for(done, 20)
 
 
-async def test_callback_that_makes_the_connection_close_ends_what_else_had_arrived(
+async def test_callback_that_retires_the_connection_leaves_what_else_had_arrived(
     caller, server
 ) -> None:
     complaints: list[Any] = []
@@ -511,7 +556,7 @@ async def test_callback_that_makes_the_connection_close_ends_what_else_had_arriv
     asked: list[int] = []
 
     def script(connection: SmallConnection, request: Request) -> bool:
-        if len(server.connections) > 1 or not isinstance(request, ReadRequest):
+        if len(server.connections) > 2 or not isinstance(request, ReadRequest):
             return False
         asked.append(request.entry_id)
         if asked == [0, 1, 2]:
@@ -535,6 +580,6 @@ async def test_callback_that_makes_the_connection_close_ends_what_else_had_arriv
     caller.transport.read(BOOKIE, ReadEntry(7, 1), 20_000, on_first)
     second = caller.start_read(7, 2)
     assert await first is Code.NO_ENTRY
-    assert await second.result() == (Code.UNAVAILABLE, None)
+    assert await second.result() == (Code.NO_ENTRY, None)
     assert await again[0].result() == (Code.OK, stored(7, 0))
     assert complaints == []
