@@ -6,8 +6,8 @@ none of them ends the machine, as any other bug of ours does.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.failpoints import reach
+from ledgerlog_spark.log.retries import Retries
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
-
-BACK_OFF_MS_FIRST = 5
-BACK_OFF_MS_MAX = 2_000
 
 _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataVersionError, MetadataOutcome.CONFLICT),
@@ -50,6 +48,7 @@ class Driver:
 
     Attributes:
         log_id: Of the log.
+        random: Spreads retries.
     """
 
     def __init__(
@@ -59,6 +58,7 @@ class Driver:
         *,
         ledgers: Ledgers | None = None,
         keeps_pages: bool = False,
+        random: Random | None = None,
     ) -> None:
         """A driver of machines of one log.
 
@@ -68,12 +68,13 @@ class Driver:
             ledgers: Needed by the machine that deletes ledgers alone.
             keeps_pages: Whether a page, which never changes, is read once for all machines: for a
                 few machines that look at nearly the same head, one after the other.
+            random: Spreads retries; None for a generator of its own.
         """
         self.log_id = log_id
         self._kept_pages: Loaded | None = {} if keeps_pages else None
         self._store = store
         self._ledgers = ledgers
-        self._random = Random()  # noqa: S311 (spreads retries)
+        self.random = random or Random()  # noqa: S311 (spreads retries)
         self._carry_out: dict[type[Any], Callable[[Any], Awaitable[m.LogReply]]] = {
             m.Sync: self._sync,
             m.ReadHead: self._read_head,
@@ -100,29 +101,34 @@ class Driver:
         if self._ledgers is not None:
             self._ledgers.check_open()
         (effect,) = machine.start()
-        failures = 0
-        while True:
-            if isinstance(effect, m.Finished):
-                return effect.result
-            if isinstance(effect, m.Failed):
-                raise effect.error
-            reply = await self._carry_out[type(effect)](effect)
-            if reply.outcome in _RETRIED:
-                failures += 1
-                await self._back_off(failures)
-            (effect,) = machine.handle(reply)
+        async with self.retries() as retries:
+            while not isinstance(effect, m.Finished | m.Failed):
+                reply = await self._carry_out[type(effect)](effect)
+                (following,) = machine.handle(reply)
+                if reply.outcome in _RETRIED and not isinstance(following, m.Finished | m.Failed):
+                    is_of_head = isinstance(effect, m.WriteHead)
+                    await retries.after(reply.outcome, is_of_head=is_of_head)
+                effect = following
+        if isinstance(effect, m.Failed):
+            raise effect.error
+        return effect.result
 
     async def perform(self, ask: m.LogRequest) -> m.LogReply:
         """The reply to one request, whatever becomes of it, without a pause."""
         return await self._carry_out[type(ask)](ask)
 
+    @contextlib.asynccontextmanager
+    async def retries(self) -> AsyncIterator[Retries]:
+        """When to try again, for one change of the log; gives up its place in the queue at last."""
+        retries = Retries(self._store, self.log_id, self.random)
+        try:
+            yield retries
+        finally:
+            await retries.end()
+
     def watch_head(self, on_change: OnChange) -> CancelWatch:
         """See `LogStore.watch_head`."""
         return self._store.watch_head(self.log_id, on_change)
-
-    async def _back_off(self, failures: int) -> None:
-        longest_ms = min(BACK_OFF_MS_FIRST << min(failures, 16), BACK_OFF_MS_MAX)
-        await asyncio.sleep(self._random.uniform(0, longest_ms) / 1e3)
 
     async def _sync(self, ask: m.Sync) -> m.Synced:
         outcome, _ = await _attempt(self._store.sync())

@@ -7,7 +7,6 @@ the bytes of the entries that it orders, are its owner's.
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.client.event_queue import EventQueue
@@ -78,7 +77,7 @@ class LeaderHost(EventQueue):
         super().__init__(
             subject=f"the leader of log {machine.log!r}",
             about={"log": machine.log},
-            random=Random(),  # noqa: S311 (spreads retries)
+            random=driver.random,
             on_crash=owner.on_crash,
             on_settled=self._settle,
         )

@@ -47,6 +47,7 @@ from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
+    from random import Random
 
     from ledgerlog_spark.log.known_logs import KnownLogs
     from ledgerlog_spark.log.ports import Ledgers
@@ -68,12 +69,20 @@ class Log(LogRecords):
         log_id: Its id; another log of the same name later has another.
     """
 
-    def __init__(self, name: str, log_id: str, *, store: LogStore, ledgers: Ledgers) -> None:
+    def __init__(
+        self,
+        name: str,
+        log_id: str,
+        *,
+        store: LogStore,
+        ledgers: Ledgers,
+        random: Random | None = None,
+    ) -> None:
         self.name = name
         self.log_id = log_id
         self._store = store
         self._ledgers = ledgers
-        self._driver = Driver(store, log_id, ledgers=ledgers)
+        self._driver = Driver(store, log_id, ledgers=ledgers, random=random)
 
     async def state(self, *, is_fresh: bool = True) -> LogState:
         """Head and schemas as they are now.

@@ -40,6 +40,7 @@ from ledgerlog_spark.protocol.log_restore import (
 from ledgerlog_spark.protocol.log_retention import KEPT, RetentionMachine
 from ledgerlog_spark.protocol.log_sweep import STEP_LEDGERS_MAX, Deregistered, StagedSweep
 from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
+from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -252,14 +253,16 @@ class LogUpkeep:
             LogNotFoundError: It is deleted already.
             MetadataUnknownError: Not definite; calling it again is safe.
         """
-        for _ in range(DELETE_ATTEMPTS_MAX):
-            state = await self._state()
-            deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=clock.now_ms())
-            try:
-                await self._store.delete_log(deleted, state.version)
-            except MetadataVersionError:
-                continue
-            return
+        async with self._driver.retries() as retries:
+            for _ in range(DELETE_ATTEMPTS_MAX):
+                state = await self._state()
+                deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=clock.now_ms())
+                try:
+                    await self._store.delete_log(deleted, state.version)
+                except MetadataVersionError:
+                    await retries.after(MetadataOutcome.CONFLICT, is_of_head=True)
+                    continue
+                return
         raise MetadataVersionError(
             f"log {self.name!r} is changed all the time by others: stop its writers, then delete "
             "it",

@@ -24,6 +24,7 @@ from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from random import Random
 
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.ports import Ledgers
@@ -39,8 +40,10 @@ class Logs:
         store: Of the same cluster as the ledgers.
     """
 
-    def __init__(self, *, store: LogStore, ledgers: Ledgers) -> None:
+    def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
+        """Logs of `store`; `random` spreads retries, None for one generator for each log."""
         self.store = store
+        self._random = random
         self._ledgers = ledgers
 
     async def create(
@@ -170,7 +173,7 @@ class Logs:
         return Sweeper(store=self.store, ledgers=self._ledgers)
 
     def _log(self, name: str, log_id: str) -> Log:
-        return Log(name, log_id, store=self.store, ledgers=self._ledgers)
+        return Log(name, log_id, store=self.store, ledgers=self._ledgers, random=self._random)
 
 
 def logs_of(client: LedgerClient) -> Logs:
@@ -183,4 +186,4 @@ def logs_of(client: LedgerClient) -> Logs:
         raise ConfigurationError(
             "this client was made for ledgers alone: connect with ledgerlog_spark.connect"
         )
-    return Logs(store=client.services.logs, ledgers=client)
+    return Logs(store=client.services.logs, ledgers=client, random=client.services.random)

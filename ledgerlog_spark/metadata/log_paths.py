@@ -8,6 +8,7 @@
     ids/<id>/producers/<app>                    producer record
     ids/<id>/producers/<app>/ledgers/<ledger>   epoch, decimal
     ids/<id>/unlisted/<ledger>                  "listed" or "staged": what it was before
+    ids/<id>/queue/<token>-<number>             a writer that waits for its turn; ephemeral
     ids/<id>/clock                              written to read the store's clock
     ids/<id>/deleted                            made when the log was deleted
 
@@ -82,6 +83,10 @@ class LogPaths:
     def mark(self, log_id: str, ledger_id: int) -> str:
         """One mark."""
         return f"{self.marks(log_id)}/{ledger_id}"
+
+    def queue(self, log_id: str) -> str:
+        """The node above the writers that wait for their turn."""
+        return f"{self.ids}/{log_id}/queue"
 
     def clock(self, log_id: str) -> str:
         """The node that is written to read the store's clock."""

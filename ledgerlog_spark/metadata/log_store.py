@@ -18,6 +18,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata.commit_queue import TreeCommitQueue
 from ledgerlog_spark.metadata.ledger_ids import require_cluster
 from ledgerlog_spark.metadata.log_producers import (
     ATTEMPTS_MAX,
@@ -77,6 +78,7 @@ class TreeLogStore(TreeLogProducers):
             ),
             CreateNode(paths.producers(log_id)),
             CreateNode(paths.marks(log_id)),
+            CreateNode(paths.queue(log_id)),
             CreateNode(paths.clock(log_id)),
             CreateNode(paths.head(log_id), encode_head(head)),
         ]
@@ -270,6 +272,10 @@ class TreeLogStore(TreeLogProducers):
         if stat is None:
             raise LogNotFoundError(f"the log with id {log_id} is gone", log=log_id)
         return stat.changed_ms
+
+    def queue(self, log_id: str) -> TreeCommitQueue:
+        """See `LogStore.queue`."""
+        return TreeCommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
         """See `LogStore.watch_head`."""

@@ -42,6 +42,31 @@ class PagesNode:
     created_ms: int
 
 
+class CommitQueue(Protocol):
+    """Writers of one log that wait for their turn. It saves requests and protects nothing."""
+
+    async def join(self, token: str) -> str:
+        """Wait behind all that joined before; the member's name.
+
+        The place ends with the session, or with `leave`.
+
+        Args:
+            token: Never used before.
+
+        Raises:
+            MetadataError: The store failed, or the log is gone.
+        """
+
+    async def members(self) -> Sequence[str]:
+        """Names of all members, the first one first."""
+
+    async def until_gone(self, name: str) -> bool:
+        """Wait until that member is gone (true) or may be (false); give it a deadline."""
+
+    async def leave(self, name: str) -> None:
+        """End a member's place, anybody's; fine when it has ended."""
+
+
 class LogStore(Protocol):
     """Heads, pages, producers and registrations of the logs of one cluster."""
 
@@ -193,6 +218,9 @@ class LogStore(Protocol):
 
     async def now_ms(self, log_id: str) -> int:
         """The store's clock, of which all times of this port are."""
+
+    def queue(self, log_id: str) -> CommitQueue:
+        """The log's writers that wait for their turn; costs no request."""
 
     def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after the head changed, and after a session was replaced."""

@@ -159,6 +159,18 @@ class MemoryTree:
         """See `ZnodeTree.watch_children`."""
         return self._watch(Change(checked_path(path), is_of_children=True), on_change)
 
+    async def until_gone(self, path: str) -> bool:
+        """See `ZnodeTree.until_gone`."""
+        changed = asyncio.Event()
+        cancel = self.watch(path, changed.set)
+        try:
+            if path not in (await self._view()).nodes:
+                return True
+            await changed.wait()
+            return path not in (self._held or self.nodes.current).nodes
+        finally:
+            cancel()
+
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
         """See `ZnodeTree.watch_session`."""
         return _add(self._session_watches, next(self._keys), on_replaced)

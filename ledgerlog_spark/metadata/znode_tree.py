@@ -244,6 +244,19 @@ class ZnodeTree(Session, Protocol):
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after children came or went, with the same promises as `watch`."""
 
+    async def until_gone(self, path: str) -> bool:
+        """Wait, with one request, until the node is gone or may have changed; leaves no watch.
+
+        It waits for as long as nothing happens, so callers give it a deadline.
+
+        Returns:
+            True when the node does not exist (any more). False when it was changed or the
+            connection was lost: read again.
+
+        Raises:
+            MetadataUnavailableError: The request could not be sent.
+        """
+
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
         """Call `on_replaced` after the session was lost (ephemeral nodes with it) and replaced."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 
 from ledgerlog_spark.errors import (
@@ -28,6 +28,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.metadata.znode_tree import (
     Created,
     NodeKind,
+    NodeMissingError,
     NodeOperation,
     NodeStat,
     checked_path,
@@ -285,6 +286,26 @@ class ZookeeperSession:
         """See `ZnodeTree.watch_children`."""
         return self._watches.add(checked_path(path), on_change, is_of_children=True)
 
+    async def until_gone(self, path: str) -> bool:
+        """See `ZnodeTree.until_gone`.
+
+        A read that finds no node sets no watch in ZooKeeper, and a watch ends with its node.
+        """
+        checked_path(path)
+        happened: asyncio.Future[bool] = self._loop.create_future()
+
+        def fired(event: Any) -> None:  # on a thread of kazoo's
+            self._on_loop(_first_result, happened, event.type == EventType.DELETED)
+
+        self._pending.add(happened)
+        try:
+            await self._read(path, lambda: self._client.get_async(path, watch=fired))
+            return await happened
+        except NodeMissingError:
+            return True
+        finally:
+            self._pending.discard(happened)
+
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
         """See `ZnodeTree.watch_session`."""
         key = next(self._keys)
@@ -430,6 +451,11 @@ class ZookeeperSession:
         if before not in (0, session_id):
             for on_replaced in list(self._session_watches.values()):
                 self._loop.call_soon(on_replaced)
+
+
+def _first_result(future: asyncio.Future[bool], result: bool) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def _settle(future: asyncio.Future[Any], result: Any) -> None:

@@ -14,8 +14,10 @@ An unknown outcome is settled, never guessed (K7). After a `Sync`, head and prod
   later one there means that the batch is committed, an earlier one that it is not.
 
 A producer that commits one batch after the other need not read what it wrote itself (K11): the
-machine may start from what the last commit left. Only the transaction is concluded from that, which
-compares the versions; every other end of the machine comes after a `Sync`.
+machine may start from what the last commit left. A commit that was overtaken need not read
+everything again either: it reads the new head and plans on it, with the producer record that it has
+(K14). Only the transaction is concluded from such records, because it compares their versions;
+every other end of the machine comes after a `Sync`.
 """
 
 from __future__ import annotations
@@ -71,6 +73,9 @@ ATTEMPTS_MAX = 100
 UNKNOWN_MAX = 10
 """Unanswered transactions, or reads that failed while one is open, before the caller is told."""
 
+REBASES_MAX = 3
+"""Conflicts in a row after which the producer record is read again too (K14)."""
+
 _TOKEN_END = 1 << 128
 
 
@@ -80,6 +85,7 @@ class CommitPhase(Enum):
     IDLE = "idle"
     SYNC = "sync"
     HEAD = "head"
+    REBASE = "rebase"
     PRODUCER = "producer"
     REGISTERED = "registered"
     LISTING = "listing"
@@ -104,11 +110,13 @@ class CommitMachine(LogMachine):
         "_built",
         "_change",
         "_head",
+        "_is_synced",
         "_known",
         "_loaded",
         "_now_ms",
         "_open",
         "_producer",
+        "_rebases",
         "_registered",
         "_request",
         "_schema_pages",
@@ -149,7 +157,9 @@ class CommitMachine(LogMachine):
         self._request = request
         self._token = token
         self._attempts = 0
+        self._rebases = 0
         self._unknowns = 0
+        self._is_synced = False
         self._head: Versioned[LogHead] | None = None
         self._producer: Versioned[ProducerRecord] | None = None
         self._now_ms = now_ms
@@ -180,8 +190,8 @@ class CommitMachine(LogMachine):
         return self._ask(lambda number: ReadRegistered(number, self._request.app))
 
     def _fail(self, error: LedgerLogError) -> list[LogEffect]:
-        """What was concluded from old records is nothing: read them."""
-        if self._known is not None and self._open is None:
+        """A failure that was concluded from records that may be old does not count: read them."""
+        if not self._is_synced and self._open is None:
             return self._sync()
         return super()._fail(error)
 
@@ -192,6 +202,7 @@ class CommitMachine(LogMachine):
         steps: dict[CommitPhase, Callable[[Any], list[LogEffect]]] = {
             CommitPhase.SYNC: self._on_synced,
             CommitPhase.HEAD: self._on_head,
+            CommitPhase.REBASE: self._on_rebase,
             CommitPhase.PRODUCER: self._on_producer,
             CommitPhase.REGISTERED: self._on_registered,
             CommitPhase.SCHEMA: self._on_schema_pages,
@@ -206,7 +217,8 @@ class CommitMachine(LogMachine):
         return self._ask(ReadHead)
 
     def _sync(self) -> list[LogEffect]:
-        self._known = None
+        self._is_synced = True
+        self._rebases = 0
         self.phase = CommitPhase.SYNC
         return self._ask(Sync)
 
@@ -369,7 +381,7 @@ class CommitMachine(LogMachine):
                 self._was_refused = True
                 return self._sync()
             case MetadataOutcome.CONFLICT | MetadataOutcome.GONE:
-                return self._again()
+                return self._overtaken()
             case _ if self._open is not None:
                 return self._on_read_failed(reply.outcome)
         raise self._read_error(reply.outcome)
@@ -409,8 +421,32 @@ class CommitMachine(LogMachine):
         head = self._head.value
         return head.token == token or any(v.token == token for v in head.history.recent)
 
+    def _overtaken(self) -> list[LogEffect]:
+        """The transaction was refused: plan again, mostly on the new head alone (K6, K14)."""
+        if self._rebases == REBASES_MAX:
+            return self._again()
+        self._count_attempt()
+        self._rebases += 1
+        self._is_synced = False
+        self.phase = CommitPhase.REBASE
+        return self._ask(ReadHead)
+
+    def _on_rebase(self, reply: HeadRead) -> list[LogEffect]:
+        assert self._head is not None
+        found = reply.head
+        if found is None or found.version.number <= self._head.version.number:
+            return self._sync()  # not the head alone moved, or this replica is behind
+        self._head = found
+        self._now_ms = reply.now_ms
+        self._head_of(found.value, writes=LogKind.TRANSACTIONAL)
+        return self._plan()
+
     def _again(self) -> list[LogEffect]:
-        """Somebody else got through first: read again, check again, try again (K6)."""
+        """Read everything again, check again, try again (K6)."""
+        self._count_attempt()
+        return self._sync()
+
+    def _count_attempt(self) -> None:
         self._attempts += 1
         if self._attempts >= ATTEMPTS_MAX:
             raise ConcurrentCommitError(
@@ -420,7 +456,6 @@ class CommitMachine(LogMachine):
                 retriable=True,
             )
         self._next_token()
-        return self._sync()
 
     def _next_token(self) -> None:
         """A token names one attempt only: the sweeper may have touched the last one's pages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -324,6 +325,66 @@ async def test_log_with_a_registered_ledger_is_not_removed(stores: MetadataStore
     with pytest.raises(MetadataVersionError):
         await stores.logs.remove_log(head.log_id)
     assert list(await stores.logs.registered(head.log_id, "app")) == [7]
+
+
+async def test_members_of_a_queue_come_in_the_order_in_which_they_joined(
+    world: World, stores: MetadataStores
+) -> None:
+    head = await new_log(stores)
+    queue = stores.logs.queue(head.log_id)
+    assert list(await queue.members()) == []
+    other = MetadataStores.on(await world.session(), world.root).logs.queue(head.log_id)
+    first, second, third = await queue.join("f"), await other.join("0"), await queue.join("5")
+    await other.leave("unheard of")
+    assert await other.members() == [first, second, third]
+    waiting = asyncio.ensure_future(other.until_gone(first))
+    await queue.leave(first)
+    async with asyncio.timeout(20):
+        assert await waiting
+    assert await queue.members() == [second, third]
+
+
+async def test_place_in_a_queue_ends_with_its_session_and_with_the_log(
+    world: World, stores: MetadataStores
+) -> None:
+    head = await new_log(stores)
+    session = await world.session()
+    await MetadataStores.on(session, world.root).logs.queue(head.log_id).join("a")
+    await stores.logs.queue(head.log_id).join("b")
+    await session.close()
+    await stores.logs.sync()
+    (left,) = await stores.logs.queue(head.log_id).members()
+    assert left.startswith("b-")
+    found = await head_of(stores, head.log_id)
+    await stores.logs.delete_log(replace(head, deleted_ms=5), found.version)
+    await stores.logs.remove_log(head.log_id)
+    assert await stores.logs.ids() == []
+    with pytest.raises(MetadataError):
+        await stores.logs.queue(head.log_id).join("c")
+    assert await stores.logs.ids() == []
+
+
+async def test_queue_of_a_log_of_an_earlier_release_is_made_by_the_first_that_joins(
+    world: World, stores: MetadataStores
+) -> None:
+    head = await new_log(stores)
+    tree = await world.session()
+    await tree.delete(f"{world.root}-logs/ids/{head.log_id}/queue")
+    await stores.logs.sync()
+    name = await stores.logs.queue(head.log_id).join("a")
+    assert await stores.logs.queue(head.log_id).members() == [name]
+
+
+async def test_join_whose_reply_is_lost_is_found_by_its_token(
+    world: World, stores: MetadataStores
+) -> None:
+    head = await new_log(stores)
+    queue = stores.logs.queue(head.log_id)
+    await queue.join("other")
+    world.lose_next_reply(stores.tree)
+    name = await queue.join("mine")
+    assert (await queue.members())[1] == name
+    assert len(await queue.members()) == 2
 
 
 async def test_watcher_of_a_head_is_told_of_a_commit(world: World, stores: MetadataStores) -> None:

@@ -405,6 +405,52 @@ async def test_cancelled_watch_is_not_called(world: World, tree: ZnodeTree) -> N
     assert cancelled.count == 0
 
 
+async def test_wait_for_the_end_of_a_node_ends_with_the_node(world: World, tree: ZnodeTree) -> None:
+    path = f"{world.root}/a"
+    other = await world.session()
+    assert await other.until_gone(path)
+    await tree.create(path)
+    await other.sync()
+    waiting = asyncio.ensure_future(other.until_gone(path))
+    await other.stat(path)
+    assert not waiting.done()
+    await tree.delete(path)
+    async with asyncio.timeout(20):
+        assert await waiting
+
+
+async def test_wait_for_the_end_of_a_node_ends_with_a_change_and_with_the_own_session(
+    world: World, tree: ZnodeTree
+) -> None:
+    path = f"{world.root}/a"
+    await tree.create(path)
+    other = await world.session()
+    waiting = asyncio.ensure_future(other.until_gone(path))
+    await other.stat(path)
+    await tree.set(path, b"1", None)
+    async with asyncio.timeout(20):
+        assert not await waiting
+    waiting = asyncio.ensure_future(other.until_gone(path))
+    await other.stat(path)
+    await world.expire(other)
+    async with asyncio.timeout(20):
+        assert not await waiting
+
+
+async def test_wait_for_the_end_of_a_node_ends_with_the_node_of_a_lost_session(
+    world: World, tree: ZnodeTree
+) -> None:
+    path = f"{world.root}/a"
+    owner = await world.session()
+    await owner.create(path, kind=NodeKind.EPHEMERAL)
+    await tree.sync()
+    waiting = asyncio.ensure_future(tree.until_gone(path))
+    await tree.stat(path)
+    await world.expire(owner)
+    async with asyncio.timeout(20):
+        assert await waiting
+
+
 async def test_watches_are_called_after_the_session_was_replaced(
     world: World, tree: ZnodeTree
 ) -> None:

@@ -83,12 +83,21 @@ def test_a_new_ledger_costs_one_request_more() -> None:
     assert log.asked == ["WriteHead"]
 
 
-def test_a_log_that_others_changed_is_read_again() -> None:
+def test_of_a_log_that_others_changed_the_head_alone_is_read_again() -> None:
+    log = CountingLog()
+    _, known = log.commit(1, None, 7)
+    log.head = Versioned(log.head.value, replace(log.head.version, number=2))
+    result, _ = log.commit(2, known, 7)
+    assert log.asked == ["refused", "ReadHead", "WriteHead"]
+    assert result.version == 2
+
+
+def test_a_producer_record_that_an_own_commit_changed_is_read_again() -> None:
     log = CountingLog()
     _, known = log.commit(1, None, 7)
     log.commit(2, None, 8)
     result, _ = log.commit(3, known, 7)
-    assert log.asked == ["refused", *EVERYTHING]
+    assert log.asked == ["refused", "ReadHead", "refused", "ReadHead", *EVERYTHING]
     assert result == CommitResult(CommitStatus.COMMITTED, 3, 300)
 
 
@@ -101,7 +110,7 @@ def test_a_producer_record_that_the_sweeper_changed_is_read_again() -> None:
     log.registered["app"] = (8,)
     with pytest.raises(ProducerFencedError, match="let go"):
         log.commit(2, known, 7)
-    assert log.asked == ["refused", *EVERYTHING[:-1]]
+    assert log.asked == ["refused", "ReadHead", *EVERYTHING[:-1]]
 
 
 def test_an_overwrite_that_old_records_refuse_is_looked_at_again() -> None:

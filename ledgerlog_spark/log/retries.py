@@ -1,0 +1,128 @@
+"""When a machine of a log tries again: at once, after a pause, or in its turn (docs/LOGS.md K15).
+
+A conflict means that another writer got through. The first one is followed by a pause of about the
+time that an attempt takes. From the second one on the writer waits in the log's queue, which gives
+each commit the head for itself: its requests are then a fixed number, however many wait. The queue
+protects nothing. Who does not get a turn in time, or cannot join, pauses and competes.
+
+The first in the queue loses to new writers only, each of which tries twice before it joins. Every
+attempt that fails is thus paid for by a commit that got through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ledgerlog_spark.metadata.log_store_port import LogStore
+
+PAUSE_MS_MIN = 2
+PAUSE_MS_MAX = 2_000
+
+OUTAGE_PAUSE_MS_FIRST = 10
+"""The longest pause after the first request that the store did not answer."""
+
+QUEUE_FROM_CONFLICTS = 2
+"""Conflicts over the head after which a writer waits for its turn."""
+
+TURN_CONFLICTS_MAX = 10
+"""Conflicts that the first in the queue meets without a pause."""
+
+TURN_MS = 2_000
+"""After this long without a change at its place the first in the queue is taken out by others."""
+
+WAIT_MS_MAX = 60_000
+"""For a turn, in all; then the writer competes."""
+
+
+class Retries:
+    """The retries of one machine: how often it failed, and its place in the queue."""
+
+    def __init__(self, store: LogStore, log_id: str, random: Random) -> None:
+        """No failure yet; costs nothing.
+
+        Args:
+            store: Of the log.
+            log_id: Of the log.
+            random: Spreads the pauses.
+        """
+        self._queue = store.queue(log_id)
+        self._random = random
+        self._began = asyncio.get_running_loop().time()
+        self._conflicts = 0
+        self._outages = 0
+        self._name: str | None = None
+        self._has_waited = False
+
+    async def after(self, outcome: MetadataOutcome, *, is_of_head: bool) -> None:
+        """Wait until it makes sense to try again.
+
+        Args:
+            outcome: Of the request that failed.
+            is_of_head: It would have changed the log's head.
+        """
+        if outcome is not MetadataOutcome.CONFLICT:
+            self._outages += 1
+            await self._sleep(OUTAGE_PAUSE_MS_FIRST, self._outages)
+            return
+        loop = asyncio.get_running_loop()
+        attempt_ms = max((loop.time() - self._began) * 1e3, PAUSE_MS_MIN)
+        self._conflicts += 1
+        if is_of_head and self._conflicts >= QUEUE_FROM_CONFLICTS:
+            await self._in_turn(attempt_ms)
+        else:
+            await self._sleep(attempt_ms, self._conflicts)
+        self._began = loop.time()
+
+    async def end(self) -> None:
+        """Give up the place in the queue, if there is one."""
+        name, self._name = self._name, None
+        if name is not None:
+            with contextlib.suppress(LedgerLogError):  # others take it out, or the session ends
+                await self._queue.leave(name)
+
+    async def _in_turn(self, attempt_ms: float) -> None:
+        if not self._has_waited:
+            self._has_waited = True
+            with contextlib.suppress(LedgerLogError, TimeoutError):
+                async with asyncio.timeout(WAIT_MS_MAX / 1e3):
+                    await self._wait_for_turn()
+                return
+        beyond = self._conflicts - QUEUE_FROM_CONFLICTS - TURN_CONFLICTS_MAX
+        if self._name is None or beyond > 0:
+            await self._sleep(attempt_ms, max(beyond, 1))
+
+    async def _wait_for_turn(self) -> None:
+        """Until all that joined before are gone; those that do nothing are taken out.
+
+        The member behind n others waits n times TURN_MS for the first of them. When that is still
+        there, those between did not take it out, so they do nothing either.
+        """
+        self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")
+        while True:
+            members = list(await self._queue.members())
+            if self._name not in members:
+                self._name = None  # others took it out, or the session was replaced
+                return
+            before = members[: members.index(self._name)]
+            if not before:
+                return
+            try:
+                async with asyncio.timeout(len(before) * TURN_MS / 1e3):
+                    if await self._queue.until_gone(before[-1]):
+                        return
+            except TimeoutError:
+                if before[0] in await self._queue.members():
+                    for name in before:
+                        await self._queue.leave(name)
+
+    async def _sleep(self, first_ms: float, failures: int) -> None:
+        longest_ms = min(first_ms * 2 ** min(failures - 1, 16), PAUSE_MS_MAX)
+        await asyncio.sleep(self._random.uniform(0, longest_ms) / 1e3)

@@ -1,0 +1,233 @@
+"""Many commits to one log at the same time: all end, for a number of requests each that is fixed.
+
+Each job has a session of its own, as jobs of different machines have. Requests take time, in the
+loop's virtual clock, so that commits really cross each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.log import retries
+from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory_tree import Fault
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from ledgerlog_spark.protocol.log_records import StagedRange
+from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.counted_tree import CountedTree
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
+
+METADATA = LedgerMetadata(
+    quorum=Quorum(3, 3, 2), fragments=(Fragment(0, ("a:1", "b:1", "c:1")),), token=77
+)
+LONE = Counter(sync=1, get=2, children=1, transact=1)
+"""What a commit that meets nobody asks the store."""
+
+OVERTAKEN_ONCE = LONE + Counter(get=1, transact=1)
+
+REQUESTS_MAX = 14
+TRANSACTIONS_MAX = 3.1
+QUEUE = "/ledgers-logs/ids/{}/queue"
+
+
+class NoLedgers:
+    """The part of a client that commits need."""
+
+    def check_open(self) -> None:
+        return
+
+
+class Cluster:
+    """Jobs that are ready to be committed, each on a session of its own."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.nodes = MemoryNodes()
+        self.requests: Counter[str] = Counter()
+        self.random = Random(seed)
+        self.trees: list[CountedTree] = []
+        self._ledger_id = 0
+
+    def session(self) -> MetadataStores:
+        tree = CountedTree(self.nodes, self.requests, read_seconds=0.001, write_seconds=0.004)
+        self.trees.append(tree)
+        return MetadataStores.on(tree, "/ledgers")
+
+    def logs(self, stores: MetadataStores) -> Logs:
+        return Logs(store=stores.logs, ledgers=NoLedgers(), random=self.random)  # type: ignore[arg-type]
+
+    async def start(self) -> Log:
+        stores = self.session()
+        await stores.initialize()
+        return await self.logs(stores).create("flights")
+
+    async def job(self) -> Callable[[], Awaitable[CommitResult]]:
+        """A batch of one range, and what commits it."""
+        stores = self.session()
+        log = await self.logs(stores).open("flights")
+        job: Job = await log.begin()
+        producer = await stores.logs.read_producer(log.log_id, job.app)
+        assert producer is not None
+        self._ledger_id += 1
+        await stores.logs.register_ledger(
+            log.log_id, job.app, 1, producer.version, self._ledger_id, METADATA
+        )
+        staged = StagedRange(self._ledger_id, 1, 9, 9, rows=10, size_bytes=1_000, statistics=b"")
+        return lambda: log.commit(job, [staged])
+
+    async def jobs(self, count: int) -> list[Callable[[], Awaitable[CommitResult]]]:
+        jobs = [await self.job() for _ in range(count)]
+        self.requests.clear()
+        return jobs
+
+    async def commit(self, count: int) -> None:
+        """So many at the same time; each gets through and makes a version of its own."""
+        jobs = await self.jobs(count)
+        results = await asyncio.gather(*(job() for job in jobs))
+        assert {result.status for result in results} == {CommitStatus.COMMITTED}
+        versions = sorted(result.version or 0 for result in results)
+        assert versions == list(range(versions[0], versions[0] + count))
+
+
+def run(work: Callable[[Cluster, Log], Awaitable[None]], seed: int = 1) -> None:
+    async def inside() -> None:
+        cluster = Cluster(seed)
+        log = await cluster.start()
+        await work(cluster, log)
+
+    run_in_virtual_time(inside())
+
+
+async def waiting(cluster: Cluster, log: Log) -> list[str]:
+    return await cluster.trees[0].children(QUEUE.format(log.log_id))
+
+
+def test_a_lone_commit_asks_for_nothing_that_only_a_crowd_needs() -> None:
+    async def work(cluster: Cluster, _: Log) -> None:
+        await cluster.commit(1)
+        assert cluster.requests == LONE
+
+    run(work)
+
+
+def test_of_two_commits_the_overtaken_one_reads_the_head_alone() -> None:
+    async def work(cluster: Cluster, _: Log) -> None:
+        await cluster.commit(2)
+        assert cluster.requests == LONE + OVERTAKEN_ONCE
+
+    run(work)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("count", [4, 16, 64, 128])
+def test_requests_of_a_commit_do_not_grow_with_the_number_of_others(count: int, seed: int) -> None:
+    async def work(cluster: Cluster, log: Log) -> None:
+        await cluster.commit(count)
+        assert cluster.requests["transact"] <= TRANSACTIONS_MAX * count, cluster.requests
+        assert cluster.requests.total() <= REQUESTS_MAX * count, cluster.requests
+        assert await waiting(cluster, log) == []
+
+    run(work, seed)
+
+
+def test_a_commit_whose_process_died_in_the_queue_holds_up_nobody() -> None:
+    async def work(cluster: Cluster, log: Log) -> None:
+        jobs = await cluster.jobs(16)
+        works = [asyncio.ensure_future(job()) for job in jobs]
+        await asyncio.sleep(0.05)
+        assert len(await waiting(cluster, log)) > 9
+        for number in (3, 7, 8):
+            works[number].cancel()
+            await cluster.trees[number + 1].close()
+        results = await asyncio.gather(*works, return_exceptions=True)
+        failed = [r for r in results if isinstance(r, BaseException)]
+        assert len(failed) <= 3
+        assert await waiting(cluster, log) == []
+
+    run(work)
+
+
+def test_members_of_the_queue_that_do_nothing_are_taken_out() -> None:
+    async def work(cluster: Cluster, log: Log) -> None:
+        stuck = cluster.session().logs.queue(log.log_id)
+        names = [await stuck.join(f"{number:016x}") for number in range(3)]
+        began = asyncio.get_running_loop().time()
+        await cluster.commit(16)
+        assert asyncio.get_running_loop().time() - began < 4 * retries.TURN_MS / 1e3
+        assert not set(names) & set(await stuck.members())
+
+    run(work)
+
+
+class StuckQueue:
+    """A queue whose first member comes back whenever it is taken out."""
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+        self.mine = ""
+
+    async def join(self, token: str) -> str:
+        self.mine = token
+        return token
+
+    async def members(self) -> list[str]:
+        return ["first", self.mine]
+
+    async def until_gone(self, _: str) -> bool:
+        await asyncio.sleep(3_600)
+        return True
+
+    async def leave(self, name: str) -> None:
+        self.left.append(name)
+
+
+def test_the_wait_for_a_turn_has_an_end_and_the_writer_then_competes() -> None:
+    async def work(_: Cluster, log: Log) -> None:
+        queue = StuckQueue()
+        store: Any = type("Store", (), {"queue": lambda *_: queue})()
+        places = retries.Retries(store, log.log_id, Random(1))
+        now = asyncio.get_running_loop().time
+        await places.after(Outcome.CONFLICT, is_of_head=False)
+        assert queue.left == []
+        began = now()
+        await places.after(Outcome.CONFLICT, is_of_head=True)
+        assert now() - began == pytest.approx(retries.WAIT_MS_MAX / 1e3)
+        assert set(queue.left) == {"first"}
+        began = now()
+        for _ in range(retries.TURN_CONFLICTS_MAX):
+            await places.after(Outcome.CONFLICT, is_of_head=True)
+        assert now() == began
+        for _ in range(40):
+            await places.after(Outcome.CONFLICT, is_of_head=True)
+        assert 0 < now() - began <= 40 * retries.PAUSE_MS_MAX / 1e3
+        await places.end()
+        assert queue.left[-1] == queue.mine
+
+    run(work)
+
+
+def test_a_store_that_refuses_the_queue_leaves_the_writers_to_compete() -> None:
+    async def work(cluster: Cluster, log: Log) -> None:
+        jobs = await cluster.jobs(8)
+        for tree in cluster.trees[1:]:
+            # The first attempt is the first write of each; what follows is mostly the join.
+            tree.inject(Fault.NOT_SENT, Fault.NOT_SENT, Fault.NOT_SENT)
+        results = await asyncio.gather(*(job() for job in jobs), return_exceptions=True)
+        assert all(not isinstance(r, BaseException) or "reached" in str(r) for r in results)
+        assert await waiting(cluster, log) == []
+
+    run(work)
