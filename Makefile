@@ -10,12 +10,13 @@ LOG_SCHEDULES ?= 500
 SEED ?= 1
 ROUNDS ?= 50
 KILLS ?= 20
+CASES ?= 2000
 # A file's tests share processes that are dear to start. In the order of the tree: the short tests
 # of units come last and fill the gaps.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once leader-stream complete-mode metadata-size ack-audit interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size ack-audit interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -56,6 +57,9 @@ kill-test: $(STAMP) ## ROUNDS rounds of SIGKILL on real processes during appends
 
 exactly-once: $(STAMP) ## KILLS kills of drivers, workers, bookies and ZooKeeper under two streaming queries
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)
+
+differential: $(STAMP) ## CASES random predicates, from SEED, on logs and on the same rows in Parquet
+	$(BIN)/python -m tests.differential --cases $(CASES) --seed $(SEED)
 
 leader-stream: $(STAMP) ## A stream over 5,000,000 records while their leader rolls and loses a bookie
 	$(BIN)/python -m tests.leader_stream

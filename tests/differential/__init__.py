@@ -1,0 +1,10 @@
+"""Random schemas, rows and predicates: a log gives the rows that the same rows in Parquet give.
+
+- `kinds`: types of columns, their values, and how SQL spells them.
+- `worlds`: a schema, several logs whose columns are of that schema or can become it, their rows.
+- `predicates`: random conditions on the columns of a world.
+- `compare`: a world is written twice and asked twice.
+
+`python -m tests.differential --cases 2000 --seed 1` plays as many predicates as it is told; the
+same seed gives the same cases.
+"""

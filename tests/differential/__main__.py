@@ -1,0 +1,44 @@
+"""`python -m tests.differential --cases 2000`: do logs give the rows that Parquet gives?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.fixtures.spark_python import python_without_archive
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> int:
+    """Play the cases on a cluster and a session of their own; the last line counts them."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--cases", type=int, default=2_000)
+    arguments.add_argument("--seed", type=int, default=1)
+    given = arguments.parse_args()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_without_archive()
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+
+    from pyspark.sql import SparkSession
+
+    import ledgerlog_spark as ll
+    from tests.differential.compare import play
+
+    with tempfile.TemporaryDirectory() as directory, ll.local_cluster(bookies=3):
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        spark = ll.configure(ll.configure(builder).getOrCreate())
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            seen = play(spark, Path(directory), cases=given.cases, seed=given.seed)
+        finally:
+            spark.stop()
+    print(seen)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""A schema, and logs whose columns are of that schema or can become it, with their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from tests.differential.kinds import KINDS, LONG, TEXT, Kind
+
+ROWS = 24
+"""Of each log."""
+VALUES = 6
+"""Different values of a column in one log: rows, and literals, meet the same ones."""
+NULLS = 0.15
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, or one place below a column, that predicates look at.
+
+    Attributes:
+        name: Of the top-level column.
+        path: SQL expression of the place.
+        kind: Of its values.
+        values: That occur there, or nearly.
+    """
+
+    name: str
+    path: str
+    kind: Kind
+    values: list[Any] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """The rows of one log.
+
+    Attributes:
+        table: As they are written.
+        missing: Columns of the world that the log does not have.
+    """
+
+    table: pa.Table
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class World:
+    """What one schema, several logs of it, and their rows are.
+
+    Attributes:
+        sql: Type of each column of the schema, in order; `id` tells the rows apart.
+        places: What predicates look at.
+        logs: In the order in which they are read.
+    """
+
+    sql: dict[str, str]
+    places: list[Column]
+    logs: list[LogRows]
+
+
+def random_world(dice: Random, *, columns: int = 8) -> World:
+    """One of any size; the first log has every column in its widest type."""
+    sql = {"id": "BIGINT"}
+    places: list[Column] = [Column("id", "id", LONG, [0, 1, ROWS, 3 * ROWS])]
+    flat = {f"c{at}": kind for at, kind in enumerate(dice.choices(KINDS, k=columns))}
+    for name, kind in flat.items():
+        sql[name] = kind.sql
+        places.append(Column(name, name, kind, []))
+    inner = {name: dice.choice(KINDS) for name in ("in_struct", "in_array", "in_map")}
+    sql["s"] = f"STRUCT<a: {inner['in_struct'].sql}, b: STRING>"
+    sql["l"] = f"ARRAY<{inner['in_array'].sql}>"
+    sql["m"] = f"MAP<STRING, {inner['in_map'].sql}>"
+    of_struct = Column("s", "s.a", inner["in_struct"], [])
+    of_array = Column("l", "get(l, 0)", inner["in_array"], [])
+    of_map = Column("m", "try_element_at(m, 'k')", inner["in_map"], [])
+    places += [of_struct, Column("s", "s.b", TEXT, ["x", ""]), of_array, of_map]
+    logs = []
+    for number in range(dice.randint(1, 3)):
+        kinds = {name: _stored(dice, kind, number) for name, kind in flat.items()}
+        missing = tuple(n for n in (*flat, "s", "l", "m") if number and dice.random() < 0.1)
+        data: dict[str, pa.Array] = {}
+        for place in places:
+            if place.name in kinds:
+                data[place.name] = _drawn(dice, kinds[place.name], place)
+        some = {at.name: [_drawn(dice, at.kind, at), at] for at in (of_struct, of_array, of_map)}
+        data["s"] = _structs(dice, some["s"][0])
+        data["l"] = pa.array(_lists(dice, some["l"][0]), pa.list_(of_array.kind.arrow))
+        data["m"] = pa.array(_maps(dice, some["m"][0]), pa.map_(pa.string(), of_map.kind.arrow))
+        rows = pa.table({name: data[name] for name in sql if name in data and name not in missing})
+        order = _sorted(dice, rows, [name for name in kinds if name not in missing])
+        ids = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
+        logs.append(LogRows(rows.take(order).add_column(0, "id", ids), missing))
+    return World(sql, places, logs)
+
+
+def _stored(dice: Random, kind: Kind, number: int) -> Kind:
+    """The type that a log has the column in; the first has the widest."""
+    if number and kind.narrower and dice.random() < 0.6:
+        return dice.choice(kind.narrower)
+    return kind
+
+
+def _drawn(dice: Random, kind: Kind, place: Column) -> pa.Array:
+    values = [kind.draw(dice) for _ in range(dice.choice((1, 2, VALUES)))]
+    place.values.extend(values)
+    nulls = dice.choice((0.0, NULLS, NULLS, 1.0 if dice.random() < 0.2 else NULLS))
+    return pa.array(
+        [None if dice.random() < nulls else dice.choice(values) for _ in range(ROWS)], kind.arrow
+    )
+
+
+def _structs(dice: Random, inner: pa.Array) -> pa.Array:
+    texts = pa.array([dice.choice(("x", "", None)) for _ in range(ROWS)], pa.string())
+    mask = pa.array([dice.random() < NULLS for _ in range(ROWS)])
+    return pa.StructArray.from_arrays([inner, texts], names=["a", "b"], mask=mask)
+
+
+def _lists(dice: Random, inner: pa.Array) -> list[list[Any] | None]:
+    return [
+        None if dice.random() < NULLS else [each] * dice.randint(0, 2) for each in _values(inner)
+    ]
+
+
+def _maps(dice: Random, inner: pa.Array) -> list[list[tuple[str, Any]] | None]:
+    return [
+        None if dice.random() < NULLS else [(dice.choice("kj"), each)] for each in _values(inner)
+    ]
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """Scalars, which keep what Python's own values of a type may lose."""
+    return [scalar if scalar.is_valid else None for scalar in array]
+
+
+def _sorted(dice: Random, rows: pa.Table, names: list[str]) -> list[int]:
+    """Rows in the order of one column, so that the parts of a log differ in their bounds."""
+    if not names or dice.random() < 0.2:
+        return list(range(ROWS))
+    keys = [repr(value) for value in rows.column(dice.choice(names)).to_pylist()]
+    return sorted(range(ROWS), key=keys.__getitem__)
