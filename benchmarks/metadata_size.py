@@ -25,7 +25,8 @@ from benchmarks.report import Figure, show
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.connect import open_client
-from ledgerlog_spark.local.cluster import ZOOKEEPER, Cluster
+from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.local.members import ZOOKEEPER
 from ledgerlog_spark.local.zookeeper import four_letters
 from ledgerlog_spark.log.known_logs import KnownLogs
 from ledgerlog_spark.log.log import Log

@@ -47,7 +47,10 @@ class Finding:
 def doctor(
     uri: ServiceUri = DEFAULT_URI,
     executors: Annotated[
-        bool, typer.Option(help="Start Spark and look for the packages where its tasks run.")
+        bool,
+        typer.Option(
+            "--executors", help="Start Spark and look for the packages where its tasks run."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -8,12 +8,31 @@ from dataclasses import dataclass
 from rich.console import Group
 from rich.text import Text
 
+from ledgerlog_spark.cli.output import console
 from ledgerlog_spark.model import Fragment
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
-BLOCK = "█"
-LOST = "░"
-MARK = "▲"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The characters of a picture.
+
+    Attributes:
+        held: The bookie holds the entries.
+        lost: It held them and is gone.
+        elsewhere: It never held them.
+        change: An ensemble change.
+    """
+
+    held: str
+    lost: str
+    elsewhere: str
+    change: str
+
+
+BLOCKS = Marks("█", "░", "·", "▲")
+ASCII = Marks("#", "x", ".", "^")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +56,26 @@ def draw_ledgers(
     bookies: Sequence[str],
     killed: Collection[str] = (),
     width: int = 100,
+    marks: Marks | None = None,
 ) -> Group:
     """One row a bookie, one column for every few entries, one block of rows a ledger.
 
     A coloured cell is held by that bookie; a hatched red one was, and that bookie is gone. A
     mark under a column is an ensemble change: from there on other bookies hold the entries.
+
+    Args:
+        ledgers: In the order they are drawn.
+        bookies: One row each.
+        killed: Those of them that are gone.
+        width: Of the terminal, in characters.
+        marks: None takes blocks, or ASCII where standard output has no other characters.
     """
+    marks = marks or (ASCII if console.options.ascii_only else BLOCKS)
     names = max([len(b) for b in bookies] + [8]) + 2
     columns = max(20, width - names - 12)
     lines: list[Text] = []
     for ledger in ledgers:
-        lines += _ledger_lines(ledger, bookies, killed, names, columns)
+        lines += _ledger_lines(ledger, bookies, killed, names, columns, marks)
         lines.append(Text())
     return Group(*lines)
 
@@ -58,6 +86,7 @@ def _ledger_lines(
     killed: Collection[str],
     names: int,
     columns: int,
+    marks: Marks,
 ) -> list[Text]:
     cells = min(columns, max(ledger.entries, 1))
     lines = [
@@ -73,19 +102,19 @@ def _ledger_lines(
         for number in owners:
             held = bookie in ledger.fragments[number].ensemble
             if not held:
-                line.append("·", style="dim")
+                line.append(marks.elsewhere, style="dim")
             elif bookie in killed:
-                line.append(LOST, style="red")
+                line.append(marks.lost, style="red")
             else:
-                line.append(BLOCK, style=COLOURS[number % len(COLOURS)])
+                line.append(marks.held, style=COLOURS[number % len(COLOURS)])
         line.append("  killed" if bookie in killed else "", style="bold red")
         lines.append(line)
-    marks = Text(" " * names)
+    changes = Text(" " * names)
     for before, after in zip([0, *owners], owners, strict=False):
-        marks.append(MARK if before != after else " ", style="bold")
-    if marks.plain.strip():
+        changes.append(marks.change if before != after else " ", style="bold")
+    if changes.plain.strip():
         firsts = ", ".join(f"{f.first_entry_id:,}" for f in ledger.fragments[1:])
-        lines.append(marks)
+        lines.append(changes)
         lines.append(Text(" " * names + f"ensemble change at entry {firsts}", style="dim"))
     return lines
 

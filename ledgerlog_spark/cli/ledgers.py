@@ -40,7 +40,9 @@ app = typer.Typer(
     help="Ledgers of a cluster.", epilog="Example: ledgerlog ledgers list", no_args_is_help=True
 )
 
-LedgerId = Annotated[int, typer.Argument(help="As `ledgers list` shows it.", min=0)]
+LedgerId = Annotated[
+    int, typer.Argument(help="As `ledgers list` shows it.", min=0, metavar="LEDGER_ID")
+]
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
@@ -135,9 +137,12 @@ def _text(value: object) -> str | None:
 @app.command("read", epilog="Example: ledgerlog ledgers read 3 --first 0 --last 9 --raw > dump")
 def read(
     ledger_id: LedgerId,
-    first: Annotated[int, typer.Option(help="First entry.", min=0)] = 0,
+    first: Annotated[int, typer.Option(metavar="N", help="First entry.", min=0)] = 0,
     last: Annotated[
-        int | None, typer.Option(help="Last entry, inclusive; the last confirmed one if not given.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Last entry, inclusive; the last confirmed one if not given."
+        ),
     ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Write payloads to stdout, nothing between them.")

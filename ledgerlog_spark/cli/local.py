@@ -10,23 +10,30 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table
+from ledgerlog_spark.cli.output import (
+    LOCAL_DIRECTORY,
+    SPINNER,
+    AsJson,
+    console,
+    print_json,
+    print_table,
+)
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.local.cluster import UPKEEP, USUAL_PORT, ZOOKEEPER, Cluster
+from ledgerlog_spark.local.cluster import UPKEEP, USUAL_PORT, Cluster
+from ledgerlog_spark.local.members import ZOOKEEPER
 from ledgerlog_spark.local.running import running_clusters
 
 app = typer.Typer(
     help="A cluster of processes on this machine.",
-    epilog="Example: ledgerlog local up --bookies 3 --detach",
+    epilog="Example: ledgerlog local up --detach",
     no_args_is_help=True,
 )
 
 Directory = Annotated[
-    Path, typer.Option("--directory", "-d", help="Where the cluster keeps its data.")
+    Path, typer.Option("--directory", "-d", metavar="DIR", help="Where the cluster keeps its data.")
 ]
 MemberId = Annotated[str, typer.Argument(help="zookeeper, bookie-0, bookie-1, ..., upkeep")]
-DEFAULT_DIRECTORY = Path(".ledgerlog")
 LOOK_SECONDS = 0.5
 
 
@@ -40,12 +47,15 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-@app.command(epilog="Example: ledgerlog local up --bookies 3 --detach")
+@app.command(epilog="Example: ledgerlog local up --detach")
 def up(
-    directory: Directory = DEFAULT_DIRECTORY,
+    directory: Directory = LOCAL_DIRECTORY,
     bookies: Annotated[
         int | None,
-        typer.Option(help="How many bookies; 3, or as many as there were. Never fewer than that."),
+        typer.Option(
+            metavar="N",
+            help="Number of bookies: 4, or as many as there were. Never fewer than that.",
+        ),
     ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Leave the processes running and return.")
@@ -58,8 +68,10 @@ def up(
 ) -> None:
     """Start ZooKeeper and bookies; what an earlier start stored is found again.
 
-    Without --detach it serves until Ctrl-C, which stops everything and keeps the data. In the
-    directory of a cluster that runs it starts what is missing, and returns.
+    Without --detach it serves until Ctrl-C, which stops everything and keeps
+    the data. In the directory of a cluster that runs it starts what is
+    missing, and returns. Commands in the same working directory use this
+    cluster unless another one is named.
     """
     cluster = Cluster(directory)
     with StopSignals(), ExitStack() as at_end:
@@ -68,7 +80,7 @@ def up(
             started = cluster.up(bookies, upkeep=upkeep, owned=not detach)
             print_json(describe(cluster))
         else:
-            with console.status("starting") as progress:
+            with console.status("starting", spinner=SPINNER) as progress:
                 started = cluster.up(
                     bookies, upkeep=upkeep, owned=not detach, on_progress=progress.update
                 )
@@ -119,20 +131,20 @@ def _watch(cluster: Cluster, *, is_silent: bool) -> None:
 
 
 @app.command(epilog="Example: ledgerlog local down")
-def down(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
+def down(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> None:
     """Stop every process of the cluster; the data stay."""
     cluster = _existing(directory)
     if as_json:
         cluster.down()
         print_json(describe(cluster))
         return
-    with console.status("stopping") as progress:
+    with console.status("stopping", spinner=SPINNER) as progress:
         cluster.down(on_progress=progress.update)
     console.print(f"stopped; the data are in {cluster.directory}", soft_wrap=True)
 
 
 @app.command(epilog="Example: ledgerlog local status --json")
-def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
+def status(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> None:
     """List every process: role, id, port, pid, directory, state."""
     if as_json:
         print_json(describe(Cluster(directory)))
@@ -167,8 +179,10 @@ def list_clusters(as_json: AsJson = False) -> None:
 @app.command(epilog="Example: ledgerlog local kill bookie-1 --signal STOP")
 def kill(
     member: MemberId,
-    directory: Directory = DEFAULT_DIRECTORY,
-    signal_name: Annotated[str, typer.Option("--signal", help="KILL, TERM, STOP, CONT.")] = "KILL",
+    directory: Directory = LOCAL_DIRECTORY,
+    signal_name: Annotated[
+        str, typer.Option("--signal", metavar="NAME", help="KILL, TERM, STOP, CONT.")
+    ] = "KILL",
     as_json: AsJson = False,
 ) -> None:
     """Send a signal to one process, SIGKILL unless told otherwise."""
@@ -189,7 +203,7 @@ def kill(
 
 @app.command(epilog="Example: ledgerlog local start bookie-1")
 def start(
-    member: MemberId, directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False
+    member: MemberId, directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False
 ) -> None:
     """Start one process that is down."""
     cluster = _existing(directory)
@@ -205,7 +219,7 @@ def start(
 
 def _named(directory: Path) -> str:
     """The option that names the directory, where it has to be given."""
-    return "" if directory == DEFAULT_DIRECTORY else f" --directory {directory}"
+    return "" if directory == LOCAL_DIRECTORY else f" --directory {directory}"
 
 
 def _existing(directory: Path) -> Cluster:

@@ -37,7 +37,11 @@ app = typer.Typer()
 END_OF_TIME_MS = 1 << 62
 OfTime = Annotated[
     str | None,
-    typer.Option("--at", help="A time, like '2026-01-31 12:00': the version that was newest then."),
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="A time, like '2026-01-31 12:00': the version that was newest then.",
+    ),
 ]
 
 
@@ -51,7 +55,7 @@ def set_properties(
         typer.Argument(metavar="[PROPERTY=VALUE]...", help="Properties to set; none to show them."),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(help="Bring back the default of a property.")
+        list[str] | None, typer.Option(metavar="NAME", help="Bring back the default of a property.")
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -62,7 +66,7 @@ def set_properties(
     sweep.
     """
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
-    wanted |= dict(_pair(change) for change in changes or ())
+    wanted |= dict(pair_of_property(change) for change in changes or ())
     with connect(uri) as client:
         log = opened(client, name)
         stored = log.set_properties(wanted) if wanted else dict(log.state().head.properties)
@@ -77,11 +81,17 @@ def set_properties(
     )
 
 
-def _pair(change: str) -> tuple[str, str]:
+def pair_of_property(change: str) -> tuple[str, str]:
+    """The key and value of PROPERTY=VALUE.
+
+    Raises:
+        ConfigurationError: It has another form.
+    """
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigurationError(
-            f"{change!r} is no property: write PROPERTY=VALUE, or --unset PROPERTY", key=change
+            f"{change!r} is no property: write PROPERTY=VALUE, or `logs set` with --unset PROPERTY",
+            key=change,
         )
     return key.strip(), value.strip()
 
@@ -115,7 +125,9 @@ _SHOWN = ("version", "operation", "start_offset", "end_offset", "rows", "commit_
 @app.command("restore", epilog="Example: ledgerlog logs restore flights 12 --yes")
 def restore(
     name: LogName,
-    version: Annotated[int | None, typer.Argument(help="As `logs history` shows it.")] = None,
+    version: Annotated[
+        int | None, typer.Argument(metavar="VERSION", help="As `logs history` shows it.")
+    ] = None,
     at: OfTime = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace also what others commit meanwhile.")
@@ -171,11 +183,13 @@ def _rows(version: VersionInterval) -> int:
 def truncate(
     name: LogName,
     offset: Annotated[
-        int | None, typer.Option(help="Offset of the first row that stays.", min=0)
+        int | None, typer.Option(metavar="N", help="Offset of the first row that stays.", min=0)
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(help="A time, like 2026-01-31: drop what was in the log by then."),
+        typer.Option(
+            metavar="TIME", help="A time, like 2026-01-31: drop what was in the log by then."
+        ),
     ] = None,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,

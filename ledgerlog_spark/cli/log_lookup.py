@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,19 @@ LogName = Annotated[str, typer.Argument(help="As `logs list` shows it.")]
 def time_text(wall_ms: int) -> str:
     """A wall time in ms since the epoch, in seconds of UTC."""
     return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def shown_cell(value: object) -> str:
+    """What a table shows: text where bytes are printable text."""
+    if isinstance(value, bytes):
+        text = value.decode(errors="replace")
+        return text if text.isprintable() and text.encode() == value and text else repr(value)
+    return "" if value is None else str(value)
+
+
+def json_text(value: object) -> str:
+    """What JSON has no form for: binary as base64, dates and decimals as they are written."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def time_ms(text: str, option: str) -> int:

@@ -39,7 +39,8 @@ LogNames = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME]...", help="Of logs; all of them if not given.")
 ]
 Wait = Annotated[
-    float, typer.Option(help="Seconds to wait for another process that does upkeep.", min=0)
+    float,
+    typer.Option(metavar="N", help="Seconds to wait for another process that does upkeep.", min=0),
 ]
 
 
@@ -147,12 +148,12 @@ def _swept(done: Kept) -> dict[str, Any]:
 def merge(
     names: LogNames = None,
     target_mib: Annotated[
-        int, typer.Option(help="A merged range has at most so many MiB.", min=1)
+        int, typer.Option(metavar="N", help="Largest size of a merged range, in MiB.", min=1)
     ] = 256,
     ranges_min: Annotated[
-        int, typer.Option(help="Leave fewer neighbouring ranges than this alone.", min=2)
+        int, typer.Option(metavar="N", help="Fewest neighbouring ranges to merge.", min=2)
     ] = 2,
-    compression: Annotated[str, typer.Option(help="zstd, lz4 or none.")] = "zstd",
+    compression: Annotated[str, typer.Option(metavar="NAME", help="zstd, lz4 or none.")] = "zstd",
     seal: Annotated[
         bool,
         typer.Option("--seal", help="Close open ledgers first; streams go on in new ones."),
@@ -163,8 +164,9 @@ def merge(
 ) -> None:
     """Merge small ranges into large ledgers. Offsets and versions stay as they are.
 
-    Safe next to writers and readers; the old ledgers go after `deletedRetentionMs`. Leader logs
-    are not merged: `rollBytes` and `rollMs` say how large their ledgers are.
+    Safe next to writers and readers. The old ledgers are deleted after
+    `deletedRetentionMs`. Leader logs are not merged: `rollBytes` and `rollMs`
+    set the size of their ledgers.
     """
     from ledgerlog_spark.arrow.stream_codec import write_options
     from ledgerlog_spark.upkeep.merge_plan import MergePolicy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,8 +13,10 @@ from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.log_lookup import (
     LogName,
     describe_version,
+    json_text,
     names_of,
     opened,
+    shown_cell,
     time_text,
 )
 from ledgerlog_spark.cli.output import (
@@ -51,7 +52,8 @@ app = typer.Typer(
 )
 
 OfVersion = Annotated[
-    int | None, typer.Option("--version", help="A version of the log; the newest if not given.")
+    int | None,
+    typer.Option("--version", metavar="N", help="A version of the log; the newest if not given."),
 ]
 
 
@@ -182,7 +184,7 @@ def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
 @app.command("read", epilog="Example: ledgerlog logs read flights --rows 20")
 def read(
     name: LogName,
-    rows: Annotated[int, typer.Option(help="At most so many rows.", min=1)] = 10,
+    rows: Annotated[int, typer.Option(metavar="N", help="Maximum number of rows.", min=1)] = 10,
     version: OfVersion = None,
     password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
@@ -200,7 +202,7 @@ def read(
                 break
     if as_json:
         for row in found:
-            sys.stdout.write(json.dumps(row, default=_json_text) + "\n")
+            sys.stdout.write(json.dumps(row, default=json_text) + "\n")
         return
     columns = [field.name for field in _fields(snapshot)]
     if not columns:
@@ -211,21 +213,8 @@ def read(
         f"{len(found):,} of {snapshot.interval.rows:,} rows of log {name}"
         + ("" if is_led else f", version {snapshot.interval.version}"),
         columns,
-        [[_cell(row.get(column)) for column in columns] for row in found],
+        [[shown_cell(row.get(column)) for column in columns] for row in found],
     )
-
-
-def _cell(value: object) -> str:
-    """What a table shows: text where bytes are printable text."""
-    if isinstance(value, bytes):
-        text = value.decode(errors="replace")
-        return text if text.isprintable() and text.encode() == value and text else repr(value)
-    return "" if value is None else str(value)
-
-
-def _json_text(value: object) -> str:
-    """What JSON has no form for: binary as base64, dates and decimals as they are written."""
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _batches(log: BlockingLog, snapshot: LogSnapshot, password: bytes) -> Iterator[pa.RecordBatch]:

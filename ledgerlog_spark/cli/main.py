@@ -7,8 +7,10 @@ those of `python -m bookie_server`.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from typing import Annotated, NoReturn
 
@@ -22,6 +24,7 @@ from ledgerlog_spark.cli import (
     ledgers,
     local,
     log_changes,
+    log_records,
     log_upkeep,
     logs,
     servers,
@@ -48,6 +51,7 @@ app.add_typer(servers.zookeeper, name="zookeeper")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")
+logs.app.add_typer(log_records.app)
 logs.app.add_typer(log_changes.app)
 logs.app.add_typer(log_upkeep.app)
 app.add_typer(logs.app, name="logs")
@@ -82,10 +86,16 @@ def exit_code(error: LedgerLogError) -> int:
     return RETRIABLE if error.retriable else FAILED
 
 
-def main() -> NoReturn:
-    """Run the command line; errors of ours are one sentence on stderr, not a traceback."""
+def main(on_ready: Callable[[], object] = lambda: None) -> NoReturn:
+    """Run the command line; errors of ours are one sentence on stderr, not a traceback.
+
+    Args:
+        on_ready: Called where KeyboardInterrupt is handled from then on.
+    """
+    _encode_everything()
     errors = Console(stderr=True)
     try:
+        on_ready()
         # Out of standalone mode a command's typer.Exit comes back as the returned code.
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
@@ -113,6 +123,14 @@ def main() -> NoReturn:
     if code == INTERRUPTED:
         errors.print("[yellow]interrupted[/]")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _encode_everything() -> None:
+    """What a terminal has no characters for is escaped instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        is_utf = (stream.encoding or "").lower().startswith("utf")
+        if not is_utf and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _complain(errors: Console, kind: str, message: str) -> None:

@@ -13,7 +13,9 @@ from ledgerlog_spark.errors import ConfigurationError, UnauthorizedError
 
 PasswordFile = Annotated[
     Path | None,
-    typer.Option(help="File with the ledger's password; the empty password when not given."),
+    typer.Option(
+        metavar="FILE", help="File with the ledger's password; the empty password when not given."
+    ),
 ]
 
 

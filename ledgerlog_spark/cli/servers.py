@@ -39,8 +39,10 @@ def _bookie_group() -> None:
 
 @zookeeper.command("run", epilog=ZOOKEEPER_EXAMPLE)
 def run_zookeeper(
-    directory: Annotated[Path, typer.Option("--directory", "-d", help="Its data.")],
-    port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.", min=1, max=65_535)] = 2181,
+    directory: Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="Its data.")],
+    port: Annotated[
+        int, typer.Option(metavar="N", help="TCP port on 127.0.0.1.", min=1, max=65_535)
+    ] = 2181,
 ) -> None:
     """Run a ZooKeeper server until Ctrl-C or SIGTERM."""
     with StopSignals(), ZooKeeperProcess(directory, port=port) as server:

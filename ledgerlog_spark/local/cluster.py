@@ -29,7 +29,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.local.bookie import StartingBookie
 from ledgerlog_spark.local.directory import locked_directory
 from ledgerlog_spark.local.guardian import Guardian
-from ledgerlog_spark.local.members import Member, Members
+from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members
 from ledgerlog_spark.local.upkeep import spawn_upkeep
 from ledgerlog_spark.local.zookeeper import (
     ZooKeeperProcess,
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-ZOOKEEPER = "zookeeper"
 UPKEEP = "upkeep"
 BOOKIE_PREFIX = "bookie-"
 USUAL_PORT = 2181
-BOOKIES_DEFAULT = 3
+BOOKIES_DEFAULT = 4
+"""One more than an ensemble: writing continues at full strength when one of them is lost."""
 STOP_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
 
@@ -95,7 +95,7 @@ class Cluster:
         When one of them fails, or on Ctrl-C, those that this call started are stopped again.
 
         Args:
-            bookies: How many there should be; None keeps the number there was, or takes 3.
+            bookies: How many there should be; None keeps the number there was, or takes 4.
                 Bookies of an earlier start are never dropped.
             upkeep: Also start the process that merges, sweeps and drops what retention lets go.
             owned: The cluster ends with this process, however that ends, until `disown`. Without
@@ -440,12 +440,13 @@ class OwnedCluster(Cluster):
 
 
 def local_cluster(
-    bookies: int = 3, directory: str | Path | None = None, *, upkeep: bool = True
+    bookies: int = BOOKIES_DEFAULT, directory: str | Path | None = None, *, upkeep: bool = True
 ) -> OwnedCluster:
     """A cluster for the length of a `with` block; sets the default service URI meanwhile.
 
     Args:
-        bookies: How many, at least 1.
+        bookies: How many, at least 1. With one more than an ensemble, writing continues on three
+            copies when one of them is lost.
         directory: Where the data stay; None takes a temporary one that is removed at the end.
         upkeep: Whether a process merges and sweeps logs, and drops what their retention lets go.
 

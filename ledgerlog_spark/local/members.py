@@ -17,6 +17,7 @@ import psutil
 from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError
 
 FILE_NAME = "cluster.json"
+ZOOKEEPER = "zookeeper"
 FORMAT = 1
 
 

@@ -11,7 +11,7 @@ from ledgerlog_spark.log.blocking_upkeep import BlockingLogUpkeep
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.protocol.log_epoch import JobKind
-from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.protocol.log_records import LogContent, LogKind, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -41,10 +41,20 @@ class BlockingLogs:
         self._client = client
 
     def create(
-        self, name: str, *, schema: bytes = b"", properties: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        schema: bytes = b"",
+        properties: Mapping[str, str] | None = None,
+        kind: LogKind = LogKind.TRANSACTIONAL,
+        content: LogContent = LogContent.ROWS,
     ) -> BlockingLog:
         """See `Logs.create`."""
-        return self._log(lambda logs: logs.create(name, schema=schema, properties=properties))
+        return self._log(
+            lambda logs: logs.create(
+                name, schema=schema, properties=properties, kind=kind, content=content
+            )
+        )
 
     def open(self, name: str) -> BlockingLog:
         """See `Logs.open`."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.main
 
 from ledgerlog_spark.cli.main import app, exit_code, main
+from ledgerlog_spark.cli.output import LOCAL_DIRECTORY, _service_uri
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerFencedError,
@@ -16,6 +21,9 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
+from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members
+from ledgerlog_spark.model import SERVICE_URI_DEFAULT
+from tests.fixtures.command_line import COMMAND, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +50,9 @@ def test_all_commands_that_are_promised_exist() -> None:
     promised = """
         demo, doctor, local up, local down, local status, local list, local kill, local start,
         zookeeper run, bookie run, bookies list, bookies info, ledgers list, ledgers show,
-        ledgers read, ledgers seal, ledgers delete, logs list, logs show, logs read, logs set,
-        logs history, logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge
+        ledgers read, ledgers seal, ledgers delete, logs list, logs show, logs create,
+        logs append, logs tail, logs read, logs set, logs history,
+        logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge
     """
     assert {tuple(line.split()) for line in promised.split(",")} <= set(COMMANDS)
 
@@ -52,9 +61,11 @@ def test_all_commands_that_are_promised_exist() -> None:
 def test_help_shows_an_example_of_that_very_command(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(monkeypatch, *words, "--help") == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"Example: {' '.join(('ledgerlog', *words))}" in shown
+    printed = capsys.readouterr().out
+    assert "…" not in printed, "a name is cut on a terminal of 80 columns"
+    assert f"Example: {' '.join(('ledgerlog', *words))}" in " ".join(printed.split())
 
 
 def test_version_is_printed(
@@ -83,7 +94,7 @@ def test_exit_code_says_whether_it_happened_and_whether_to_try_again(error: Any,
     [
         (("lgs",), "logs"),
         (("ledgers", "show", "three"), "integer"),
-        (("ledgers", "show"), "ledger_id"),
+        (("ledgers", "show"), "LEDGER_ID"),
         (("ledgers", "list", "-u", "localhost:2181"), "zk://127.0.0.1:2181/ledgers"),
         (("ledgers", "list", "-u", "zk://localhost:99999/ledgers"), "99999 is not a port"),
         (("ledgers", "read", "1", "--raw", "--json"), "choose one"),
@@ -129,6 +140,22 @@ def test_group_without_a_command_prints_its_help(
     assert "usage:" not in output.err
 
 
+def test_service_uri_is_that_of_the_cluster_in_this_directory_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _service_uri("") == SERVICE_URI_DEFAULT
+    directory = tmp_path / LOCAL_DIRECTORY
+    directory.mkdir()
+    members = Members(directory)
+    fresh = Member(role=ZOOKEEPER, id=ZOOKEEPER, directory=str(directory / ZOOKEEPER))
+    members.put(fresh.started_as(os.getpid(), 4711))
+    assert _service_uri("") == "zk://127.0.0.1:4711/ledgers"
+    assert _service_uri("zk://elsewhere:1/ledgers") == "zk://elsewhere:1/ledgers"
+    members.put(replace(members.get(ZOOKEEPER), started=0.0))  # a process that ended long ago
+    assert _service_uri("") == SERVICE_URI_DEFAULT
+
+
 def test_service_uri_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,8 +165,6 @@ def test_service_uri_comes_from_the_environment(
 
 
 def test_closed_pipe_ends_a_command_without_a_word(tmp_path: Any) -> None:
-    import subprocess
-
     command = f"{sys.executable} -c 'from ledgerlog_spark.cli.main import main; main()' --help"
     said = subprocess.run(
         ["bash", "-c", f"{command} | true; exit ${{PIPESTATUS[0]}}"],
@@ -150,3 +175,55 @@ def test_closed_pipe_ends_a_command_without_a_word(tmp_path: Any) -> None:
     )
     assert said.returncode in (0, 1)
     assert said.stderr == ""
+
+
+PRINTS = """
+from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.main import main
+from ledgerlog_spark.cli.output import console, print_table
+from ledgerlog_spark.model import Fragment
+import sys, typer
+from ledgerlog_spark.cli import main as commands
+
+@commands.app.command("picture")
+def picture():
+    fragments = (Fragment(0, ("a", "b")), Fragment(5, ("b", "c")))
+    ledger = DrawnLedger(7, fragments, 10)
+    print_table("a täble", ("näme",), [("välue",)])
+    console.print(draw_ledgers([ledger], bookies=["a", "b", "c"], killed={"a"}, width=60))
+
+sys.argv = ["ledgerlog", "picture"]
+main()
+"""
+
+
+def test_pictures_and_tables_are_printed_on_a_terminal_of_ascii() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", PRINTS],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)},
+    )
+    assert said.stderr == b""
+    picture = said.stdout.decode("ascii")
+    assert "a         xxxxx....." in picture
+    assert "b         ##########" in picture
+    assert "n\\xe4me" in picture
+
+
+def test_interrupt_while_the_command_is_still_imported_prints_no_traceback(tmp_path: Path) -> None:
+    """Whoever presses Ctrl-C in the first half second sees nothing of Python."""
+    slow = tmp_path / "typer"
+    slow.mkdir()
+    (slow / "__init__.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit('not reached')\n"
+    )
+    said = subprocess.run(
+        [*COMMAND, "--version"],
+        capture_output=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+    )
+    assert said.returncode in (-2, 130)
+    assert b"Traceback" not in said.stderr
+    assert b"not reached" not in said.stderr

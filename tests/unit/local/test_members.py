@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError, LocalProtocolError
-from ledgerlog_spark.local.cluster import ZOOKEEPER, Cluster
+from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.directory import locked_directory
-from ledgerlog_spark.local.members import Member, Members
+from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members
 from ledgerlog_spark.local.zookeeper import free_port
 
 

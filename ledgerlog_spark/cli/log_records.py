@@ -1,0 +1,245 @@
+"""`ledgerlog logs create|append|tail`: records from a shell, as Kafka's console tools have them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ledgerlog_spark.cli.log_changes import pair_of_property
+from ledgerlog_spark.cli.log_lookup import LogName, json_text, shown_cell, time_text
+from ledgerlog_spark.cli.output import (
+    DEFAULT_URI,
+    AsJson,
+    ServiceUri,
+    console,
+    print_json,
+)
+from ledgerlog_spark.connect import connect
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.add_future import AddFuture
+    from ledgerlog_spark.log.blocking_leader import BlockingLeader
+    from ledgerlog_spark.log.blocking_records import BlockingRecordLog
+    from ledgerlog_spark.log.records import Record
+    from ledgerlog_spark.model import Position
+
+app = typer.Typer()
+APPENDS_AHEAD_MAX = 10_000
+KINDS = {
+    "records": (LogKind.LEADER, LogContent.RECORDS),
+    "rows": (LogKind.TRANSACTIONAL, LogContent.ROWS),
+}
+
+
+@app.command("create", epilog="Example: ledgerlog logs create orders rollBytes=67108864")
+def create(
+    name: LogName,
+    properties: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROPERTY=VALUE]...", help="Properties; see `logs set`."),
+    ] = None,
+    content: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="records: bytes, appended by one leader at a time. rows: written by Spark.",
+        ),
+    ] = "records",
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Create an empty log. `logs append` and Spark also create one that is missing."""
+    if content not in KINDS:
+        raise ConfigurationError(
+            f"--content {content!r} does not exist; the contents are {' and '.join(KINDS)}",
+            key="--content",
+        )
+    kind, holds = KINDS[content]
+    chosen = dict(pair_of_property(each) for each in properties or ())
+    with connect(uri) as client:
+        log = BlockingLogs(client).create(name, kind=kind, content=holds, properties=chosen)
+    if as_json:
+        print_json({"name": name, "log_id": log.log_id, "content": content, "properties": chosen})
+        return
+    how = (
+        f"`ledgerlog logs append {name}` writes to it"
+        if kind is LogKind.LEADER
+        else f'df.write.format("ledger").mode("append").save("{name}") writes to it'
+    )
+    console.print(f"log {name} is created; {how}", markup=False, soft_wrap=True)
+
+
+@app.command("append", epilog="Example: ledgerlog logs append orders 'an order' 'another order'")
+def append(
+    name: LogName,
+    records: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECORD]...", help="Without any: the lines of standard input."),
+    ] = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Append records to a log, one for each line; create the log if it is missing.
+
+    Returns when every record is on the disks of an ack quorum. This command
+    takes over the leadership: a program that leads the log can append no more.
+    """
+    values: Iterable[bytes] = (
+        (record.encode() for record in records) if records else _lines_of_standard_input()
+    )
+    appended = _Appended()
+    try:
+        with connect(uri) as client, client.open_log(name, lead=True) as leader:
+            _append_all(leader, values, appended)
+    finally:
+        # Also after an error and Ctrl-C: what was acknowledged stays.
+        if as_json:
+            print_json({"name": name, **appended.as_json()})
+        else:
+            console.print(appended.as_text(name), highlight=False, soft_wrap=True)
+
+
+class _Appended:
+    """What was acknowledged so far.
+
+    Attributes:
+        records: Their number.
+        first_offset: None while there are none.
+        last_offset: The same.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.first_offset: int | None = None
+        self.last_offset: int | None = None
+
+    def add(self, position: Position) -> None:
+        self.records += 1
+        if self.first_offset is None:
+            self.first_offset = position.offset
+        self.last_offset = position.offset
+
+    def as_json(self) -> dict[str, int | None]:
+        return {
+            "records": self.records,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+        }
+
+    def as_text(self, name: str) -> str:
+        if not self.records:
+            return f"appended no records to log {name}"
+        plural = "record" if self.records == 1 else "records"
+        return (
+            f"appended {self.records:,} {plural} to log {name}: "
+            f"offsets {self.first_offset:,} to {self.last_offset:,}"
+        )
+
+
+def _lines_of_standard_input() -> Iterator[bytes]:
+    if sys.stdin.isatty():
+        console.print("one record a line; Ctrl-D ends", style="dim")
+    for line in iter(sys.stdin.buffer.readline, b""):
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
+    """Many appends are under way at once; a person's lines are acknowledged one by one."""
+    ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
+    ahead: deque[AddFuture[Position]] = deque()
+    try:
+        for value in values:
+            ahead.append(leader.append_async(value))
+            while len(ahead) > ahead_max or (ahead and ahead[0].done()):
+                appended.add(ahead.popleft().result())
+    finally:
+        while ahead:
+            appended.add(ahead.popleft().result())
+
+
+@app.command("tail", epilog="Example: ledgerlog logs tail orders --from-beginning")
+def tail(
+    name: LogName,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin with the oldest record.")
+    ] = False,
+    offset: Annotated[
+        int | None, typer.Option(metavar="N", help="Begin with the record at this offset.", min=0)
+    ] = None,
+    max_records: Annotated[
+        int | None, typer.Option(metavar="N", help="End after this many records.", min=1)
+    ] = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
+) -> None:
+    """Print the records of a log as they are appended, until Ctrl-C.
+
+    Without --from-beginning and --offset it begins with the next record.
+    """
+    if from_beginning and offset is not None:
+        raise ConfigurationError("--from-beginning and --offset exclude each other: choose one")
+    with connect(uri) as client:
+        log = client.open_log(name)
+        start = log.snapshot().interval.start_offset if from_beginning else offset
+        lines = (
+            _rows(log, start, as_json=as_json)
+            if log.schema
+            else _records(log, start, as_json=as_json)
+        )
+        left = max_records
+        for batch in lines:
+            shown = batch[:left]
+            sys.stdout.buffer.write(b"".join(shown))
+            sys.stdout.buffer.flush()
+            if left is not None:
+                left -= len(shown)
+                if left <= 0:
+                    return
+
+
+def _records(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Iterator[list[bytes]]:
+    is_terminal = sys.stdout.isatty()
+    for batch in log.tail_batches(start):
+        if as_json:
+            yield [_json_line(_record_fields(record)) for record in batch]
+        elif is_terminal:
+            yield [shown_cell(record.value).encode() + b"\n" for record in batch]
+        else:
+            yield [record.value + b"\n" for record in batch]
+
+
+def _record_fields(record: Record) -> dict[str, Any]:
+    """A record's value is text where it is UTF-8, else base64."""
+    fields: dict[str, Any] = {
+        "offset": record.offset,
+        "append_time": time_text(record.append_time_ms),
+        "append_time_ms": record.append_time_ms,
+    }
+    try:
+        return {**fields, "value": record.value.decode()}
+    except UnicodeDecodeError:
+        return {**fields, "value_base64": base64.b64encode(record.value).decode()}
+
+
+def _rows(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Iterator[list[bytes]]:
+    for batch in log.tail_rows(start):
+        rows = batch.rows.to_pylist()
+        if as_json:
+            yield [
+                _json_line({"offset": n, "row": row}) for n, row in enumerate(rows, batch.offset)
+            ]
+        else:
+            yield [_json_line(row) for row in rows]
+
+
+def _json_line(value: object) -> bytes:
+    return json.dumps(value, default=json_text, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,148 @@
+"""`logs create|append|tail`: a first record out of a shell, as with Kafka's console tools."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from ledgerlog_spark.model import SERVICE_URI_VARIABLE
+from tests.fixtures.command_line import COMMAND, PATIENCE_SECONDS, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.local.cluster import Cluster
+    from ledgerlog_spark.log.clients import BlockingLogClient
+    from tests.fixtures.command_line import Ended
+
+    Run = Callable[..., Ended]
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    def give(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return give
+
+
+def values(run: Run, log: str, count: int, *options: object) -> list[str]:
+    shown = run("logs", "tail", log, *options, "--max-records", count, "--json")
+    assert shown.code == 0, shown.err
+    return [json.loads(line)["value"] for line in shown.out.splitlines()]
+
+
+def test_records_of_arguments_and_lines_come_out_in_order(
+    run: Run, stdin: Callable[[bytes], None]
+) -> None:
+    created = run("logs", "create", "orders", "rollBytes=1048576")
+    assert created.code == 0, created.err
+    assert "logs append orders" in created.out
+    assert run("logs", "append", "orders", "one", "two").out == (
+        "appended 2 records to log orders: offsets 0 to 1\n"
+    )
+    lines = [f"line {number}".encode() for number in range(5_000)]
+    stdin(b"\n".join(lines) + b"\r\nwithout an end")
+    appended = run("logs", "append", "orders", "--json").json
+    assert appended == {
+        "name": "orders",
+        "records": 5_001,
+        "first_offset": 2,
+        "last_offset": 5_002,
+    }
+    expected = ["one", "two", *(line.decode() for line in lines), "without an end"]
+    assert values(run, "orders", 5_003, "--from-beginning") == expected
+    assert values(run, "orders", 1, "--offset", 5_002) == ["without an end"]
+
+
+def test_a_log_that_is_missing_is_created_by_an_append_and_not_by_a_tail(run: Run) -> None:
+    assert run("logs", "tail", "made-by-append", "--from-beginning").code != 0
+    assert run("logs", "append", "made-by-append", "first").code == 0
+    assert values(run, "made-by-append", 1, "--from-beginning") == ["first"]
+
+
+def test_nothing_to_append_says_so(run: Run, stdin: Callable[[bytes], None]) -> None:
+    stdin(b"")
+    assert "appended no records" in run("logs", "append", "nothing").out
+
+
+def test_bytes_pass_through_a_pipe_as_they_are(run: Run, stdin: Callable[[bytes], None]) -> None:
+    stdin(b"\xff\x00 binary\nplain\n")
+    run("logs", "append", "binary")
+    shown = run("logs", "tail", "binary", "--from-beginning", "--max-records", 2)
+    assert shown.out.encode(errors="surrogateescape") == b"\xff\x00 binary\nplain\n"
+    as_json = run("logs", "tail", "binary", "--from-beginning", "--max-records", 1, "--json")
+    assert json.loads(as_json.out)["value_base64"] == "/wAgYmluYXJ5"
+
+
+def test_rows_of_a_leader_are_printed_as_json(run: Run, client: BlockingLogClient) -> None:
+    schema = pa.schema([("n", pa.int64()), ("city", pa.string())])
+    with client.open_log("rows-of-a-leader", lead=True, schema=schema) as log:
+        log.append_rows(pa.table({"n": [1, 2], "city": ["Oslo", None]}, schema=schema))
+    shown = run("logs", "tail", "rows-of-a-leader", "--from-beginning", "--max-records", 2)
+    assert [json.loads(line) for line in shown.out.splitlines()] == [
+        {"n": 1, "city": "Oslo"},
+        {"n": 2, "city": None},
+    ]
+
+
+def test_log_of_spark_is_refused_with_what_reads_and_writes_it(run: Run, log: str) -> None:
+    for refused in (run("logs", "append", log, "x"), run("logs", "tail", log)):
+        assert refused.code != 0
+        assert "Spark" in refused.err
+        assert "Traceback" not in refused.err
+
+
+def test_tail_follows_until_ctrl_c_and_prints_no_traceback(run: Run, cluster: Cluster) -> None:
+    run("logs", "append", "followed", "before")
+    tail = subprocess.Popen(
+        [*COMMAND, "logs", "tail", "followed", "--from-beginning"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ
+        | {SERVICE_URI_VARIABLE: cluster.metadata_service_uri, "PYTHONPATH": str(ROOT)},
+    )
+    assert tail.stdout is not None
+    assert tail.stdout.readline() == "before\n"
+    run("logs", "append", "followed", "after")
+    assert tail.stdout.readline() == "after\n"
+    tail.send_signal(signal.SIGINT)
+    _, errors = tail.communicate(timeout=PATIENCE_SECONDS)
+    assert (tail.returncode, errors.strip()) == (130, "interrupted")
+
+
+def test_person_at_a_terminal_sees_what_was_appended_until_ctrl_c(
+    run: Run, cluster: Cluster
+) -> None:
+    ours, theirs = pty.openpty()
+    typed = subprocess.Popen(
+        [*COMMAND, "logs", "append", "typed"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ
+        | {SERVICE_URI_VARIABLE: cluster.metadata_service_uri, "PYTHONPATH": str(ROOT)},
+    )
+    os.close(theirs)
+    assert typed.stdout is not None
+    assert "Ctrl-D" in typed.stdout.readline()
+    os.write(ours, b"a line\n")
+    assert values(run, "typed", 1, "--offset", 0) == ["a line"]
+    typed.send_signal(signal.SIGINT)
+    output, errors = typed.communicate(timeout=PATIENCE_SECONDS)
+    os.close(ours)
+    assert output == "appended 1 record to log typed: offsets 0 to 0\n"
+    assert errors.strip() == "interrupted"
