@@ -66,7 +66,7 @@ class LoneStay:
         self._lone_adds = 0
 
     def lone(self) -> None:
-        """One more add came alone and was written at once."""
+        """One more add came alone."""
         self._lone_adds += 1
         if self._lone_adds == LONE_ADDS_MIN and self._cpu is not None:
             try:

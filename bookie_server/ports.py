@@ -61,15 +61,6 @@ class File(Protocol):
                 again, for a later sync reports success although the data is gone.
         """
 
-    def can_write_now(self, size: int) -> bool:
-        """Whether `write_synced_now` may be called for so many bytes.
-
-        Only while no group of the directory is under way, and where that is worth waiting for.
-        """
-
-    def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """`write_synced`, carried out within the call, with the same errors."""
-
     async def datasync(self) -> None:
         """Make the file's data and size durable.
 

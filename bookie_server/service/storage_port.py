@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 class EntryStorage(Protocol):
     """Adds and reads of stored entries."""
 
-    def gather(self) -> None:
-        """Write nothing of what is added from now on before `write_gathered`, in the same turn."""
-
-    def write_gathered(self) -> bool:
-        """Write what was added since `gather`: one small run at once, where a sync is short.
-
-        Returns:
-            Whether that was done; else it is written later, or there was nothing.
-        """
-
     def add(self, request: AddRequest, on_done: Callable[[Code], None]) -> None:
         """Store a run; `on_done` after it is durable, or refused."""
 

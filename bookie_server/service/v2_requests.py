@@ -34,6 +34,11 @@ def is_control(body: memoryview) -> bool:
     return bool(flags & _FENCE_OR_RECOVERY)
 
 
+def is_add(body: memoryview) -> bool:
+    """Whether a frame adds entries, by the packet header's operation."""
+    return len(body) > _FLAGS_OFFSET and body[_OPCODE_OFFSET] in (Opcode.ADD, Opcode.ADD_RUN)
+
+
 def refusal_of(
     request: AddRequest | AddRunRequest | ReadRequest | BatchReadRequest | RefusedRequest,
     code: Code,

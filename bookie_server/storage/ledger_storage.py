@@ -207,21 +207,6 @@ class LedgerStorage:
         """
         self._adds.add(request, on_done)
 
-    def gather(self) -> None:
-        """Write nothing of what is added from now on before `write_gathered`, in the same turn."""
-        self._log.gather()
-
-    def write_gathered(self) -> bool:
-        """Write what was added since `gather`.
-
-        One small run that nothing else is under way with is durable, and answered, when this
-        returns, if the disk is fast enough to wait for it.
-
-        Returns:
-            Whether it was; else it is written later, or there was nothing.
-        """
-        return self._log.write_gathered()
-
     def read(self, request: ReadRequest, on_done: OnRead) -> None:
         """Read one stored entry, after fencing its ledger when the request says so."""
         self._reads.read(request, on_done)

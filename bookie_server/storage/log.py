@@ -96,7 +96,6 @@ class Log:
         self._under_way = 0
         self._waiting: list[Future[None]] = []
         self._is_waking = False
-        self._is_gathering = False
         self._is_rolling = False
         self._is_broken = False
         self._busy_until_ms = 0
@@ -124,24 +123,6 @@ class Log:
         self._queued_bytes += record.body_size
         self._wake_if_due()
         return ticket
-
-    def gather(self) -> None:
-        """What is submitted from now on is only queued, until `write_gathered` in the same turn."""
-        self._is_gathering = True
-
-    def write_gathered(self) -> bool:
-        """Have written what is queued: a small record that is alone at once.
-
-        Returns:
-            Whether that was so, and the record is durable or has failed; what else there is, a
-            writer takes in the next turn.
-        """
-        self._is_gathering = False
-        if self._is_lone:
-            self._write_now()
-            return True
-        self._wake_if_due()
-        return False
 
     def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
         """Call back with OK once a ticket's record is synced, or IO_ERROR if it never will be."""
@@ -245,44 +226,13 @@ class Log:
             and not self._files.must_roll(size_at_most(self._queue[0]))
         )
 
-    @property
-    def _is_lone(self) -> bool:
-        """Whether one record is queued, no writer has anything to do, and its file takes it now."""
-        is_taken = self._under_way or self._is_waking or not self._waiting
-        if len(self._queue) != 1 or is_taken or self._is_broken or not self._is_due:
-            return False
-        size = size_at_most(self._queue[0])
-        files = self._files
-        return files.active.handle.can_write_now(size) and not files.must_roll(size)
-
-    def _write_now(self) -> None:
-        """Do a writer's work without one."""
-        group: list[LogRecord] = []
-        try:
-            group, start, buffers = self._take_group()
-            began_ms = self._clock.monotonic_ms()
-            self._files.active.handle.write_synced_now(start, buffers)
-            self._count_busy(began_ms)
-            self._complete(group)
-        except StorageError as error:
-            self.failure = self.failure or error
-            self._report_failure(error, group)
-            settle(self._waiting)
-        except BaseException as error:
-            # As in a writer; and what called this may go on after an error, a task may not.
-            self._is_broken = True
-            self._tasks.spawn("log writer", _failed(error))
-            raise
-        else:
-            self._vouch_when_idle()
-
     def _count_busy(self, began_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
         self.counters.busy_ms += now_ms - max(began_ms, self._busy_until_ms)
         self._busy_until_ms = now_ms
 
     def _wake_if_due(self) -> None:
-        if self._waiting and not self._is_waking and not self._is_gathering and self._is_due:
+        if self._waiting and not self._is_waking and self._is_due:
             self._is_waking = True
             settle([self._waiting.pop()])
 
@@ -351,10 +301,6 @@ class Log:
         self._watermark_is_due = False
         if self.failure is None and not self._is_closing:
             self.submit(LogRecord(RecordKind.WATERMARK))
-
-
-async def _failed(error: BaseException) -> None:
-    raise error
 
 
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:

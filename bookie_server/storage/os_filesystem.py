@@ -1,11 +1,10 @@
 """The FileSystem port on a real directory.
 
 One thread per directory writes and syncs groups of records, in the order of the calls; a group
-costs one hop to it and one wake-up of the event loop. Where a sync is shorter than that, a lone
-small group is written on the thread of the loop instead (`SyncTime`). A second thread does all the
-rest, also in order, so that no group waits while the next file is prepared. Cold reads go to two
-small pools, so that background work never delays a client. Files are 0600, the directory 0700,
-symbolic links are not followed.
+costs one hop to it and one wake-up of the event loop, which never waits for the device. A second
+thread does all the rest, also in order, so that no group waits while the next file is prepared.
+Cold reads go to two small pools, so that background work never delays a client. Files are 0600,
+the directory 0700, symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import ctypes.util
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,39 +42,14 @@ CACHED_BYTES_MAX = 64 << 20
 SCRATCH_SIZE_BYTES = 2 << 20
 PORTION_SIZE_BYTES = 1 << 20
 SYNC_FILE_RANGE_WRITE = 2
-LONE_SIZE_BYTES_MAX = 16 << 10
+SMALL_GROUP_BYTES_MAX = 16 << 10
 ZEROS_AHEAD = bytes(256 << 10)
-LONE_SYNC_SECONDS_MAX = 1.5e-3
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 _NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
 _sync_file_range = getattr(_libc, "sync_file_range", None)  # Linux
 _fdatasync = getattr(os, "fdatasync", os.fsync)
-
-
-class SyncTime:
-    """How long a small write with its sync takes, and whether the event loop may wait for one.
-
-    A hop to the writer thread and back is two wake-ups and a fight for the interpreter's lock: one
-    add of 1 KiB cost a bookie 390 us of CPU with it, and costs 290 us without. What the loop
-    leaves undone meanwhile is bounded by the average, which every small write moves, whichever
-    thread made it: a device that becomes slow gets the thread back.
-    """
-
-    __slots__ = ("_average_seconds",)
-
-    def __init__(self) -> None:
-        self._average_seconds = LONE_SYNC_SECONDS_MAX  # nothing is known yet: not on the loop
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the loop may wait."""
-        return self._average_seconds < LONE_SYNC_SECONDS_MAX
-
-    def learn(self, seconds: float) -> None:
-        """One more write took so long."""
-        self._average_seconds += (seconds - self._average_seconds) / 16
 
 
 class OsFileSystem:
@@ -101,8 +74,6 @@ class OsFileSystem:
         self.written = WrittenCache(cached_bytes_max)
         # New memory for each read would be zeroed before it is read into.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
-        self.sync_time = SyncTime()
-        self.groups_under_way = 0
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
         self.pools = {
@@ -287,35 +258,9 @@ class OsFile:
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data, in one call."""
         size = sum(map(len, buffers))
-        if self.can_write_now(size):
-            self.write_synced_now(offset, buffers)
-            return
-        files = self._files
-        write = self._write_lone if size <= LONE_SIZE_BYTES_MAX else self._write_synced
-        files.groups_under_way += 1
+        write = self._write_small if size <= SMALL_GROUP_BYTES_MAX else self._write_synced
         try:
-            await files.writer.call(lambda: write(offset, buffers))
-        except OSError as error:
-            raise translated(error, self.name, "write") from error
-        finally:
-            files.groups_under_way -= 1
-
-    def can_write_now(self, size: int) -> bool:
-        """Whether a group of so many bytes is alone, small and soon on the device."""
-        files = self._files
-        # A group that the thread is through with is under way until who waits for it has run: on
-        # the loop this one would end before it.
-        return (
-            size <= LONE_SIZE_BYTES_MAX
-            and not files.groups_under_way
-            and files.writer.is_idle
-            and files.sync_time.is_short
-        )
-
-    def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """The same on the thread of the loop, which waits for the device."""
-        try:
-            self._write_lone(offset, buffers)
+            await self._files.writer.call(lambda: write(offset, buffers))
         except OSError as error:
             raise translated(error, self.name, "write") from error
 
@@ -342,15 +287,13 @@ class OsFile:
         self._sync(offset, size)
         self._has_failed = False
 
-    def _write_lone(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        begun = time.perf_counter()
+    def _write_small(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._begin_whole()
         size = sum(map(len, buffers))
         self._write_ahead(offset + size)
         self._write(offset, buffers)
         self._sync(offset, size)
         self._has_failed = False
-        self._files.sync_time.learn(time.perf_counter() - begun)
 
     def _begin_whole(self) -> None:
         """What is begun counts as failed until it is whole, and after that nothing is written.

@@ -16,12 +16,10 @@ class OrderedThread:
 
     Attributes:
         is_stopped: Calls made now are never carried out.
-        is_idle: Every call so far has returned. Who waited for the last one may not have run yet.
     """
 
     def __init__(self, name: str) -> None:
         self.is_stopped = False
-        self._unsettled = 0
         self._loop = asyncio.get_running_loop()
         self._calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = (
             SimpleQueue()
@@ -32,14 +30,8 @@ class OrderedThread:
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` in the thread."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._unsettled += 1
         self._calls.put((future, function))
         return future
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is queued or under way."""
-        return not self._unsettled
 
     def stop(self) -> None:
         """Let the thread end after what is queued."""
@@ -69,7 +61,6 @@ class OrderedThread:
         self, future: asyncio.Future[Any], result: object, error: BaseException | None
     ) -> None:
         """Hand a result over, unless who waited was cancelled."""
-        self._unsettled -= 1
         if future.done():
             return
         if error is None:

@@ -49,13 +49,6 @@ class MemoryStorage:
         self.watchers: dict[int, list[Callable[[int], None]]] = {}
         self.adds_seen: list[Any] = []
 
-    def gather(self) -> None:
-        """Nothing is written here."""
-
-    def write_gathered(self) -> bool:
-        """Nothing is written here."""
-        return False
-
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
         self.adds_seen.append(request)
         ledger = self.ledgers.setdefault(request.ledger_id, MemoryLedger(request.master_key))
@@ -150,12 +143,6 @@ class HeldStorage:
         self.storage = storage
         self.held: list[Callable[[], None]] = []
         self.is_holding = True
-
-    def gather(self) -> None:
-        self.storage.gather()
-
-    def write_gathered(self) -> bool:
-        return bool(self.storage.write_gathered())
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def call(*request: Any) -> None:

@@ -297,23 +297,6 @@ class SimFile:
         finally:
             mine.set_result(None)
 
-    def can_write_now(self, size: int) -> bool:
-        is_idle = self.files.last_group is None or self.files.last_group.done()
-        # Mostly: a disk of many schedules is busy at most times.
-        return size <= 1 << 14 and is_idle and self.files.disk.random.random() < 0.9
-
-    def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        if self.has_failed:
-            raise SyncFailedError(f"{self.name} failed before", path=self.name)
-        try:
-            self.files.step_now(f"write {self.name}")
-            self._write(offset, buffers)
-            self.files.step_now(f"sync {self.name}")
-            self._sync()
-        except StorageError:
-            self.has_failed = True
-            raise
-
     async def write_synced_out_of_turn(self, offset: int, buffers: Sequence[Buffer]) -> None:
         await self.files.step(f"write {self.name}")
         self._write(offset, buffers)

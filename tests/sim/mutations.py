@@ -323,7 +323,6 @@ MUTATIONS: dict[str, Mutation] = {
         "F4",
         (
             (SimFile, "write_synced", _entry_log_is_never_synced),
-            (SimFile, "write_synced_now", _entry_log_is_never_synced_now),
         ),
     ),
     "fence_not_durable": Mutation("F1", ((ReadAnswers, "_fence", _fence_in_memory),)),

@@ -225,7 +225,7 @@ class World:
 
     def settle_clients(self) -> None:
         """After healing: whoever recovers or reads ends within bounded time (V1)."""
-        for name, client in self.clients.items():
+        for name, client in list(self.clients.items()):
             if name == "w":
                 continue
             ended = self.run_until(

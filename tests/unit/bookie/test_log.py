@@ -14,7 +14,6 @@ from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError, SyncFailedError
 from bookie_server.ports import Buffer
-from bookie_server.storage import log as log_module
 from bookie_server.storage.entry_log_file import OpenFile
 from bookie_server.storage.log import Log
 from bookie_server.storage.os_runtime import OsClock, OsTasks
@@ -26,28 +25,11 @@ FULL = GROUP + 1
 
 
 class HeldDevice:
-    """Takes groups and ends them when the test says so; in order, as every file system does.
-
-    Attributes:
-        is_prompt: Groups may be written within a call, which ends them.
-        error: What such a call raises.
-    """
+    """Takes groups and ends them when the test says so; in order, as every file system does."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.under_way: list[tuple[int, int, SimFuture[None]]] = []
-        self.is_prompt = False
-        self.error: Exception | None = None
-        self.written_now: list[tuple[int, int]] = []
-
-    def can_write_now(self, size: int) -> bool:
-        return self.is_prompt and size <= GROUP
-
-    def write_synced_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        assert self.is_prompt
-        self.written_now.append((offset, sum(map(len, buffers))))
-        if self.error is not None:
-            raise self.error
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         done: SimFuture[None] = self._host.future()
@@ -121,14 +103,6 @@ class World:
         self.log.submit(record)
         self.settle()
         return record
-
-    def gather(self, *sizes: int) -> None:
-        """Submit records of ledgers 0, 1, ... in one turn, and have them written."""
-        self.log.gather()
-        for ledger_id, size in enumerate(sizes):
-            self.log.submit(run_of(ledger_id, size))
-        assert self.device.written_now == []
-        self.log.write_gathered()
 
     def end(self, error: StorageError | None = None) -> None:
         self.device.end(error)
@@ -275,142 +249,12 @@ def test_a_watermark_that_travels_with_others_vouches_for_nothing(world):
     assert world.log.last_ticket == 4
 
 
-def test_a_lone_gathered_record_is_durable_at_once_where_the_file_writes_now(world):
-    world.device.is_prompt = True
-    world.gather(100)
-    assert world.durable == [[0]]
-    assert world.log.durable_sequence == 1
-    world.settle()
-    assert world.device.under_way == []
-    # The next one goes behind it, whoever writes it.
-    end = sum(world.device.written_now[0])
-    world.submit(1, 100)
-    assert [offset for offset, _, _ in world.device.under_way] == [end]
-    world.end()
-    assert world.durable == [[0], [1]]
-
-
-@pytest.mark.parametrize("sizes", [(100, 100), (FULL,)])
-def test_what_is_gathered_in_company_or_large_goes_to_a_writer_in_one_group(world, sizes):
-    world.device.is_prompt = True
-    world.gather(*sizes)
-    assert world.durable == []
-    world.settle()
-    assert len(world.device.under_way) == 1
-    world.end()
-    assert world.durable == [list(range(len(sizes)))]
-    assert world.device.written_now == []
-
-
-def test_nothing_is_written_now_while_a_group_is_under_way(world):
-    world.submit(7, 100)
-    world.device.is_prompt = True
-    world.gather(100)
-    world.settle()
-    assert world.device.written_now == []
-    world.end()
-    world.end()
-    assert world.durable == [[7], [0]]
-
-
-def test_a_gathered_record_that_its_file_has_no_room_for_goes_to_the_next_file(world):
-    world.device.is_prompt = world.files.is_full = True
-    world.gather(100)
-    world.settle()
+def test_a_record_that_its_file_has_no_room_for_goes_to_the_next_file(world):
+    world.files.is_full = True
+    world.submit(0, 100)
     assert world.files.rolls_under == [0]
-    assert world.device.written_now == []
     world.end()
     assert world.durable == [[0]]
-
-
-def test_what_was_submitted_before_a_gathering_is_written_with_it(world):
-    world.device.is_prompt = True
-    world.log.submit(run_of(7, 100))
-    world.gather(100)
-    world.settle()
-    world.end()
-    assert world.durable == [[7, 0]]
-
-
-def test_a_record_that_cannot_be_written_now_fails_the_log_and_close_ends(world):
-    world.device.is_prompt = True
-    world.device.error = SyncFailedError("input/output error", path="slot")
-    world.gather(100)
-    assert world.lost == [0]
-    assert world.log.failure is world.device.error
-    assert world.durable == []
-    world.settle()
-    assert world.log._ended.done()
-    world.scheduler.run(world.log.close(), world.host)
-
-
-def test_a_bug_while_writing_now_is_told_stops_the_writers_and_close_ends(world):
-    crashes: list[BaseException] = []
-    world.host.on_failure = crashes.append
-    world.device.is_prompt = True
-    world.device.error = MemoryError("a bug")
-    with pytest.raises(MemoryError):
-        world.gather(100)
-    # Behind the gap nothing is written, also before the writers have heard of it.
-    world.device.error, error = None, world.device.error
-    world.log.gather()
-    world.log.submit(run_of(7, 100))
-    world.log.write_gathered()
-    assert len(world.device.written_now) == 1
-    world.settle()
-    assert crashes == [error]
-    world.submit(1, 100)
-    assert world.device.under_way == []
-    assert world.durable == []
-    world.scheduler.run(world.log.close(), world.host)
-
-
-def test_a_bug_while_a_lone_record_is_encoded_is_told_and_stops_the_log(world, monkeypatch):
-    def encode(*_: object) -> int:
-        raise MemoryError("a bug")
-
-    crashes: list[BaseException] = []
-    world.host.on_failure = crashes.append
-    world.device.is_prompt = True
-    monkeypatch.setattr(log_module, "append_encoded", encode)
-    with pytest.raises(MemoryError):
-        world.gather(100)
-    monkeypatch.undo()
-    world.settle()
-    assert [type(crash) for crash in crashes] == [MemoryError]
-    world.gather(100)
-    world.settle()
-    assert world.device.written_now == world.device.under_way == world.durable == []
-
-
-def test_a_record_that_fills_a_group_goes_behind_the_one_under_way_whatever_the_file_says(world):
-    world.submit(7, 100)
-    world.device.is_prompt = True
-    world.gather(GROUP)
-    assert world.durable == []
-    world.end()
-    world.settle()
-    world.end()
-    assert world.durable == [[7], [0]]
-
-
-def test_a_writer_that_is_waking_takes_what_is_gathered_too(world):
-    world.device.is_prompt = True
-    world.log.submit(run_of(7, 100))
-    world.log.gather()
-    world.log.write_gathered()
-    assert world.durable == []
-    world.settle()
-    world.end()
-    assert world.durable == [[7]]
-
-
-def test_records_written_now_are_vouched_for_when_nothing_follows(world):
-    world.device.is_prompt = True
-    world.gather(100)
-    world.scheduler.run_for(2_000_000)
-    assert world.log.last_ticket == 2
-    assert len(world.device.under_way) == 1
 
 
 async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:

@@ -1,4 +1,4 @@
-"""Frames that come alone are answered in the turn of the loop in which they came."""
+"""Frames that come alone: when they are answered, and where the loop stays meanwhile."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bookie_server.service.v2_operations import V2Operations
 from bookie_server.service.v2_shared import V2Shared
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import decode_answer
+from ledgerlog_spark.wire.requests import encode_read
 from tests.contract.transport_bookies import MemoryStorage
 from tests.fixtures.bookie_process import add_frame
 
@@ -24,39 +25,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class GatheringStorage(MemoryStorage):
-    """Carries out what was gathered when it is told to, as a disk does that is fast enough.
-
-    Attributes:
-        is_slow: What was gathered is carried out by nobody, until `finish`.
-    """
+class HeldStorage(MemoryStorage):
+    """Carries adds out when it is told to; reads at once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_slow = False
-        self.is_gathering = False
-        self.gatherings = 0
-        self.gathered: list[tuple[Any, Callable[[Code], None]]] = []
-
-    def gather(self) -> None:
-        assert not self.is_gathering
-        self.is_gathering = True
-        self.gatherings += 1
-
-    def write_gathered(self) -> bool:
-        assert self.is_gathering
-        self.is_gathering = False
-        if self.is_slow:
-            return False
-        self.finish()
-        return True
+        self.held: list[tuple[Any, Callable[[Code], None]]] = []
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
-        self.gathered.append((request, on_done))
+        self.held.append((request, on_done))
 
     def finish(self) -> None:
-        gathered, self.gathered = self.gathered, []
-        for request, on_done in gathered:
+        held, self.held = self.held, []
+        for request, on_done in held:
             super().add(request, on_done)
 
 
@@ -94,6 +75,11 @@ class Peer:
         self.connection.get_buffer(0)[: len(frames)] = frames
         self.connection.buffer_updated(len(frames))
 
+    def read(self, entry_id: int, ledger_id: int = 1) -> None:
+        frame = encode_read(ledger_id, entry_id)
+        self.connection.get_buffer(0)[: len(frame)] = frame
+        self.connection.buffer_updated(len(frame))
+
     def received(self) -> bytes:
         try:
             return self.far.recv(1 << 16)
@@ -104,7 +90,7 @@ class Peer:
 class World:
     def __init__(self, directory: Path) -> None:
         self.settings = BookieSettings(directories=(directory,), port=0, bookie_id="b")
-        self.storage = GatheringStorage()
+        self.storage = HeldStorage()
         self.shared = V2Shared(self.settings, self.storage, InFlight(1 << 26), ServiceCounters())
         self.peers: list[Peer] = []
 
@@ -138,48 +124,20 @@ def code_of(answer: bytes) -> Code:
     return decode_answer(answer[4:]).code  # type: ignore[union-attr]
 
 
-async def test_an_add_of_a_peer_that_is_alone_is_answered_before_the_turn_ends(world) -> None:
-    peer = world.peer()
-    peer.send(0)  # who came before is not known yet
-    peer.send(1)
-    assert peer.received() == b""
-    world.storage.finish()
-    await asyncio.sleep(0)
-    assert peer.received() != b""
-    peer.send(2)
+async def test_an_answer_that_is_ready_goes_out_in_the_turn_of_its_lone_request(world) -> None:
+    peer = world.lone_peer()
+    peer.read(0)
     assert code_of(peer.received()) is Code.OK
     assert peer.connection.is_idle
     assert world.shared.in_flight.size_bytes == 0
 
 
-async def test_adds_that_come_together_are_left_to_the_writers(world) -> None:
+async def test_an_add_that_comes_alone_is_answered_when_storage_is_through(world) -> None:
     peer = world.lone_peer()
-    peer.send(2, 3)
-    assert world.storage.gatherings == 0
-
-
-async def test_of_peers_that_are_busy_at_once_none_is_alone(world) -> None:
-    peers = [world.peer(), world.peer()]
-    for entry_id in range(4):
-        # Who is last in one turn of the loop is often the first in the next.
-        peers.reverse()
-        for peer in peers:
-            peer.send(entry_id, ledger_id=1 + world.peers.index(peer))
-    assert world.storage.gatherings == 0
-    peers[-1].send(4)
-    peers[-1].send(5)
-    assert world.storage.gatherings == 1
-
-
-async def test_an_add_that_the_disk_takes_its_time_for_is_answered_later(world) -> None:
-    peer = world.lone_peer()
-    world.storage.is_slow = True
     peer.send(2)
-    assert world.storage.gatherings == 1
     await asyncio.sleep(0)
     assert peer.received() == b""
     world.storage.finish()
-    assert peer.received() == b""
     await asyncio.sleep(0)
     assert code_of(peer.received()) is Code.OK
 
@@ -197,11 +155,17 @@ async def test_the_loop_stays_on_its_cpu_while_adds_come_alone_and_no_longer(
     heard: list[str] = []
     monkeypatch.setattr(LoneStay, "lone", lambda _self: heard.append("lone"))
     monkeypatch.setattr(LoneStay, "busy", lambda _self: heard.append("busy"))
-    peer = world.lone_peer()
+    peers = [world.lone_peer(), world.peer()]
     heard.clear()
-    peer.send(2)
-    peer.send(3, 4)
-    peer.send(5)
-    world.storage.is_slow = True
-    peer.send(6)
+    peers[0].send(2)
+    peers[0].send(3, 4)
+    peers[0].send(5)
+    peers[0].read(0)
     assert heard == ["lone", "busy", "lone", "busy"]
+    heard.clear()
+    for entry_id in range(6, 10):
+        # Who is last in one turn of the loop is often the first in the next.
+        peers.reverse()
+        for peer in peers:
+            peer.send(entry_id, ledger_id=1 + world.peers.index(peer))
+    assert heard == ["busy"] * 8

@@ -1,4 +1,4 @@
-"""Which thread writes a lone small group."""
+"""Groups on a real directory: which thread writes them, zeros ahead of small ones, failures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ import pytest
 
 from bookie_server.errors import SyncFailedError
 from bookie_server.storage import os_filesystem
-from bookie_server.storage.os_filesystem import (
-    LONE_SIZE_BYTES_MAX,
-    LONE_SYNC_SECONDS_MAX,
-    ZEROS_AHEAD,
-    OsFileSystem,
-    SyncTime,
-)
+from bookie_server.storage.os_filesystem import ZEROS_AHEAD, OsFileSystem
 
 
 @pytest.fixture
@@ -42,39 +36,15 @@ def syncing_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return threads
 
 
-def taught(seconds: float) -> SyncTime:
-    sync_time = SyncTime()
-    for _ in range(200):
-        sync_time.learn(seconds)
-    return sync_time
-
-
-def test_the_loop_waits_for_syncs_that_are_known_to_be_short() -> None:
-    assert not SyncTime().is_short
-    assert taught(LONE_SYNC_SECONDS_MAX / 2).is_short
-    assert not taught(LONE_SYNC_SECONDS_MAX * 2).is_short
-    turned_slow = taught(LONE_SYNC_SECONDS_MAX / 2)
-    turned_slow.learn(1.0)
-    assert not turned_slow.is_short
-
-
-@pytest.mark.parametrize(
-    ("seconds", "size", "is_here"),
-    [
-        (1e-5, 512, True),
-        (1e-5, LONE_SIZE_BYTES_MAX, True),
-        (1e-5, LONE_SIZE_BYTES_MAX + 1, False),
-        (1.0, 512, False),
-    ],
-)
-async def test_a_lone_small_group_is_written_on_the_loop_where_syncs_are_short(
-    files: OsFileSystem, syncing_threads: list[int], seconds: float, size: int, is_here: bool
+@pytest.mark.parametrize("size", [512, 1 << 20])
+async def test_the_loop_never_waits_for_a_sync(
+    files: OsFileSystem, syncing_threads: list[int], size: int
 ) -> None:
     file: Any = await files.open("one", create=True)
-    files.sync_time = taught(seconds)
-    await file.write_synced(0, [b"x" * size])
-    assert await file.read(0, size) == b"x" * size
-    assert [thread == threading.get_ident() for thread in syncing_threads] == [is_here]
+    for _ in range(40):
+        await file.write_synced(0, [b"x" * size])
+    assert len(syncing_threads) == 40
+    assert threading.get_ident() not in syncing_threads
     await file.close()
 
 
@@ -118,44 +88,6 @@ async def test_no_zeros_go_into_a_slot_that_was_written_before(
     await file.close()
 
 
-async def test_a_group_is_never_written_beside_one_that_is_under_way(
-    files: OsFileSystem, syncing_threads: list[int]
-) -> None:
-    file: Any = await files.open("one", create=True)
-    files.sync_time = taught(1e-5)
-    may_end = threading.Event()
-    before = files.writer.call(may_end.wait)
-    group = file.write_synced(0, [b"x" * 512])
-    group.send(None)
-    assert syncing_threads == []
-    may_end.set()
-    await before
-    group.close()
-    await file.close()
-
-
-async def test_a_small_group_ends_behind_the_one_that_the_thread_is_just_through_with(
-    files: OsFileSystem,
-) -> None:
-    file: Any = await files.open("one", create=True)
-    files.sync_time = taught(1e-5)
-    ended: list[str] = []
-
-    async def group(name: str, size: int) -> None:
-        await file.write_synced(0, [name.encode() * size])
-        ended.append(name)
-
-    first = asyncio.create_task(group("1", LONE_SIZE_BYTES_MAX + 1))
-    await asyncio.sleep(0)
-    # The loop hears only in its next turn that the thread is through, the second group's first.
-    is_through = threading.Event()
-    through = files.writer.call(is_through.set)
-    is_through.wait()
-    await asyncio.gather(first, group("2", 512), through)
-    assert ended == ["1", "2"]
-    await file.close()
-
-
 @pytest.mark.parametrize("sizes", [(1_000, 20_000), (20_000, 1_000), (1_000, 1_000)])
 @pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
 async def test_nothing_goes_to_a_file_after_a_group_of_it_failed(
@@ -179,19 +111,4 @@ async def test_nothing_goes_to_a_file_after_a_group_of_it_failed(
     assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
     assert begun.count(call) == 1
     assert begun[-1] == call
-    await file.close()
-
-
-async def test_a_failed_sync_on_the_loop_is_the_error_that_it_is_in_the_thread(
-    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os_filesystem, "_fdatasync", fail)
-    file: Any = await files.open("one", create=True)
-    for seconds in (1e-5, 1.0):
-        files.sync_time = taught(seconds)
-        with pytest.raises(SyncFailedError):
-            await file.write_synced(0, [b"x" * 512])
     await file.close()
