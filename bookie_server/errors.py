@@ -18,7 +18,15 @@ LedgerLogError
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledgerlog_spark.errors import LedgerLogError, StartupError
+
+REPLACEMENT_ADVICE: Final = (
+    "If the data is lost, start a bookie with another bookie_id and a new directory instead; never "
+    "start this bookie_id on an empty directory: it would deny entries that it acknowledged"
+)
+"""Ends each message about missing or damaged data."""
 
 
 class BookieServerError(LedgerLogError):

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from struct import Struct
 
 from bookie_server.core.record import NO_KEY
-from bookie_server.errors import DamagedDirectoryError
+from bookie_server.errors import REPLACEMENT_ADVICE, DamagedDirectoryError
 from ledgerlog_spark.wire.castagnoli import crc32c
 
 MAGIC = b"LSTA"
@@ -161,7 +161,7 @@ def decode_ledger_states(data: bytes, path: str) -> list[LedgerState]:
 def _damage(path: str, reason: str) -> DamagedDirectoryError:
     return DamagedDirectoryError(
         f"the ledger-state file {path} is damaged: {reason}. It holds keys and fences, so the "
-        "bookie cannot serve from this directory; let it start empty and be repaired by its peers",
+        f"bookie cannot serve from this directory: keep the files. {REPLACEMENT_ADVICE}",
         path=path,
         reason=reason,
     )

@@ -12,7 +12,11 @@ from enum import Enum
 from typing import Any
 
 from bookie_server.core.record import FileIdentity
-from bookie_server.errors import DamagedDirectoryError, FormatVersionError
+from bookie_server.errors import (
+    REPLACEMENT_ADVICE,
+    DamagedDirectoryError,
+    FormatVersionError,
+)
 from ledgerlog_spark.wire.castagnoli import crc32c
 
 MAGIC = "ledgerlog-manifest"
@@ -148,7 +152,7 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
 def _damage(reason: str) -> DamagedDirectoryError:
     return DamagedDirectoryError(
         f"MANIFEST is damaged: {reason}. Without it nothing of this directory can be trusted: keep "
-        "the files, and let the bookie start with an empty directory to be repaired from its peers",
+        f"the files. {REPLACEMENT_ADVICE}",
         path=NAME,
         reason=reason,
     )

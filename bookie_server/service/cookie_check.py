@@ -1,12 +1,13 @@
 """Whether the data in a directory is this bookie's: the cookie in each directory and in the store.
 
-A bookie that serves another one's data, or none where it had some, says "no such entry" of entries
-that were acknowledged. So it starts only when the `VERSION` file of every directory and the
-cookie in the metadata store agree with its settings, or when there never was either.
+A bookie that serves another one's data, or none where it had some, answers "no such entry" for
+entries that were acknowledged. So it starts only when the `VERSION` file of every directory and the
+cookie in the metadata store agree with its settings, and every directory has its MANIFEST; or when
+none of these ever existed.
 
-Order of a first start: the files, each durable, then the node. A start that is cut off in between
-leaves directories that hold a cookie and no data, and the next start goes on from there. The other
-way round a directory without its cookie could be a new one or an emptied one.
+Order of a first start: the `VERSION` files, the first MANIFEST, each durable, then the node. A
+start that is cut off in between leaves directories that hold a cookie and no entries, and the next
+start goes on from there. Once the node exists, a directory without its MANIFEST was emptied.
 """
 
 from __future__ import annotations
@@ -15,27 +16,39 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bookie_server.errors import CookieMismatchError
+from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
+from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
+from bookie_server.storage.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
 from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
 from ledgerlog_spark.wire.cookie import Cookie
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ledgerlog_spark.metadata.port import Registration
 
 COOKIE_FILE: Final = "VERSION"
 _TEMPORARY_FILE: Final = "VERSION.new"
-_NO_DATA: Final = frozenset({COOKIE_FILE, _TEMPORARY_FILE, "LOCK", "lost+found"})
+_NO_DATA: Final = frozenset({COOKIE_FILE, _TEMPORARY_FILE, NEW_NAME, "LOCK", "lost+found"})
 _FILE_MODE: Final = 0o600
 
 
 async def check_cookies(
-    registration: Registration, bookie_id: str, directories: Sequence[Path]
+    registration: Registration,
+    bookie_id: str,
+    directories: Sequence[Path],
+    initialize: Callable[[], Awaitable[None]],
 ) -> Cookie:
     """The bookie's cookie, which every directory and the metadata store now hold.
 
     The caller has locked the directories. On a first start this writes the cookies.
+
+    Args:
+        registration: Where the cluster keeps the cookies.
+        bookie_id: Of this bookie.
+        directories: Of this bookie, which is all that is read or written here.
+        initialize: Called on a first start, before the cluster knows the bookie: writes the first
+            MANIFEST of every directory, durably. May be called again after it was cut off.
 
     Raises:
         CookieMismatchError: Names the exact path, what it holds and what to do; nothing changed.
@@ -53,11 +66,15 @@ async def check_cookies(
     if stored is not None:
         _check_stored(_decoded(stored.value, f"cookies/{bookie_id} in the metadata store"), wanted)
         if without_cookie:
-            raise _missing_file(without_cookie[0], bookie_id)
+            raise _missing_file(without_cookie[0] / COOKIE_FILE, bookie_id)
+        for directory in directories:
+            if not (directory / MANIFEST_FILE).exists():
+                raise _missing_file(directory / MANIFEST_FILE, bookie_id)
         return wanted
     _refuse_data_nobody_knows(directories, without_cookie, bookie_id)
     for directory in without_cookie:
         write_atomically(directory / COOKIE_FILE, wanted.encode())
+    await initialize()
     try:
         await registration.write_cookie(bookie_id, wanted.encode(), None)
     except MetadataVersionError:
@@ -140,32 +157,44 @@ def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMisma
     )
 
 
-def _missing_file(directory: Path, bookie_id: str) -> CookieMismatchError:
+def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
     return CookieMismatchError(
-        f"bookie {bookie_id} is known to the cluster, but {directory / COOKIE_FILE} does not "
-        "exist: its data is missing (is the disk mounted?); bring the data back, or recover the "
-        "bookie's ledgers from the others and delete its cookie, before it starts empty",
+        f"bookie {bookie_id} is known to the cluster, but {path} does not exist: its data is "
+        "missing (is the disk mounted?); bring all files of the directory back. "
+        f"{REPLACEMENT_ADVICE}",
         bookie_id=bookie_id,
-        path=str(directory / COOKIE_FILE),
+        path=str(path),
     )
+
+
+def _holds_no_entries(directory: Path) -> bool:
+    """Whether nothing was ever stored in a directory: at most a first start left files in it."""
+    for entry in directory.iterdir():
+        if entry.name == MANIFEST_FILE:
+            if not is_first_manifest(entry.read_bytes()):
+                return False
+        elif entry.name not in _NO_DATA and not entry.name.startswith(STATE_PREFIX):
+            return False
+    return True
 
 
 def _refuse_data_nobody_knows(
     directories: Sequence[Path], without_cookie: Sequence[Path], bookie_id: str
 ) -> None:
     for directory in directories:
-        if all(entry.name in _NO_DATA for entry in directory.iterdir()):
+        if _holds_no_entries(directory):
             continue
         if directory in without_cookie:
             message = (
-                f"{directory} holds files, but no {COOKIE_FILE} that says whose they are; give "
-                f"bookie {bookie_id} an empty directory"
+                f"{directory} holds files, but no {COOKIE_FILE} that names their owner; give "
+                f"bookie {bookie_id}, which never stored anything, a new directory"
             )
         else:
             message = (
                 f"{directory} holds data of bookie {bookie_id}, but the cluster does not know this "
                 "bookie: its cookie was deleted (it was taken out of service), or the metadata "
-                "store lost its data; give it an empty directory to join as a new bookie"
+                "store lost its data; keep the files, and give the bookie a new directory if it is "
+                "to join as a new one"
             )
         raise CookieMismatchError(message, bookie_id=bookie_id, path=str(directory))
 
@@ -175,7 +204,7 @@ def _decoded(data: bytes, place: str) -> Cookie:
         return Cookie.decode(data)
     except WireFormatError as error:
         raise CookieMismatchError(
-            f"{place} is no cookie that can be read ({error.message}); restore it, or give the "
-            "bookie an empty directory",
+            f"{place} is no cookie that can be read ({error.message}); restore it from the other "
+            f"copy: the {COOKIE_FILE} file and the node in the metadata store hold the same text",
             path=place,
         ) from error

@@ -37,8 +37,10 @@ from bookie_server.service.registration import BookieRegistration
 from bookie_server.service.session_file import SessionFile
 from bookie_server.service.v2_server import V2Server, listen
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.manifest import initialize_directory
 from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
+from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.transport.memory import keep_freed_memory
@@ -106,7 +108,7 @@ class Bookie:
             closers.callback(self._claims.close)
             self._claim_other_ports()
             stores = await self._reach_metadata()
-            await check_cookies(stores.registration, self.bookie_id, settings.directories)
+            await self._check_cookies(stores, files)
             self._storage = await self._open_storage(files, stores)
             closers.push_async_callback(self._storage.close)
             collector = self._make_collector(self._storage, stores)
@@ -140,6 +142,19 @@ class Bookie:
         self._closers.push_async_callback(stores.close)
         await stores.initialize()
         return stores
+
+    async def _check_cookies(self, stores: MetadataStores, files: OsFileSystem) -> None:
+        try:
+            await check_cookies(
+                stores.registration,
+                self.bookie_id,
+                self.settings.directories,
+                lambda: initialize_directory(files),
+            )
+        except OSError as error:
+            raise StartupError(
+                f"cannot use {error.filename or self.settings.directories[0]}: {error.strerror}"
+            ) from error
 
     async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
         self._tasks = tasks = OsTasks(self._crashed)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import LedgerState
-from bookie_server.core.manifest_codec import NAME, FileEntry, FileState, Manifest
+from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import NO_KEY, LogRecord, RecordKind
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.replay_decision import (
@@ -119,9 +119,6 @@ class Boot:
         self.was_unclean = UNCLEAN_NAME in names
         for state in await self.store.load(names):
             self.states[state.ledger_id] = state
-        if NAME not in names:
-            # Before any slot exists: from then on, slots without a MANIFEST are damage.
-            await self.store.commit(Manifest(), ())
         manifest = self.store.current
         self.health.check_epoch = manifest.check_epoch
         self.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
@@ -271,8 +268,7 @@ class Boot:
             self.active = await self._prepare()
         except DiskFullError:
             # The prepared file that the log never reached still has its room.
-            unused = [f for f in replayed if not f.scan.records and f.handle is not None]
-            if not unused or unused[-1] is not replayed[-1]:
+            if not replayed or not _was_never_reached(replayed[-1]):
                 self.active = await self._prepare(is_last_resort=True)
                 return
             gone = replayed.pop()
@@ -376,6 +372,14 @@ class Boot:
 
     def _states(self) -> list[LedgerState]:
         return [self.states[ledger_id] for ledger_id in sorted(self.states)]
+
+
+def _was_never_reached(file: Replayed) -> bool:
+    """Whether a file is proved to hold nothing: no record, and no trace of one that was lost."""
+    verdict = file.verdict
+    assert verdict is not None
+    is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
+    return file.handle is not None and not file.scan.records and not is_doubtful
 
 
 def apply(record: LogRecord, state: LedgerState) -> None:

@@ -11,12 +11,46 @@ from bookie_server.core.ledger_state import (
     encode_ledger_states,
 )
 from bookie_server.core.manifest_codec import NAME, Manifest, decode_manifest, encode_manifest
-from bookie_server.errors import DamagedDirectoryError, MissingFileError
+from bookie_server.errors import REPLACEMENT_ADVICE, DamagedDirectoryError
 from bookie_server.ports import FileSystem
+from ledgerlog_spark.errors import StartupError
 
 NEW_NAME = "MANIFEST.new"
 STATE_PREFIX = "ledgers-"
+SLOT_PREFIX = "slot-"
 UNCLEAN_NAME = "UNCLEAN"
+
+
+FIRST_GENERATION = 1
+
+
+async def initialize_directory(files: FileSystem) -> None:
+    """Write the first MANIFEST, durably, unless there is one.
+
+    For a directory that is known to be new: from then on a missing MANIFEST is damage. Safe to
+    repeat after a crash at any moment.
+
+    Raises:
+        DamagedDirectoryError: There are entry-log files: the directory is not new.
+        StorageError: The device failed, or has no room.
+    """
+    # A killed process may have left a renamed MANIFEST that only the page cache holds.
+    await files.sync_directory()
+    names = await files.names()
+    if NAME in names:
+        return
+    if any(name.startswith(SLOT_PREFIX) for name in names):
+        raise _missing_manifest()
+    await ManifestStore(files).commit(Manifest(), ())
+
+
+def is_first_manifest(data: bytes) -> bool:
+    """Whether a MANIFEST is one that `initialize_directory` wrote, before any start used it."""
+    try:
+        manifest = decode_manifest(data)
+    except StartupError:
+        return False
+    return manifest.generation == FIRST_GENERATION and not manifest.files
 
 
 class ManifestStore:
@@ -31,34 +65,24 @@ class ManifestStore:
         self.current = Manifest()
 
     async def load(self, names: list[str]) -> list[LedgerState]:
-        """Read MANIFEST and ledger states; nothing in a new directory.
+        """Read MANIFEST and ledger states.
 
         Raises:
-            DamagedDirectoryError: Either is missing or damaged although there is data.
+            DamagedDirectoryError: Either is missing or damaged.
             FormatVersionError: A later version wrote it.
         """
         if NAME not in names:
-            if any(name.startswith("slot-") for name in names):
-                raise DamagedDirectoryError(
-                    "there are entry-log files but no MANIFEST that says which of them count; "
-                    "restore it, or let the bookie start with an empty directory",
-                    path=NAME,
-                    reason="missing",
-                )
-            return []
+            raise _missing_manifest()
         self.current = decode_manifest(await self._read(NAME))
-        if not self.current.state_file:
-            return []
         name = self.current.state_file
-        try:
-            return decode_ledger_states(await self._read(name), name)
-        except MissingFileError:
+        if name not in names:
             raise DamagedDirectoryError(
-                f"the ledger-state file {name} that the MANIFEST names is missing; it holds keys "
-                "and fences, so let the bookie start with an empty directory",
+                f"the ledger-state file {name!r} that the MANIFEST names does not exist; it holds "
+                f"keys and fences. Bring it back. {REPLACEMENT_ADVICE}",
                 path=name,
                 reason="missing",
-            ) from None
+            )
+        return decode_ledger_states(await self._read(name), name)
 
     async def commit(self, manifest: Manifest, states: Iterable[LedgerState]) -> None:
         """Replace the MANIFEST in one step; durable on return.
@@ -89,7 +113,7 @@ class ManifestStore:
         named = {self.current.state_file, *self.current.free_slots}
         named |= {entry.slot for entry in self.current.files}
         for name in await self._files.names():
-            is_ours = name.startswith(("slot-", STATE_PREFIX)) or name == NEW_NAME
+            is_ours = name.startswith((SLOT_PREFIX, STATE_PREFIX)) or name == NEW_NAME
             if is_ours and name not in named:
                 await self._files.remove(name)
 
@@ -124,3 +148,12 @@ class ManifestStore:
             await file.datasync()
         finally:
             await file.close()
+
+
+def _missing_manifest() -> DamagedDirectoryError:
+    return DamagedDirectoryError(
+        "there is no MANIFEST, which lists the files that count; bring all files of the directory "
+        f"back. {REPLACEMENT_ADVICE}",
+        path=NAME,
+        reason="missing",
+    )

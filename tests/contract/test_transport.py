@@ -20,6 +20,7 @@ from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_server import V2Server, listen
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.manifest import initialize_directory
 from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
@@ -136,6 +137,8 @@ async def bookie_storage(tmp_path):
     """What a real bookie runs, on real files."""
     tasks = OsTasks()
     files = OsFileSystem(tmp_path / "entries")
+    await files.lock()
+    await initialize_directory(files)
     storage = await LedgerStorage.open(
         files=files,
         clock=OsClock(),

@@ -13,6 +13,7 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.manifest import initialize_directory
 from ledgerlog_spark.model import Code
 from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.runtime import Host, Scheduler
@@ -64,7 +65,11 @@ class FixedMetadata:
 
 
 class Machine:
-    """A disk with a bookie's storage on it that can be killed and started again."""
+    """A disk with a bookie's storage on it that can be killed and started again.
+
+    Attributes:
+        is_new: No start has made the directory's first MANIFEST durable yet.
+    """
 
     def __init__(
         self,
@@ -81,6 +86,7 @@ class Machine:
         self.host = Host(self.scheduler, "bookie")
         self.storage: LedgerStorage | None = None
         self.starts = 0
+        self.is_new = True
 
     def make_files(self) -> SimFileSystem:
         return SimFileSystem(self.disk, self.host)
@@ -92,8 +98,12 @@ class Machine:
 
     async def opening(self) -> LedgerStorage:
         self.starts += 1
+        files = self.make_files()
+        if self.is_new:
+            await initialize_directory(files)
+            self.is_new = False
         return await LedgerStorage.open(
-            files=self.make_files(),
+            files=files,
             clock=self.host,
             tasks=self.host,
             settings=self.settings,

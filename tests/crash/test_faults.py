@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bookie_server.core.manifest_codec import decode_manifest
+from bookie_server.core.manifest_codec import decode_manifest, encode_manifest
 from bookie_server.errors import (
     DamagedDirectoryError,
     DirectoryLockedError,
@@ -321,3 +321,36 @@ def test_missing_manifest_refuses_to_start_and_leaves_the_files_alone():
     with pytest.raises(DamagedDirectoryError, match="MANIFEST"):
         machine.start()
     assert sorted(machine.disk.seen_names) == before
+
+
+def test_emptied_directory_refuses_to_start_and_stays_empty():
+    machine, _ = small_directory(is_clean=True)
+    machine.disk.wipe()
+    with pytest.raises(DamagedDirectoryError, match="another bookie_id"):
+        machine.start()
+    assert machine.disk.seen_names == {}
+
+
+def test_full_disk_never_gives_a_file_away_that_may_have_held_records():
+    """The last open file lost the header of its only record: it is not the unused spare."""
+    machine = Machine(11)
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.scheduler.run_for(200)  # the watermark vouches for the entry
+    entry_log, spare = machine.manifest().files
+    machine.crash()
+    # As after a roll: the damaged file is the last one, and nothing else has room.
+    for name in (entry_log.slot, spare.slot):
+        content = machine.disk.seen_names[name]
+        records_end = len(content.seen)
+        for copy in (content.seen, content.durable):
+            copy[8192 : min(8704, records_end)] = bytes(max(0, min(512, records_end - 8192)))
+    manifest = machine.manifest()
+    data = encode_manifest(replace(manifest, files=(replace(entry_log, first_sequence=1),)))
+    for copy in (machine.disk.seen_names["MANIFEST"], machine.disk.durable_names["MANIFEST"]):
+        copy.seen[:] = copy.durable[:] = data
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + 4_096
+    for _ in range(2):
+        machine.start()
+        assert machine.read(1, 0) == (Code.IO_ERROR, None)
+        machine.crash()

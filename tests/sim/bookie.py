@@ -12,6 +12,7 @@ from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.manifest import initialize_directory
 from ledgerlog_spark.model import Code, LedgerState
 from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.runtime import Host
@@ -73,6 +74,7 @@ class SimBookie:
     Attributes:
         is_up: Its process runs; it serves once its storage is open.
         boots: How often it was started.
+        is_new: No start has made the directory's first MANIFEST durable yet.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -85,6 +87,7 @@ class SimBookie:
         self.files: SimFileSystem | None = None
         self.is_up = True
         self.boots = 0
+        self.is_new = True
         self.collector: Collector | None = None
         self._waiting: list[Callable[[], None]] = []
 
@@ -98,6 +101,9 @@ class SimBookie:
     async def _boot(self, host: Host) -> None:
         self.files = SimFileSystem(self.disk, host)
         try:
+            if self.is_new:
+                await initialize_directory(self.files)
+                self.is_new = False
             storage = await LedgerStorage.open(
                 files=self.files,
                 clock=host,
@@ -166,10 +172,7 @@ class SimBookie:
                 answer(code)
 
         def store(storage: LedgerStorage) -> None:
-            # As of a connection that is alone: written in this turn, where the disk does that.
-            storage.gather()
             storage.add(request, on_done)
-            storage.write_gathered()
 
         return self.serve(store)
 

@@ -237,10 +237,6 @@ async def _entry_log_is_never_synced(self: SimFile, offset: int, buffers: Any) -
         await self.datasync()
 
 
-def _entry_log_is_never_synced_now(self: SimFile, offset: int, buffers: Any) -> None:
-    self._write(offset, buffers)
-
-
 def _fence_skips_queue(self: Durability, state: Any) -> int:
     """The fence is durable in a place of its own, before the adds that were accepted first."""
     return 0
@@ -321,9 +317,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "no_fsync": Mutation(
         "F4",
-        (
-            (SimFile, "write_synced", _entry_log_is_never_synced),
-        ),
+        ((SimFile, "write_synced", _entry_log_is_never_synced),),
     ),
     "fence_not_durable": Mutation("F1", ((ReadAnswers, "_fence", _fence_in_memory),)),
     "fence_skips_queue": Mutation("F2", ((Durability, "fence_waits_for", _fence_skips_queue),)),

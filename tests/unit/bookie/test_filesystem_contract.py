@@ -15,6 +15,7 @@ from bookie_server.errors import DirectoryLockedError, MissingFileError, SyncFai
 from bookie_server.ports import File, FileSystem, Lane, Standing
 from bookie_server.storage import os_filesystem
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.manifest import initialize_directory
 from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.model import Code
@@ -229,8 +230,11 @@ class Bookie:
 
     async def __aenter__(self) -> LedgerStorage:
         self.tasks = OsTasks()
+        files = OsFileSystem(self.directory)
+        await files.lock()
+        await initialize_directory(files)
         self.storage = await LedgerStorage.open(
-            files=OsFileSystem(self.directory),
+            files=files,
             clock=OsClock(),
             tasks=self.tasks,
             settings=StorageSettings(file_size_bytes=1 << 20, free_bytes_min=0),

@@ -13,6 +13,7 @@ from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.metadata_check import StoreMetadataCheck
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.manifest import initialize_directory
 from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
@@ -67,8 +68,11 @@ async def a_world(directory: Path) -> AsyncIterator[World]:
     await stores.initialize()
     await stores.registration.write_cookie(BOOKIE, b"cookie", None)
     tasks = OsTasks()
+    files = OsFileSystem(directory)
+    await files.lock()
+    await initialize_directory(files)
     storage = await LedgerStorage.open(
-        files=OsFileSystem(directory),
+        files=files,
         clock=OsClock(),
         tasks=tasks,
         settings=StorageSettings(file_size_bytes=1 << 20, free_bytes_min=0),

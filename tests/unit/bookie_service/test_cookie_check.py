@@ -8,6 +8,8 @@ import pytest
 
 from bookie_server.errors import CookieMismatchError
 from bookie_server.service.cookie_check import COOKIE_FILE, check_cookies
+from bookie_server.storage.manifest import ManifestStore, initialize_directory
+from bookie_server.storage.os_filesystem import OsFileSystem
 from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.wire.cookie import Cookie
@@ -34,8 +36,35 @@ def directory(tmp_path: Path) -> Path:
     return path
 
 
+async def check(stores: MetadataStores, bookie_id: str, directory: Path) -> Cookie:
+    """As a start does it, with the first MANIFEST on a real directory."""
+
+    async def initialize() -> None:
+        assert await stores.registration.read_cookie(bookie_id) is None, "the node comes last"
+        files = OsFileSystem(directory)
+        try:
+            await files.lock()
+            await initialize_directory(files)
+        finally:
+            await files.unlock()
+
+    return await check_cookies(stores.registration, bookie_id, [directory], initialize)
+
+
+async def _delete_cookie(stores: MetadataStores) -> None:
+    stored = await stores.registration.read_cookie(BOOKIE_ID)
+    assert stored is not None
+    await stores.registration.delete_cookie(BOOKIE_ID, stored.version)
+
+
 def _contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def _empty(directory: Path) -> None:
+    for path in directory.iterdir():
+        if path.name != COOKIE_FILE:
+            path.unlink()
 
 
 def _moved(directory: Path, name: str) -> Path:
@@ -45,7 +74,7 @@ def _moved(directory: Path, name: str) -> Path:
 async def _refusal(stores: MetadataStores, directory: Path, bookie_id: str = BOOKIE_ID) -> str:
     before = _contents(directory)
     with pytest.raises(CookieMismatchError) as refused:
-        await check_cookies(stores.registration, bookie_id, [directory])
+        await check(stores, bookie_id, directory)
     assert _contents(directory) == before
     return str(refused.value)
 
@@ -53,7 +82,7 @@ async def _refusal(stores: MetadataStores, directory: Path, bookie_id: str = BOO
 async def test_first_start_writes_the_same_cookie_to_directory_and_store(
     stores: MetadataStores, directory: Path
 ) -> None:
-    cookie = await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    cookie = await check(stores, BOOKIE_ID, directory)
     stored = await stores.registration.read_cookie(BOOKIE_ID)
     assert stored is not None
     assert Cookie.decode(stored.value) == cookie
@@ -62,26 +91,24 @@ async def test_first_start_writes_the_same_cookie_to_directory_and_store(
 
 
 async def test_second_start_finds_its_own_data(stores: MetadataStores, directory: Path) -> None:
-    first = await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    first = await check(stores, BOOKIE_ID, directory)
     (directory / "MANIFEST").write_bytes(b"data")
-    assert await check_cookies(stores.registration, BOOKIE_ID, [directory]) == first
+    assert await check(stores, BOOKIE_ID, directory) == first
 
 
 async def test_start_that_was_cut_off_before_the_node_goes_on(
     stores: MetadataStores, directory: Path
 ) -> None:
-    await check_cookies(stores.registration, BOOKIE_ID, [directory])
-    stored = await stores.registration.read_cookie(BOOKIE_ID)
-    assert stored is not None
-    await stores.registration.delete_cookie(BOOKIE_ID, stored.version)
-    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    await check(stores, BOOKIE_ID, directory)
+    await _delete_cookie(stores)
+    await check(stores, BOOKIE_ID, directory)
     assert await stores.registration.read_cookie(BOOKIE_ID) is not None
 
 
 async def test_directory_of_another_bookie_is_refused_with_its_path(
     stores: MetadataStores, directory: Path
 ) -> None:
-    await check_cookies(stores.registration, "127.0.0.1:9999", [directory])
+    await check(stores, "127.0.0.1:9999", directory)
     message = await _refusal(stores, directory)
     assert "belongs to another bookie" in message
     assert str(directory / COOKIE_FILE) in message
@@ -93,7 +120,7 @@ async def test_directory_of_another_cluster_is_refused(
 ) -> None:
     other = memory_metadata(MemoryNodes())
     await other.initialize()
-    await check_cookies(other.registration, BOOKIE_ID, [directory])
+    await check(other, BOOKIE_ID, directory)
     await other.close()
     assert "belongs to another cluster" in await _refusal(stores, directory)
 
@@ -101,17 +128,55 @@ async def test_directory_of_another_cluster_is_refused(
 async def test_emptied_directory_of_a_known_bookie_is_refused(
     stores: MetadataStores, directory: Path
 ) -> None:
-    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    await check(stores, BOOKIE_ID, directory)
     (directory / COOKIE_FILE).unlink()
     message = await _refusal(stores, directory)
     assert "data is missing" in message
     assert str(directory / COOKIE_FILE) in message
 
 
+async def test_directory_emptied_but_for_its_cookie_is_refused(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check(stores, BOOKIE_ID, directory)
+    _empty(directory)
+    message = await _refusal(stores, directory)
+    assert str(directory / "MANIFEST") in message
+    assert "data is missing" in message
+    assert "another bookie_id" in message
+
+
+async def test_first_start_cut_off_before_its_manifest_goes_on(
+    stores: MetadataStores, directory: Path
+) -> None:
+    async def power_fails() -> None:
+        raise ConnectionError("cut off")
+
+    with pytest.raises(ConnectionError):
+        await check_cookies(stores.registration, BOOKIE_ID, [directory], power_fails)
+    assert await stores.registration.read_cookie(BOOKIE_ID) is None
+    await check(stores, BOOKIE_ID, directory)
+    assert (directory / "MANIFEST").exists()
+
+
+async def test_directory_that_a_start_used_is_no_first_start(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check(stores, BOOKIE_ID, directory)
+    files = OsFileSystem(directory)
+    await files.lock()
+    store = ManifestStore(files)
+    await store.load(await files.names())
+    await store.commit(store.current, ())
+    await files.unlock()
+    await _delete_cookie(stores)
+    assert "cluster does not know" in await _refusal(stores, directory)
+
+
 async def test_directory_that_moved_is_refused_naming_both_places(
     stores: MetadataStores, directory: Path
 ) -> None:
-    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    await check(stores, BOOKIE_ID, directory)
     moved = _moved(directory, "b2")
     message = await _refusal(stores, moved)
     assert str(directory) in message
@@ -126,11 +191,9 @@ async def test_data_without_a_cookie_is_refused(stores: MetadataStores, director
 async def test_data_of_a_bookie_that_the_cluster_forgot_is_refused(
     stores: MetadataStores, directory: Path
 ) -> None:
-    await check_cookies(stores.registration, BOOKIE_ID, [directory])
+    await check(stores, BOOKIE_ID, directory)
     (directory / "MANIFEST").write_bytes(b"data")
-    stored = await stores.registration.read_cookie(BOOKIE_ID)
-    assert stored is not None
-    await stores.registration.delete_cookie(BOOKIE_ID, stored.version)
+    await _delete_cookie(stores)
     assert "cluster does not know" in await _refusal(stores, directory)
 
 
