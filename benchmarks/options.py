@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 
 
-def parsed(description: str | None, *, rounds: int = 3) -> argparse.Namespace:
-    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`."""
+def parsed(
+    description: str | None, *, rounds: int = 3, with_only: bool = False
+) -> argparse.Namespace:
+    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`; `--only` where it is said."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -18,4 +20,6 @@ def parsed(description: str | None, *, rounds: int = 3) -> argparse.Namespace:
     parser.add_argument(
         "--peer", type=Path, default=None, help="directory of a rig that runs Apache BookKeeper"
     )
+    if with_only:
+        parser.add_argument("--only", help="figures whose name contains this")
     return parser.parse_args()

@@ -20,6 +20,7 @@ class Figure:
         goal: What the project asks for; at most when `lower_is_better`, else at least.
         limit: What the machine did in the same run, in `unit`; `limit_of` says at what.
         peer: What the peer did in the same run, in `unit`, None when it did not run.
+        goal_to_peer: What is asked of the ratio to the peer in the same run, in place of `goal`.
     """
 
     question: str
@@ -32,10 +33,18 @@ class Figure:
     limit_of: str = ""
     peer: float | None = None
     peer_name: str = ""
+    goal_to_peer: float | None = None
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is met, None without one."""
+        """Whether the goal is met, None without one or without the peer it is measured by."""
+        if self.goal_to_peer is not None:
+            if self.peer is None:
+                return None
+            ratio = self.value / self.peer
+            return (
+                ratio <= self.goal_to_peer if self.lower_is_better else ratio >= self.goal_to_peer
+            )
         if self.goal is None:
             return None
         return self.value <= self.goal if self.lower_is_better else self.value >= self.goal
@@ -45,6 +54,38 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
+
+
+def _goal(figure: Figure, bound: str) -> str:
+    if figure.goal_to_peer is not None:
+        return f"{bound} {figure.goal_to_peer:g} x the peer"
+    return f"{bound} {_number(figure.goal)}" if figure.goal is not None else "-"
+
+
+def show_ratios(
+    title: str,
+    rows: list[tuple[str, float, float, float, int]],
+    ratio_min: float,
+    *,
+    as_json: bool,
+) -> None:
+    """Print medians of ratios with the range of each: name, median, low, high, number of pairs."""
+    if as_json:
+        for name, middle, low, high, pairs in rows:
+            print(
+                json.dumps(
+                    {"figure": name, "ratio": middle, "low": low, "high": high, "pairs": pairs}
+                )
+            )
+        return
+    table = Table(title=f"{title} (more than 1 is better)")
+    table.add_column("figure")
+    for name in ("median", "95 %", "pairs"):
+        table.add_column(name, justify="right")
+    for name, middle, low, high, pairs in rows:
+        colour = "green" if middle >= ratio_min else "red"
+        table.add_row(name, f"[{colour}]{middle:.3f} x[/]", f"{low:.3f} to {high:.3f}", str(pairs))
+    Console(width=120).print(table)
 
 
 def show(title: str, figures: list[Figure], *, as_json: bool) -> None:
@@ -67,7 +108,7 @@ def show(title: str, figures: list[Figure], *, as_json: bool) -> None:
             f.question,
             f"[{colour}]{_number(f.value)} {f.unit}[/]\n"
             f"{_number(min(f.rounds))}..{_number(max(f.rounds))}",
-            f"{bound} {_number(f.goal)}" if f.goal is not None else "-",
+            _goal(f, bound),
             f"{_number(f.limit)}\n{f.limit_of}" if f.limit is not None else "-",
             f"{_number(f.peer)}\n{f.peer_name}" if f.peer is not None else "-",
         )

@@ -1,0 +1,1 @@
+"""A list of plausible mistakes, and which suite notices each: `make mutation-score`."""
