@@ -26,7 +26,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
-from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_properties import LogProperties, user_properties
 from ledgerlog_spark.protocol.log_records import LogKind
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def set_properties(
     wanted |= dict(pair_of_property(change) for change in changes or ())
     with connect(uri) as client:
         log = opened(client, name)
-        stored = log.set_properties(wanted) if wanted else dict(log.state().head.properties)
+        stored = (
+            log.set_properties(wanted) if wanted else user_properties(log.state().head.properties)
+        )
     properties = LogProperties.from_mapping(stored).to_full_mapping()
     if as_json:
         print_json({"name": name, "properties": properties, "set": sorted(stored)})

@@ -10,7 +10,6 @@ from ledgerlog_spark.datasource.schemas import stored_schema
 from ledgerlog_spark.datasource.write_job import (
     check_bookies,
     check_head,
-    check_password,
     opened,
     schema_after,
 )
@@ -18,6 +17,7 @@ from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.log.blocking_stream import BlockingStream
 from ledgerlog_spark.log.job import plan_job
 from ledgerlog_spark.log.stream_ledgers import log_deleted, log_made_again
+from ledgerlog_spark.protocol.log_password import check_password
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_records import WriteMode
 from ledgerlog_spark.upkeep.background import upkeep_after_commit
@@ -152,6 +152,6 @@ def _opened_state(uri: str, options: WriteOptions, schema_json: str) -> LogState
     log = opened(uri, options, stored_schema(storable(schema_json)))
     state = log.state()
     check_bookies(uri, LogProperties.from_mapping(state.head.properties))
-    check_password(uri, state.head, password_in(options.password_file))
+    check_password(options.log, state.head, password_in(options.password_file))
     _log_ids[uri, options.log] = log.log_id
     return state

@@ -12,8 +12,8 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     LogKindError,
     LogNotFoundError,
-    UnauthorizedError,
 )
+from ledgerlog_spark.protocol.log_password import check_password
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_records import LogKind, WriteMode
 
@@ -47,7 +47,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
     for _ in range(BEGIN_ATTEMPTS_MAX):
         state = log.state()
         check_head(options, state.head)
-        check_password(uri, state.head, password)
+        check_password(options.log, state.head, password)
         job = log.begin(
             schema=schema_after(state.schema, schema_json, options),
             mode=mode,
@@ -93,37 +93,6 @@ def opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
 def check_bookies(uri: str, properties: LogProperties) -> None:
     """Returns when a ledger of these properties can be made; else `NotEnoughBookiesError`."""
     client_of(uri).run(lambda client: client.check_bookies(properties.quorum))
-
-
-def check_password(uri: str, head: LogHead, password: bytes) -> None:
-    """Returns when the log's newest ledger, if it has one, has the password.
-
-    Ledgers of two passwords in one log cannot be read together, by anybody.
-
-    Raises:
-        UnauthorizedError: It has another one. Nothing was written.
-    """
-    if not head.items.recent:
-        return
-    newest = head.items.recent[-1].ledger_id
-    # Gone from there, it was swept: nothing lists it any more.
-    record = client_of(uri).run(lambda client: client.recent_records([newest])).get(newest)
-    if record is None or record.password == password:
-        return
-    if not record.password:
-        raise UnauthorizedError(
-            f'log {head.name!r} has no password: leave the option "passwordFile" out. Nothing was '
-            "written, for rows of two passwords cannot be read together.",
-            log=head.name,
-            ledger_id=newest,
-        )
-    wrong = "is not that of" if password else "is missing, and there is one for"
-    raise UnauthorizedError(
-        f'the option "passwordFile" {wrong} log {head.name!r}. Nothing was written, for rows of '
-        "two passwords cannot be read together.",
-        log=head.name,
-        ledger_id=newest,
-    )
 
 
 def schema_after(current: bytes | None, schema_json: str, options: WriteOptions) -> bytes:

@@ -102,7 +102,7 @@ class LogClient(LedgerClient):
         """
         # Imported here: most who connect open ledgers, or read logs with Spark.
         from ledgerlog_spark.log.record_log import RecordLog
-        from ledgerlog_spark.protocol.log_properties import LogProperties
+        from ledgerlog_spark.protocol.log_properties import new_properties
         from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 
         logs = self.logs
@@ -111,7 +111,7 @@ class LogClient(LedgerClient):
             opened = await logs.open(name)
             state = await opened.state()
             return RecordLog(opened, state.head.kind, state.head.content, state.schema)
-        LogProperties.from_mapping(properties or {})
+        new_properties(properties)
         stored = None if schema is None else _schema_record(schema)
         if create_if_missing:
             log = await logs.open_or_create(

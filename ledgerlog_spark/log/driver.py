@@ -81,6 +81,7 @@ class Driver:
             m.ReadProducer: self._read_producer,
             m.ReadRegistered: self._read_registered,
             m.ReadPages: self._read_pages,
+            m.ReadPassword: self._read_password,
             m.WritePages: self._write_pages,
             m.WriteHead: self._write_head,
             m.WriteProducer: self._write_producer,
@@ -156,6 +157,18 @@ class Driver:
             pages.update(zip(map(_key_of, missing), read, strict=True))
         found = tuple(pages[_key_of(page)] for page in ask.pages)
         return m.PagesRead(ask.request, MetadataOutcome.OK, found)
+
+    async def _read_password(self, ask: m.ReadPassword) -> m.PasswordRead:
+        assert self._ledgers is not None, "this driver reads no records of ledgers"
+        try:
+            outcome, metadata = await _attempt(self._ledgers.ledger_metadata(ask.ledger_id))
+        except LedgerNotFoundError:
+            outcome, metadata = MetadataOutcome.GONE, None
+        if metadata is None:
+            return m.PasswordRead(ask.request, outcome)
+        if not metadata.has_password:
+            return m.PasswordRead(ask.request, MetadataOutcome.GONE)
+        return m.PasswordRead(ask.request, outcome, metadata.password)
 
     async def _write_pages(self, ask: m.WritePages) -> m.PagesWritten:
         work = self._store.write_pages(self.log_id, ask.token, ask.pages)

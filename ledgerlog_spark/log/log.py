@@ -29,6 +29,7 @@ from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_commit_result import CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log_password import check_password
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import (
     HistoryMachine,
@@ -182,7 +183,8 @@ class Log(LogRecords):
             run: The query run; None makes up a UUID.
             kind: Whether an app's older batch is skipped (batch) or an error (stream).
             overwrite_if_changed: Overwrite also what others commit after this call.
-            password: Of the ledgers to be made; guards against mistakes only.
+            password: Of the ledgers to be made, the log's if it has rows; guards against mistakes
+                only.
             planned: The state that `schema` was decided on; None reads it now. A schema that
                 others change after it fails the commit.
 
@@ -190,12 +192,14 @@ class Log(LogRecords):
             ConfigurationError: A bad app or batch id.
             StaleCheckpointError: A stream whose batch id went back.
             ProducerFencedError: A later run took over.
+            UnauthorizedError: The log has another password.
         """
         app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else _checked_app(app)
         if batch_id < 0:
             raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
         run = str(uuid.uuid4()) if run is None else run
         state = planned or await self.state()
+        check_password(self.name, state.head, password)
         joined = await self._join(app=app, run=run, batch_id=batch_id, kind=kind)
         plan = plan_job(
             state,
@@ -298,6 +302,7 @@ class Log(LogRecords):
             ConcurrentCommitError: Another producer committed what this batch cannot stand with.
             ProducerFencedError: A later run took over, or the job took longer than stagingTtlMs.
             SchemaMismatchError: The schema cannot be stored.
+            UnauthorizedError: The log has another password than the job.
             LogNotFoundError: The log was deleted.
             CommitUnknownError: Not definite; calling it again is safe.
         """
@@ -312,6 +317,7 @@ class Log(LogRecords):
             base_schema_id=job.base_schema_id,
             planned_version=job.planned_version,
             overwrite_if_changed=job.overwrite_if_changed,
+            password=job.password,
         )
         reach("commit.begun")
         machine = CommitMachine(

@@ -16,6 +16,7 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     LogKindError,
     MetadataVersionError,
+    UnauthorizedError,
 )
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.check import LogCheck, LogChecker
@@ -43,7 +44,7 @@ from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
@@ -183,9 +184,10 @@ class LogUpkeep:
         Raises:
             ConcurrentCommitError: The log no longer lists just these ranges. Nothing was changed.
             ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
+            UnauthorizedError: The log has another password than the job. Nothing was changed.
             CommitUnknownError: Not definite.
         """
-        request = MergeRequest(job.app, job.run, tuple(replaced), staged)
+        request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
         machine = MergeMachine(self.name, request, token=uuid.uuid4().hex)
         result: CommitResult = await self._driver.run(machine)
         return result
@@ -336,9 +338,22 @@ class LogUpkeep:
                 planned_version=planned.version,
                 copies=copies,
                 overwrite_if_changed=overwrite_if_changed,
+                password=await self._password_of(copies.values()),
             )
             machine = RestoreMachine(self.name, request, token=uuid.uuid4().hex)
             result: CommitResult = await self._driver.run(machine)
         finally:
             await self.release(job)
         return result
+
+    async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
+        """The password that the ledgers of the copies have; empty without any."""
+        ledger_ids = {copied.ledger_id for copied in copies}
+        found = {(await self._ledgers.ledger_metadata(i)).password for i in ledger_ids}
+        if len(found) > 1:
+            raise UnauthorizedError(
+                f"the version has rows of {len(found)} passwords, which one version of log "
+                f"{self.name!r} cannot have; nothing was changed",
+                log=self.name,
+            )
+        return found.pop() if found else b""

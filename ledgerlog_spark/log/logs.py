@@ -14,11 +14,7 @@ from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.sweeper import Sweeper
 from ledgerlog_spark.protocol.log_commit_plan import created
-from ledgerlog_spark.protocol.log_properties import (
-    LogProperties,
-    check_log_name,
-    check_properties_size,
-)
+from ledgerlog_spark.protocol.log_properties import check_log_name, new_properties
 from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 
@@ -71,8 +67,7 @@ class Logs:
             MetadataUnknownError: Not known whether it was made; open it, or create it again.
         """
         check_log_name(name)
-        stored = LogProperties.from_mapping(properties or {}).to_mapping()
-        check_properties_size(stored)
+        stored = new_properties(properties)
         head, pages = created(
             log_id=uuid.uuid4().hex,
             name=name,

@@ -35,13 +35,14 @@ from ledgerlog_spark.protocol.log_commit_plan import (
 from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus, result_of
 from ledgerlog_spark.protocol.log_current_schema import by_place, schema_in, schema_pages_of
 from ledgerlog_spark.protocol.log_known import left_by
-from ledgerlog_spark.protocol.log_machine import LogMachine
+from ledgerlog_spark.protocol.log_machine import LogMachine, token_after
 from ledgerlog_spark.protocol.log_messages import (
     HeadRead,
     LogEffect,
     LogReply,
     PagesRead,
     PagesWritten,
+    PasswordRead,
     ProducerRead,
     ReadHead,
     ReadPages,
@@ -54,6 +55,7 @@ from ledgerlog_spark.protocol.log_messages import (
     WritePages,
     Written,
 )
+from ledgerlog_spark.protocol.log_password_guard import PasswordGuard
 from ledgerlog_spark.protocol.log_records import LogHead, LogKind
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -76,8 +78,6 @@ UNKNOWN_MAX = 10
 REBASES_MAX = 3
 """Conflicts in a row after which the producer record is read again too (K14)."""
 
-_TOKEN_END = 1 << 128
-
 
 class CommitPhase(Enum):
     """What the one request that is out is for."""
@@ -88,6 +88,7 @@ class CommitPhase(Enum):
     REBASE = "rebase"
     PRODUCER = "producer"
     REGISTERED = "registered"
+    PASSWORD = "password"  # noqa: S105 (a name)
     LISTING = "listing"
     SCHEMA = "schema"
     MERGE = "merge"
@@ -100,35 +101,17 @@ class CommitMachine(LogMachine):
     """Commits one batch once, or shows that it cannot be.
 
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
-    `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `MetadataFormatError`,
-    `MetadataUnavailableError` (all definite: nothing changed and nothing will), or
-    `CommitUnknownError`.
+    `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `UnauthorizedError`,
+    `DataLossError`, `MetadataFormatError`, `MetadataUnavailableError` (all definite: nothing
+    changed and nothing will), or `CommitUnknownError`.
     """
 
     __slots__ = (
-        "_attempts",
-        "_built",
-        "_change",
-        "_head",
-        "_is_synced",
-        "_known",
-        "_loaded",
-        "_now_ms",
-        "_open",
-        "_producer",
-        "_rebases",
-        "_registered",
-        "_request",
-        "_schema_pages",
-        "_sent",
-        "_token",
-        "_unknowns",
-        "_unlisted",
-        "_wanted",
-        "_was_refused",
-        "known_after",
+        "_attempts", "_built", "_change", "_guard", "_head", "_is_synced", "_known", "_loaded",
+        "_now_ms", "_open", "_producer", "_rebases", "_registered", "_request", "_schema_pages",
+        "_sent", "_token", "_unknowns", "_unlisted", "_wanted", "_was_refused", "known_after",
         "phase",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -155,6 +138,7 @@ class CommitMachine(LogMachine):
         self._known = known if known is not None and known.may_precede(request) else None
         self._registered: frozenset[int] = frozenset()
         self._request = request
+        self._guard = PasswordGuard(log, request.password)
         self._token = token
         self._attempts = 0
         self._rebases = 0
@@ -185,7 +169,7 @@ class CommitMachine(LogMachine):
         self._head, self._producer = known.head, known.producer
         if not self._missing(known.registered):
             self._registered = known.registered
-            return self._plan()
+            return self._compare()
         self.phase = CommitPhase.REGISTERED
         return self._ask(lambda number: ReadRegistered(number, self._request.app))
 
@@ -205,6 +189,7 @@ class CommitMachine(LogMachine):
             CommitPhase.REBASE: self._on_rebase,
             CommitPhase.PRODUCER: self._on_producer,
             CommitPhase.REGISTERED: self._on_registered,
+            CommitPhase.PASSWORD: self._on_password,
             CommitPhase.SCHEMA: self._on_schema_pages,
             CommitPhase.MERGE: self._on_merge_pages,
             CommitPhase.PAGES: self._on_pages_written,
@@ -258,7 +243,7 @@ class CommitMachine(LogMachine):
                 current_run=record.current_run,
             )
         if not self._request.ranges:
-            return self._plan()
+            return self._compare()
         self.phase = CommitPhase.REGISTERED
         return self._ask(lambda number: ReadRegistered(number, self._request.app))
 
@@ -278,11 +263,23 @@ class CommitMachine(LogMachine):
                 ledger_ids=tuple(missing[:100]),
             )
         self._registered = frozenset(reply.ledger_ids)
-        return self._plan()
+        return self._compare()
 
     def _missing(self, registered: Iterable[int]) -> list[int]:
         """Ledgers of the batch that are not registered any more, rising (K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
+
+    def _compare(self) -> list[LogEffect]:
+        """Whether the ledgers of the batch have the log's password; then plan (G11)."""
+        assert self._head is not None
+        ask = self._guard.next_request(self._head.value) if self._request.ranges else None
+        if ask is None:
+            return self._plan()
+        self.phase = CommitPhase.PASSWORD
+        return self._ask(ask)
+
+    def _on_password(self, reply: PagesRead | PasswordRead) -> list[LogEffect]:
+        return self._compare() if self._guard.take(reply) else self._again()
 
     def _plan(self) -> list[LogEffect]:
         assert self._head is not None
@@ -325,6 +322,8 @@ class CommitMachine(LogMachine):
         assert self._change is not None
         token = self._token
         head, pages = self._change.build(token, self._loaded)
+        if self._request.ranges:
+            head = self._guard.stored(head, token)
         if pages:
             self.phase = CommitPhase.PAGES
             self._built = head
@@ -439,7 +438,7 @@ class CommitMachine(LogMachine):
         self._head = found
         self._now_ms = reply.now_ms
         self._head_of(found.value, writes=LogKind.TRANSACTIONAL)
-        return self._plan()
+        return self._compare()
 
     def _again(self) -> list[LogEffect]:
         """Read everything again, check again, try again (K6)."""
@@ -459,7 +458,7 @@ class CommitMachine(LogMachine):
 
     def _next_token(self) -> None:
         """A token names one attempt only: the sweeper may have touched the last one's pages."""
-        self._token = f"{(int(self._token, 16) + 1) % _TOKEN_END:032x}"
+        self._token = token_after(self._token)
 
     def _on_read_failed(self, outcome: MetadataOutcome) -> list[LogEffect]:
         if self._open is None:

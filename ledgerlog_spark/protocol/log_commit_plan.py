@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError, SchemaMismatchError
@@ -44,6 +44,7 @@ class CommitRequest:
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Overwrite also what was committed since then.
+        password: Of the ledgers that the ranges lie in.
 
     Raises:
         LocalProtocolError: A range that cannot be.
@@ -59,6 +60,7 @@ class CommitRequest:
     base_schema_id: int = NO_SCHEMA
     planned_version: int = 0
     overwrite_if_changed: bool = False
+    password: bytes = field(repr=False, default=b"")
 
     def __post_init__(self) -> None:
         if self.batch_id < 0:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LedgerLogError, MetadataUnknownError
+from ledgerlog_spark.protocol.log_machine import token_after
 from ledgerlog_spark.protocol.log_messages import (
     LogEffect,
     LogReply,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX = 100
 """Conflicts and unknown outcomes after which a change gives up."""
-
-_TOKEN_END = 1 << 128
 
 
 class HeadChanger(HeadReader):
@@ -161,7 +160,7 @@ class HeadChanger(HeadReader):
                 retriable=True,
                 definite=not self._is_unsure,
             )
-        self._token = f"{(int(self._token, 16) + 1) % _TOKEN_END:032x}"
+        self._token = token_after(self._token)
         return self._begin()
 
     def _done(self, head: LogHead, walked: list[Any]) -> list[LogEffect]:

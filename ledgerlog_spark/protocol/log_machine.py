@@ -13,6 +13,7 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
 )
 from ledgerlog_spark.protocol.log_messages import Failed, Finished
+from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log_records import LogHead, LogKind
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 READER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this version reads; a head that names another is refused."""
 
-WRITER_FEATURES: tuple[str, ...] = ()
+WRITER_FEATURES: tuple[str, ...] = (PASSWORD_CHECK,)
 """Features of logs that this version writes."""
 
 _WRITTEN_BY = {
@@ -33,6 +34,13 @@ _WRITTEN_BY = {
 }
 
 R = TypeVar("R", bound="LogReply")
+
+_TOKEN_END = 1 << 128
+
+
+def token_after(token: str) -> str:
+    """The token of the next attempt: each names one only."""
+    return f"{(int(token, 16) + 1) % _TOKEN_END:032x}"
 
 
 class LogMachine:

@@ -9,7 +9,7 @@ and stay for `deletedRetentionMs`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LocalProtocolError
@@ -37,6 +37,7 @@ class MergeRequest:
         run: Its query run.
         replaced: Items one behind the other, as they were listed when their rows were copied.
         staged: The range that holds the same rows in the same order.
+        password: Of its ledger.
 
     Raises:
         LocalProtocolError: Other rows, or items that do not follow each other.
@@ -46,6 +47,7 @@ class MergeRequest:
     run: str
     replaced: tuple[Item, ...]
     staged: StagedRange
+    password: bytes = field(repr=False, default=b"")
 
     def __post_init__(self) -> None:
         following = zip(self.replaced, self.replaced[1:], strict=False)
@@ -99,7 +101,13 @@ class MergeMachine(ListingCommit):
             merge: What to switch.
             token: 32 random hexadecimal digits; later attempts count on from it.
         """
-        request = CommitRequest(app=merge.app, run=merge.run, batch_id=0, ranges=(merge.staged,))
+        request = CommitRequest(
+            app=merge.app,
+            run=merge.run,
+            batch_id=0,
+            ranges=(merge.staged,),
+            password=merge.password,
+        )
         super().__init__(log, request, token=token)
         self._merge = merge
 

@@ -8,7 +8,7 @@ replica of the store knows, so machines `Sync` before they conclude anything fro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,6 +55,17 @@ class ReadPages:
 
     request: int
     pages: tuple[PageRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPassword:
+    """The password in the record of a ledger; answered by `PasswordRead`.
+
+    `GONE` when there is no such record, or it does not say.
+    """
+
+    request: int
+    ledger_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,7 @@ LogRequest = (
     | ReadProducer
     | ReadRegistered
     | ReadPages
+    | ReadPassword
     | WritePages
     | WriteHead
     | WriteProducer
@@ -229,6 +241,15 @@ class PagesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class PasswordRead:
+    """Reply to `ReadPassword`."""
+
+    request: int
+    outcome: MetadataOutcome
+    password: bytes = field(repr=False, default=b"")
+
+
+@dataclass(frozen=True, slots=True)
 class PagesWritten:
     """Reply to `WritePages`."""
 
@@ -279,6 +300,7 @@ LogReply = (
     | ProducerRead
     | RegisteredRead
     | PagesRead
+    | PasswordRead
     | PagesWritten
     | Written
     | StagedRead

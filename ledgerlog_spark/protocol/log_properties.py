@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import DigestType, Quorum
 from ledgerlog_spark.protocol.log_codec import PROPERTIES_SIZE_BYTES_MAX
+from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,11 +96,13 @@ class LogProperties:
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
         """What a head or a user gave, by option name, over the defaults.
 
+        What a head stores of the log's password is passed over.
+
         Raises:
             ConfigurationError: An unknown name, or a value that cannot be.
         """
         values: dict[str, int | str] = {}
-        for option in sorted(properties):
+        for option in sorted(set(properties) - {PASSWORD_CHECK}):
             name = _field_of(option)
             text = properties[option]
             values[name] = text if name in _TEXTS else _integer(option, text)
@@ -145,6 +148,11 @@ def _field_of(option: str) -> str:
     name = _FIELD_OF.get(option.lower())
     if name is not None:
         return name
+    if option.lower() == PASSWORD_CHECK.lower():
+        raise ConfigurationError(
+            "the password of a log is that of its first rows: give it to the first write",
+            key=option,
+        )
     if option.lower() in _FIXED:
         raise ConfigurationError(
             f"the {option.lower()} of a log is fixed when it is created: make another log",
@@ -173,7 +181,24 @@ def changed_properties(
     kept = {option: value for option, value in merged.items() if value is not None}
     properties = LogProperties.from_mapping(kept).to_mapping()
     check_properties_size(properties)
-    return properties
+    return properties | {key: stored[key] for key in stored if key == PASSWORD_CHECK}
+
+
+def user_properties(stored: Mapping[str, str]) -> dict[str, str]:
+    """Those that users set, of what a head stores."""
+    return {option: value for option, value in stored.items() if option != PASSWORD_CHECK}
+
+
+def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """What the head of a new log is to store.
+
+    Args:
+        properties: By option name in any case.
+
+    Raises:
+        ConfigurationError: An unknown or fixed name, or values that cannot be.
+    """
+    return changed_properties({}, properties or {})
 
 
 def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.log_head_change import HeadChanger
-from ledgerlog_spark.protocol.log_properties import changed_properties
+from ledgerlog_spark.protocol.log_properties import changed_properties, user_properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ class PropertiesChange:
 
 
 class PropertiesMachine(HeadChanger):
-    """Ends with `Finished(dict)`: all properties that the log stores now; makes no version.
+    """Ends with `Finished(dict)`: all properties that are set now; makes no version.
 
     Or `Failed` with `ConfigurationError`, `LogNotFoundError`, `ConcurrentCommitError`, or the
     store's errors.
@@ -62,8 +62,8 @@ class PropertiesMachine(HeadChanger):
         del walked
         properties = changed_properties(head.properties, self._changes)
         if properties == head.properties:
-            return self._finish(properties)
+            return self._finish(user_properties(properties))
         return self._replace_head(PropertiesChange(head, properties))
 
     def _changed(self, head: LogHead) -> dict[str, str]:
-        return dict(head.properties)
+        return user_properties(head.properties)

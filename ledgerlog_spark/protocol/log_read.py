@@ -254,6 +254,14 @@ def listing_of(head: LogHead) -> Walk[Item]:
     return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset)
 
 
+def newest_of(head: LogHead) -> Walk[Item]:
+    """A walk over some of the newest items: those in the head, or in the last page."""
+    items = head.items
+    newest = items.recent[0].first_offset if items.recent else head.end_offset - 1
+    first = items.pages[-1].first_key if items.pages and not items.recent else newest
+    return Walk(ITEMS, items, max(first, head.oldest_offset), head.end_offset)
+
+
 def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
     """The interval; a leader log has one version, whose ends are those of its head."""
     if head.kind is LogKind.TRANSACTIONAL:

@@ -7,7 +7,7 @@ listed as it is, and no row is copied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError, VersionNotAvailableError
@@ -62,6 +62,7 @@ class RestoreRequest:
         planned_version: The log's version when the restore was planned.
         copies: Ranges written again, by the offsets of the rows that they hold.
         overwrite_if_changed: Replace also what was committed since then.
+        password: Of the ledgers of the copies.
     """
 
     version: int
@@ -70,6 +71,7 @@ class RestoreRequest:
     planned_version: int
     copies: Mapping[tuple[int, int], StagedRange]
     overwrite_if_changed: bool = False
+    password: bytes = field(repr=False, default=b"")
 
 
 def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
@@ -107,6 +109,7 @@ class RestoreMachine(ListingCommit):
             ranges=tuple(restore.copies.values()),
             mode=WriteMode.OVERWRITE,
             planned_version=restore.planned_version,
+            password=restore.password,
         )
         super().__init__(log, request, token=token)
         self._restore = restore

@@ -14,6 +14,7 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LogKindError,
     MetadataError,
+    UnauthorizedError,
 )
 from ledgerlog_spark.log.begun_range import BegunRange
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
@@ -200,12 +201,15 @@ class LogMerger:
     async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
         """The range that stands for the run now; None when the list was changed meanwhile."""
         metadata = await self._client.ledger_metadata(run[0].ledger_id)
-        job = await self._log.begin(password=metadata.password)
+        try:
+            job = await self._log.begin(password=metadata.password)
+        except UnauthorizedError:
+            return None  # an older version listed ledgers of two passwords
         try:
             staged = await self._copy(job, snapshot, run)
             result = await self._log.switch(job, run, staged)
             assert result.status is CommitStatus.COMMITTED, result
-        except ConcurrentCommitError:
+        except (ConcurrentCommitError, UnauthorizedError):
             return None
         except DataLossError:
             if await self._still_lists(run):

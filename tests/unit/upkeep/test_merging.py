@@ -165,7 +165,7 @@ def test_ranges_of_open_ledgers_are_merged_only_when_they_may_be_sealed(in_world
     in_world(work)
 
 
-def test_ranges_of_two_schemas_stay_apart_and_passwords_are_kept(in_world: Any) -> None:
+def test_ranges_of_two_schemas_stay_apart_and_the_password_is_kept(in_world: Any) -> None:
     async def work(world: RowsWorld) -> None:
         client, logs = world.opened()
         log = await logs.create("flights")
@@ -173,12 +173,13 @@ def test_ranges_of_two_schemas_stay_apart_and_passwords_are_kept(in_world: Any) 
         for _ in range(2):
             await append(log, 4, 4, password=b"secret")
         for _ in range(2):
-            await append(log, 4, schema=wider)
+            await append(log, 4, schema=wider, password=b"secret")
         progress: list[Progress] = []
         merger = LogMerger(log, client, ALL, on_progress=progress.append)
         assert (await merger.merge()).ranges_after == 2
         first, second = (await log.snapshot()).items
-        assert (await client.ledger_metadata(first.ledger_id)).password == b"secret"
+        for item in (first, second):
+            assert (await client.ledger_metadata(item.ledger_id)).password == b"secret"
         assert (first.schema_id, second.schema_id) == (0, 1)
         assert progress[-1] == Progress(6, 6)
 
