@@ -8,6 +8,7 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log_properties import user_properties
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_read import SnapshotMachine
 from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
@@ -209,14 +210,14 @@ def reader(world: World) -> Actor:
 def property_setter(world: World) -> Actor:
     session = Session()
     yield world.sleep(world.random.randint(0, 900))
-    before = dict(world.store.state.head.value.properties)
+    before = user_properties(world.store.state.head.value.properties)
     done = yield from _tried(
         world,
         session,
         lambda: PropertiesMachine("log", {"rollMs": "60000"}, token=world.new_token()),
     )
     if done is not None:
-        now = world.store.state.head.value.properties
+        now = user_properties(world.store.state.head.value.properties)
         world.require(now == before | {"rollMs": "60000"}, f"properties are {now}")
 
 
