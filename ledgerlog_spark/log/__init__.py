@@ -4,7 +4,7 @@
   the same without `await`. `clients`: what `connect` gives.
 - `driver`, `ports`, `clock`: the host of `protocol/log_*.py` and what it needs of others.
 - Committing: `job`, `range_writer`, `staged_ledger`, `stream_ledgers`, `older_ledgers`,
-  `known_logs`.
+  `known_logs`, `retries`.
 - Reading what is listed: `committed_range`, `begun_range`, `newest_view`, `open_ends`,
   `version_at`, `end_watch`, `picture`.
 - Keeping it small: `log_upkeep`, `sweeper`, `check`.

@@ -165,7 +165,7 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     zombie_starts_from_what_is_known: "zombie|was committed twice|after batch",
     seal_ignores_floor: "below its listed end",
     merge_blind_switch: "offsets have|rows at the end|items without a version",
-    merge_renumbers: "rows at the end are not listed|offsets have|items without a version",
+    merge_renumbers: "rows at the end are not listed|offsets have|items without|begins too late",
     merge_deletes_at_once: "went while it was read",
     merge_forgets_to_mark: "is forgotten|stay for ever",
     truncate_deletes_first: "was deleted|went while it was read",
