@@ -165,7 +165,7 @@ class MetadataUpdate:
                 self._may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)
             case MetadataOutcome.GONE:
-                return self._finish(Failure.NOT_FOUND)
+                return self._finish(Failure.NOT_FOUND, is_definite=not self._may_be_written)
             case _:
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)
 
@@ -175,7 +175,7 @@ class MetadataUpdate:
                 assert event.versioned is not None
                 return self._settle(event.versioned)
             case MetadataOutcome.GONE:
-                return self._finish(Failure.NOT_FOUND)
+                return self._finish(Failure.NOT_FOUND, is_definite=not self._may_be_written)
             case MetadataOutcome.UNREADABLE:
                 return self._finish(
                     Failure.METADATA_UNREADABLE, is_definite=not self._may_be_written

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from bookie_server.core.requests import AddRequest, ReadRequest
+from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
@@ -26,6 +27,8 @@ SETTINGS = StorageSettings(
     recent_bytes_max=1 << 12,
     free_bytes_min=0,
     metadata_check_ms=200,
+    allocation_retry_ms=20,
+    pool_files_max=1,
 )
 
 
@@ -75,6 +78,7 @@ class SimBookie:
         is_up: Its process runs; it serves once its storage is open.
         boots: How often it was started.
         is_new: No start has made the directory's first MANIFEST durable yet.
+        is_rotten: A bit of its files has flipped.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -89,17 +93,26 @@ class SimBookie:
         self.boots = 0
         self.is_new = True
         self.collector: Collector | None = None
+        self.latency_us = (20, 400)
+        self.settings = replace(SETTINGS, pieces_max=world.options.pieces_max)
+        self.is_rotten = False
+        self._answers = 0
         self._waiting: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Boot; requests that come meanwhile wait, like on a listening socket."""
         self.is_up = True
         self.boots += 1
+        faults = self.world.faults
+        faults.lasts("boot")
         self.host = Host(self.world.scheduler, f"{self.name}.{self.boots}")
         self.host.spawn("boot", self._boot(self.host))
+        if faults.happens(self.world.options.boot_crash_rate, "boot crash", self.name, self.boots):
+            delay_us = faults.draws.integer(1, 6_000, "boot crash at", self.name, self.boots)
+            self.host.call_later(delay_us, lambda: self.world.crash(self.name, "boot"))
 
     async def _boot(self, host: Host) -> None:
-        self.files = SimFileSystem(self.disk, host)
+        self.files = SimFileSystem(self.disk, host, latency_us=self.latency_us)
         try:
             if self.is_new:
                 await initialize_directory(self.files)
@@ -108,7 +121,7 @@ class SimBookie:
                 files=self.files,
                 clock=host,
                 tasks=host,
-                settings=SETTINGS,
+                settings=self.settings,
                 metadata=MetadataFromStore(self.world, self.name),
             )
         except StorageError:
@@ -116,6 +129,7 @@ class SimBookie:
             return
         if self.host is not host:
             return
+        self.world.faults.lasts("boot")
         self.storage = storage
         storage.on_state_change = self._on_state_change
         self.collector = Collector(
@@ -165,24 +179,115 @@ class SimBookie:
         assert self.storage is not None
         request(self.storage)
 
+    def stop_cleanly(self) -> None:
+        """End the process as SIGTERM does; requests that come meanwhile find nobody."""
+        host, storage = self.host, self.storage
+        if host is None or storage is None:
+            return
+        self.is_up = False
+
+        async def closing() -> None:
+            await storage.close()
+            host.call_soon(lambda: self.stop(power=False) if self.host is host else None)
+
+        host.spawn("stop", closing())
+
+    def make_slow(self, latency_us: tuple[int, int]) -> None:
+        """Every operation of the disk takes so long from now on."""
+        self.latency_us = latency_us
+        if self.files is not None:
+            self.files.latency_us = latency_us
+
+    def _may_crash(self, what: str) -> None:
+        """An answer leaves, and the process or the machine dies at that moment."""
+        self._answers += 1
+        world, rate = self.world, self.world.options.answer_crash_rate
+        if world.faults.happens(rate, "answer crash", what, self.name, self._answers):
+            world.scheduler.call_later(0, lambda: world.crash(self.name, "answer"))
+
     def add(self, request: AddRequest, answer: Callable[[Code], None]) -> bool:
-        def on_done(code: Code) -> None:
-            if self.is_up:
-                self.world.checker.add_answered(self.name, request, code)
-                answer(code)
+        checkers, faults = self.world.checkers, self.world.faults
+        self._answers += 1
+        if faults.happens(self.world.options.busy_rate, "busy", self.name, self._answers):
+            answer(Code.BUSY)
+            return self.is_up
 
         def store(storage: LedgerStorage) -> None:
+            sent = checkers.add_begun(self.name, request)
+
+            def on_done(code: Code) -> None:
+                if self.storage is storage:
+                    checkers.add_answered(self.name, request, code, sent)
+                    answer(code)
+                    self._may_crash("add")
+
             storage.add(request, on_done)
 
         return self.serve(store)
 
     def read(self, request: ReadRequest, answer: Callable[[Code, bytes | None], None]) -> bool:
-        def on_done(code: Code, stored: bytes | None) -> None:
-            if self.is_up:
-                self.world.checker.read_answered(self.name, request, code, stored)
-                answer(code, stored)
+        checkers = self.world.checkers
 
-        return self.serve(lambda storage: storage.read(request, on_done))
+        def look(storage: LedgerStorage) -> None:
+            promise = checkers.promise(self.name, request.ledger_id, request.entry_id)
+
+            def on_done(code: Code, stored: bytes | None) -> None:
+                if self.storage is storage:
+                    checkers.read_answered(self.name, request, code, stored, promise)
+                    answer(code, stored)
+                    if request.fence_key is not None:
+                        self._may_crash("fence")
+
+            storage.read(request, on_done)
+
+        return self.serve(look)
+
+    def read_batch(
+        self, request: BatchReadRequest, answer: Callable[[Code, Sequence[bytes]], None]
+    ) -> bool:
+        checkers = self.world.checkers
+
+        def look(storage: LedgerStorage) -> None:
+            promise = checkers.promise(self.name, request.ledger_id, request.first_entry_id)
+
+            def on_done(code: Code, stored: Sequence[bytes]) -> None:
+                if self.storage is storage:
+                    checkers.batch_answered(self.name, request, code, stored, promise)
+                    answer(code, stored)
+
+            storage.read_batch(request, on_done)
+
+        return self.serve(look)
+
+    def read_lac(self, ledger_id: int, answer: Callable[[Code, int], None]) -> bool:
+        checkers = self.world.checkers
+
+        def look(storage: LedgerStorage) -> None:
+            promise = checkers.promise(self.name, ledger_id, -1)
+
+            def on_done(code: Code, lac: int) -> None:
+                if self.storage is storage:
+                    checkers.lac_answered(self.name, ledger_id, code, lac, promise)
+                    answer(code, lac)
+
+            storage.read_lac(ledger_id, on_done)
+
+        return self.serve(look)
+
+    def write_lac(self, ledger_id: int, lac: int, key: bytes) -> bool:
+        """A writer announces how far its ledger is confirmed."""
+        checkers = self.world.checkers
+
+        def store(storage: LedgerStorage) -> None:
+            def on_done(code: Code) -> None:
+                if code is Code.OK and self.storage is storage:
+                    checkers.mark("LAC announced")
+                    checkers.lac_acknowledged(self.name, ledger_id, lac)
+                    self._may_crash("lac")
+
+            storage.write_lac(ledger_id, lac, key, on_done)
+
+        return self.serve(store)
 
     def collect(self, on_done: Callable[[], None] = lambda: None) -> None:
         """Begin a pass of garbage collection, if the bookie serves."""
@@ -205,5 +310,6 @@ class SimBookie:
         )
         self.world.scheduler.run_until(lambda: bool(found))
         code, stored = found[0]
-        assert code is Code.OK or code.is_absent, f"{self.name} cannot say: {code}"
+        is_known = code is Code.OK or code.is_absent or self.is_rotten
+        assert is_known, f"{self.name} cannot say: {code}"
         return stored

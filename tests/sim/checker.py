@@ -6,11 +6,11 @@ machine's own account of it. Everything here is about one ledger with one writer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from bookie_server.core.requests import AddRequest, ReadRequest, entry_head
+from bookie_server.core.requests import AddRequest, ReadRequest
 from ledgerlog_spark.model import (
     NO_ENTRY,
     Code,
@@ -22,6 +22,7 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoveryPhase
 from ledgerlog_spark.protocol.writer import LedgerWriter
+from tests.sim.copies import Copies, Copy, Promise, head_of
 
 if TYPE_CHECKING:
     from tests.sim.client import SimClient
@@ -68,7 +69,8 @@ class Checker:
             answer is on its way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, marks: dict[str, int] | None = None) -> None:
+        self.copies = Copies()
         self.payloads: dict[int, bytes] = {}
         self.confirmed: dict[int, bytes] = {}
         self.last_confirmed = NO_ENTRY
@@ -78,8 +80,11 @@ class Checker:
         self.ends: dict[str, tuple[int, int]] = {}
         self.writer_saw_fence = False
         self.is_deleted = False
-        self.marks: dict[str, int] = {}
+        self.changes = 0
+        self.marks: dict[str, int] = {} if marks is None else marks
         self.on_stored: Callable[[int], None] | None = None
+        self._lengths: list[int] = []
+        self._reading: dict[str, int] = {}
         self._recoveries: dict[str, RecoverySeen] = {}
         self._closes: list[tuple[LedgerMetadata, RecoverySeen]] = []
 
@@ -91,7 +96,9 @@ class Checker:
         """The record as the store has it."""
         return self.records[-1][1].value
 
-    def add_answered(self, bookie: str, request: AddRequest, code: Code) -> None:
+    def add_answered(
+        self, bookie: str, request: AddRequest, code: Code, sent: Sequence[Copy]
+    ) -> None:
         if code is Code.FENCED:
             require(
                 self.is_deleted or self.record.state is not LedgerState.OPEN,
@@ -106,38 +113,81 @@ class Checker:
                 "L14",
                 f"{bookie} answered a fence and then took entry {request.entry_ids[0]}",
             )
-        offset = 0
-        for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
-            payload = bytes(request.body[offset + OVERHEAD_BYTES : offset + length])
-            offset += length
-            require(
-                payload == self.payloads.get(entry_id),
-                "L6",
-                f"{bookie} stored {payload!r} as entry {entry_id}",
-            )
-            self.stored.setdefault(entry_id, {})[bookie] = payload
+        self.copies.acknowledge(bookie, sent)
+        for copy in sent:
+            self._stored(bookie, copy.stored)
         if self.on_stored is not None:
             self.on_stored(request.entry_ids[0])
 
+    def _stored(self, bookie: str, stored: bytes) -> None:
+        _, entry_id, lac, length = head_of(stored)
+        payload = stored[OVERHEAD_BYTES:]
+        require(
+            payload == self.payloads.get(entry_id),
+            "L6",
+            f"{bookie} stored {payload!r} as entry {entry_id}",
+        )
+        require(
+            lac < entry_id and length == self.length_of(entry_id),
+            "L6",
+            f"{bookie} stored entry {entry_id} with LAC {lac} and length {length}",
+        )
+        self.stored.setdefault(entry_id, {})[bookie] = payload
+
+    def length_of(self, entry_id: int) -> int:
+        """Payload bytes up to and including an entry."""
+        while len(self._lengths) <= entry_id:
+            before = self._lengths[-1] if self._lengths else 0
+            self._lengths.append(before + len(self.payloads[len(self._lengths)]))
+        return self._lengths[entry_id] if entry_id >= 0 else 0
+
     def read_answered(
-        self, bookie: str, request: ReadRequest, code: Code, stored: bytes | None
+        self,
+        bookie: str,
+        request: ReadRequest,
+        code: Code,
+        stored: bytes | None,
+        promise: Promise,
     ) -> None:
         if request.fence_key is not None and (code is Code.OK or code.is_absent):
             self.fenced[bookie] = True
+        if not self.is_deleted:
+            denied = self.copies.denied(promise, code, stored)
+            require(not denied, "L32", f"{bookie} {denied}")
         if stored is not None:
-            _, entry_id, lac = entry_head(stored, 0)
-            require(
-                stored[OVERHEAD_BYTES:] == self.payloads.get(entry_id),
-                "L6",
-                f"{bookie} serves {stored[OVERHEAD_BYTES:]!r} as entry {entry_id}",
-            )
-            self.lac_served(bookie, request.ledger_id, lac)
+            self._served(bookie, stored)
 
-    def lac_served(self, bookie: str, _ledger_id: int, lac: int) -> None:
+    def batch_answered(
+        self, bookie: str, code: Code, stored: Sequence[bytes], promise: Promise
+    ) -> None:
+        if not self.is_deleted:
+            denied = self.copies.denied(promise, code, stored[0] if stored else None)
+            require(not denied, "L32", f"{bookie} {denied}")
+        for number, one in enumerate(stored):
+            entry_id = head_of(one)[1]
+            require(
+                entry_id == promise.entry_id + number,
+                "L6",
+                f"{bookie} serves entry {entry_id} at place {number} from {promise.entry_id} on",
+            )
+            self._served(bookie, one)
+
+    def _served(self, bookie: str, stored: bytes) -> None:
+        wrong = self.copies.wrong_bytes(bookie, stored)
+        require(not wrong, "L6", f"{bookie} serves {stored[OVERHEAD_BYTES:]!r}: {wrong}")
+        self.lac_served(bookie, head_of(stored)[2])
+
+    def lac_answered(self, bookie: str, code: Code, lac: int, promise: Promise) -> None:
+        self.lac_served(bookie, lac)
+        if self.is_deleted or not (code is Code.OK or code.is_absent):
+            return
+        require(lac >= promise.lac, "L33", f"{bookie} answers LAC {lac}, it had {promise.lac}")
+
+    def lac_served(self, who: str, lac: int) -> None:
         limit = self.last_confirmed
         if self.record.is_closed:
             limit = self.record.last_entry_id
-        require(lac <= limit, "L9", f"{bookie} serves LAC {lac}, above {limit}")
+        require(lac <= limit, "L9", f"{who} serves LAC {lac}, above {limit}")
 
     def around_handle(self, client: SimClient, event: Any) -> list[Any]:
         """Let the machine handle an event, and look at what it did with it."""
@@ -233,6 +283,9 @@ class Checker:
             self._confirmed(effect)
         elif kind is m.EnsembleChanged:
             self.mark("ensemble changed")
+            self.changes += 1
+            if self.changes == 3:
+                self.mark("three ensemble changes")
         elif kind is m.LedgerClosed:
             self._closed(client, effect.versioned.value)
         elif kind is m.EntriesRead:
@@ -246,7 +299,15 @@ class Checker:
                 f"{client.name} closed the ledger and reports {effect.failure.name} as definite",
             )
         elif kind is m.LacRead:
-            self.lac_served(client.name, client.ledger_id, effect.last_add_confirmed)
+            self.lac_served(client.name, effect.last_add_confirmed)
+        elif kind is m.RangeRead:
+            machine = client.machine
+            end = self._reading.get(client.name, 0) - 1
+            require(
+                end == machine.last_entry_id,
+                "L34",
+                f"{client.name} read to {end} and reports {machine.last_entry_id} as read",
+            )
 
     def _confirmed(self, effect: m.RunConfirmed) -> None:
         record = self.record
@@ -292,12 +353,20 @@ class Checker:
             )
 
     def _read(self, client: SimClient, effect: m.EntriesRead) -> None:
+        following = self._reading.get(client.name, 0)
         for entry in effect.entries:
+            require(
+                entry.entry_id == following,
+                "L34",
+                f"{client.name} reads entry {entry.entry_id} where {following} follows",
+            )
+            following += 1
             require(
                 bytes(entry.payload) == self.payloads.get(entry.entry_id),
                 "L3",
                 f"{client.name} reads {entry.payload!r} as entry {entry.entry_id}",
             )
+        self._reading[client.name] = following
         self.mark("entries read")
 
     def created(self, record: Versioned[LedgerMetadata]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
@@ -12,6 +12,7 @@ from ledgerlog_spark.model import Code, DigestType
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.wire.entry_codec import EntryCodec
 from ledgerlog_spark.wire.master_key import master_key
+from tests.sim.blame import failure_of, judge
 from tests.sim.checker import require
 from tests.sim.liveness import Liveness
 from tests.sim.network import Message
@@ -32,22 +33,39 @@ def as_entry(stored: bytes, ledger_id: int, entry_id: int) -> m.StoredEntry | No
     return m.StoredEntry(entry.entry_id, entry.last_add_confirmed, entry.length, entry.payload)
 
 
+REFUSED: dict[type, Callable[[int], Any]] = {
+    m.SendAdd: lambda number: m.AddReplied(number, Code.UNAVAILABLE),
+    m.SendRead: lambda number: m.ReadReplied(number, Code.UNAVAILABLE, None),
+    m.SendReadBatch: lambda number: m.BatchReplied(number, Code.UNAVAILABLE, ()),
+    m.SendReadLac: lambda number: m.LacReplied(number, Code.UNAVAILABLE),
+}
+"""What a request is answered when its connection breaks or nobody listens."""
+
+
 class SimClient:
     """Runs one machine; exactly one reply for each request, the deadline included.
 
     Attributes:
+        address: Of its process on the network, which may run several machines.
+        began_us: When it came to be.
+        waits_for_application: What it delivered has not been taken yet.
         is_alive: A dead client sends nothing and hears nothing.
         is_frozen: Its process is stopped: events wait, deadlines pass.
         ended: The last indication, None while it works.
     """
 
-    def __init__(self, world: World, name: str, machine: Any, ledger_id: int) -> None:
+    def __init__(
+        self, world: World, name: str, machine: Any, ledger_id: int, address: str = ""
+    ) -> None:
         self.world = world
         self.name = name
+        self.address = address or name
+        self.began_us = world.scheduler.now_us
         self.machine = machine
         self.ledger_id = ledger_id
         self.is_alive = True
         self.is_frozen = False
+        self.waits_for_application = False
         self.ended: m.Indication | None = None
         self.on_indication: Callable[[Any], None] = lambda _: None
         self._open: dict[int, Any] = {}
@@ -88,7 +106,7 @@ class SimClient:
             self._is_handling = False
 
     def _handle(self, event: Any) -> None:
-        checker = self.world.checker
+        checker = self.world.checkers
         effects = checker.around_handle(self, event)
         for effect in effects:
             perform = self._perform.get(type(effect))
@@ -98,12 +116,16 @@ class SimClient:
                 continue
             self.world.note(self.name, effect)
             checker.indicated(self, effect)
+            failure = failure_of(effect)
+            if failure is not None:
+                judge(self, failure, checker.of(self.ledger_id), self.world.faults)
             if isinstance(
                 effect, m.LedgerClosed | m.LedgerFailed | m.RangeRead | m.ReadFailed | m.LacRead
             ):
                 self.ended = effect
             self.on_indication(effect)
-        if not self._events and self.ended is None:
+        is_watched = not self._events and not self.waits_for_application
+        if is_watched and self.ended is None and self.is_alive:
             require(
                 not self._liveness.stands_still(self.machine, event, self._open.values()),
                 "V2",
@@ -113,6 +135,13 @@ class SimClient:
 
     def crash(self) -> None:
         self.is_alive = False
+
+    def reset(self, bookie_id: str) -> int:
+        """The connection to a bookie breaks: what is open there is answered UNAVAILABLE."""
+        lost = [one for one in self._open.values() if getattr(one, "bookie_id", "") == bookie_id]
+        for effect in lost:
+            self._answer(REFUSED[type(effect)](effect.request))
+        return len(lost)
 
     def _answer(self, event: Any) -> None:
         """The first answer to a request; later ones are dropped."""
@@ -132,7 +161,6 @@ class SimClient:
         serve: Callable[[Callable[..., None]], bool],
         reply: Callable[..., Any],
         lost: Any,
-        refused: Any,
         entry_id: int | None,
         fence: bool = False,
         is_recovery: bool = False,
@@ -144,7 +172,7 @@ class SimClient:
                 Message(
                     f"{kind}_reply",
                     bookie_id,
-                    self.name,
+                    self.address,
                     lambda: self._answer(event),
                     entry_id,
                     fence,
@@ -154,9 +182,9 @@ class SimClient:
 
         def arrive() -> None:
             if not serve(lambda *answer: respond(reply(*answer))):
-                respond(refused)
+                respond(REFUSED[type(effect)](effect.request))
 
-        network.send(Message(kind, self.name, bookie_id, arrive, entry_id, fence, is_recovery))
+        network.send(Message(kind, self.address, bookie_id, arrive, entry_id, fence, is_recovery))
         self._deadline(lost)
 
     def _send_add(self, effect: m.SendAdd) -> None:
@@ -185,7 +213,7 @@ class SimClient:
             KEY,
             effect.is_recovery,
         )
-        self.world.checker.add_sent(self, effect)
+        self.world.checkers.add_sent(self, effect)
         bookie = self.world.bookies[effect.bookie_id]
         self._bookie_rpc(
             "add",
@@ -193,7 +221,6 @@ class SimClient:
             serve=lambda answer: bookie.add(request, answer),
             reply=lambda code: m.AddReplied(effect.request, code),
             lost=m.AddReplied(effect.request, Code.TIMEOUT),
-            refused=m.AddReplied(effect.request, Code.UNAVAILABLE),
             entry_id=run.first_entry_id,
             is_recovery=effect.is_recovery,
         )
@@ -220,7 +247,6 @@ class SimClient:
             serve=lambda answer: bookie.read(request, answer),
             reply=reply,
             lost=m.ReadReplied(effect.request, Code.TIMEOUT, None),
-            refused=m.ReadReplied(effect.request, Code.UNAVAILABLE, None),
             entry_id=effect.entry_id,
             fence=effect.fence,
         )
@@ -231,7 +257,7 @@ class SimClient:
         )
         bookie = self.world.bookies[effect.bookie_id]
 
-        def reply(code: Code, stored: list[bytes]) -> m.BatchReplied:
+        def reply(code: Code, stored: Sequence[bytes]) -> m.BatchReplied:
             entries: list[m.StoredEntry] = []
             for one in stored:
                 entry = as_entry(one, self.ledger_id, effect.first_entry_id + len(entries))
@@ -245,10 +271,9 @@ class SimClient:
         self._bookie_rpc(
             "read_batch",
             effect,
-            serve=lambda answer: bookie.serve(lambda s: s.read_batch(request, answer)),
+            serve=lambda answer: bookie.read_batch(request, answer),
             reply=reply,
             lost=m.BatchReplied(effect.request, Code.TIMEOUT, ()),
-            refused=m.BatchReplied(effect.request, Code.UNAVAILABLE, ()),
             entry_id=effect.first_entry_id,
         )
 
@@ -256,16 +281,14 @@ class SimClient:
         bookie = self.world.bookies[effect.bookie_id]
 
         def reply(code: Code, lac: int) -> m.LacReplied:
-            self.world.checker.lac_served(effect.bookie_id, self.ledger_id, lac)
             return m.LacReplied(effect.request, code, lac)
 
         self._bookie_rpc(
             "read_lac",
             effect,
-            serve=lambda answer: bookie.serve(lambda s: s.read_lac(self.ledger_id, answer)),
+            serve=lambda answer: bookie.read_lac(self.ledger_id, answer),
             reply=reply,
             lost=m.LacReplied(effect.request, Code.TIMEOUT),
-            refused=m.LacReplied(effect.request, Code.UNAVAILABLE),
             entry_id=None,
         )
 
@@ -283,9 +306,11 @@ class SimClient:
             )
             outcome = m.MetadataOutcome.OK if loaded is not None else m.MetadataOutcome.GONE
             event = m.MetadataLoaded(number, outcome, loaded)
-            world.network.send(Message("load_reply", "zk", self.name, lambda: self._answer(event)))
+            world.network.send(
+                Message("load_reply", "zk", self.address, lambda: self._answer(event))
+            )
 
-        world.network.send(Message("load", self.name, "zk", arrive))
+        world.network.send(Message("load", self.address, "zk", arrive))
         self._deadline(m.MetadataLoaded(number, m.MetadataOutcome.UNAVAILABLE))
 
     def _cas(self, effect: m.CasMetadata) -> None:
@@ -306,7 +331,9 @@ class SimClient:
             event = apply()
             if faults.happens(options.cas_lost_rate, "cas reply lost", self.name, number):
                 return
-            world.network.send(Message("cas_reply", "zk", self.name, lambda: self._answer(event)))
+            world.network.send(
+                Message("cas_reply", "zk", self.address, lambda: self._answer(event))
+            )
 
         self._deadline(m.MetadataWritten(number, m.MetadataOutcome.UNKNOWN))
         if faults.happens(options.cas_late_rate, "cas late", self.name, number):
@@ -314,7 +341,7 @@ class SimClient:
             late = 3_000 * options.rpc_timeout_ms * faults.draws.uniform("late", self.name, number)
             world.scheduler.call_later(int(late), apply)
             return
-        world.network.send(Message("cas", self.name, "zk", arrive))
+        world.network.send(Message("cas", self.address, "zk", arrive))
 
     def _list(self, effect: m.ListBookies) -> None:
         world = self.world

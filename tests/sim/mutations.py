@@ -202,6 +202,16 @@ def _unknown_is_failure(self: MetadataUpdate, event: Any) -> Any:
     return self._finish(Failure.METADATA_UNAVAILABLE)
 
 
+_finish_update = MetadataUpdate._finish
+
+
+def _gone_is_definite(
+    self: MetadataUpdate, failure: Failure | None, *, is_definite: bool = True, **rest: Any
+) -> Any:
+    is_definite = is_definite or failure is Failure.NOT_FOUND
+    return _finish_update(self, failure, is_definite=is_definite, **rest)
+
+
 _admit = AddPath._admit
 _fence = ReadAnswers._fence
 
@@ -315,6 +325,7 @@ MUTATIONS: dict[str, Mutation] = {
     "unknown_write_is_failure": Mutation(
         "B18", ((MetadataUpdate, "_on_written", _unknown_is_failure),)
     ),
+    "gone_is_definite": Mutation("B18", ((MetadataUpdate, "_finish", _gone_is_definite),)),
     "no_fsync": Mutation(
         "F4",
         ((SimFile, "write_synced", _entry_log_is_never_synced),),

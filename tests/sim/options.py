@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from ledgerlog_spark.model import Quorum
 from tests.sim.draws import Draws
 
+LEDGER = 7
+"""The ledger that every schedule has."""
+IMPATIENT_MS = 15
+"""With deadlines up to this an ordinary answer may be late."""
+
 QUORUMS = (
     Quorum(3, 3, 2),
     Quorum(3, 3, 2),
@@ -22,7 +27,18 @@ QUORUMS = (
 
 @dataclass(frozen=True)
 class Options:
-    """One schedule. Times are virtual milliseconds, rates are chances for each message."""
+    """One schedule. Times are virtual milliseconds, rates are chances for each message.
+
+    Attributes:
+        span_ms: The workload takes about so long; faults come in this time.
+        streams: Applications that each write one ledger after the other.
+        roll_entries: A stream closes its ledger after so many entries and begins another one.
+        restarts: How often a stream whose writer died seals its ledger and begins another one.
+        floor: None, or what recoverers are told about entries that something durable refers to:
+            "confirmed" what is, "beyond" more than there is.
+        faults_max: So many faults by chance, and no more.
+        away_max: So many bookies are down at a time, and no more.
+    """
 
     quorum: Quorum = QUORUMS[0]
     bookies: int = 5
@@ -30,24 +46,48 @@ class Options:
     run_entries_max: int = 1
     window_entries: int = 4
     gap_ms: int = 2
+    span_ms: int = 60
+    streams: int = 1
+    roll_entries: int | None = None
+    restarts: int = 0
     ending: str = "close"
     ending_at_ms: int = 40
     recoverers: int = 1
     recoverers_from_ms: int = 5
     recoverers_to_ms: int = 60
     recover_when_stored: int | None = None
+    floor: str | None = None
     readers: int = 1
+    read_batch_entries: int = 5
+    read_ahead_entries: int = 16_384
+    read_pause_us: int = 0
+    announcements: int = 0
+    delete_at_ms: int | None = None
     rpc_timeout_ms: int = 40
     hedge_ms: int = 15
     recovery_batch_entries: int = 1
+    ensemble_changes_max: int = 1_000
+    add_quorum_timeout_ms: int | None = None
+    pieces_max: int = 100_000
+    faults_max: int = 1 << 30
+    away_max: int = 100
     drop_rate: float = 0.0
     duplicate_rate: float = 0.0
     tail_rate: float = 0.0
     tail_ms: int = 60
+    busy_rate: float = 0.0
+    answer_crash_rate: float = 0.0
+    boot_crash_rate: float = 0.0
     partitions: int = 0
+    resets: int = 0
     crashes: int = 0
     power_losses: int = 0
+    torn_writes: int = 0
+    clean_restarts: int = 0
     disk_errors: int = 0
+    full_disks: int = 0
+    slow_disks: int = 0
+    rots: int = 0
     freezes: int = 0
     collections: int = 0
     cas_lost_rate: float = 0.0
@@ -59,44 +99,80 @@ class Options:
 def drawn(draws: Draws) -> Options:
     """The options of a seed: every kind of fault is on in some seeds and off in others."""
     quorum = draws.pick(QUORUMS, "quorum")
-    tight = draws.uniform("tight") < 0.5
-    heavy = draws.uniform("heavy") < 0.35
+    tight = draws.uniform("tight") < 0.2
+    heavy = draws.uniform("heavy") < 0.3
 
-    def rate(kind: str, most: float) -> float:
-        if draws.uniform("swarm", kind) < 0.5:
+    def rate(kind: str, most: float, chance: float = 0.5) -> float:
+        if draws.uniform("swarm", kind) >= chance:
             return 0.0
         return most * draws.uniform("rate", kind) * (2.0 if heavy else 1.0)
 
-    def count(kind: str, most: int) -> int:
-        return 0 if draws.uniform("swarm", kind) < 0.6 else draws.integer(1, most, "count", kind)
+    def count(kind: str, most: int, chance: float = 0.4) -> int:
+        if draws.uniform("swarm", kind) >= chance:
+            return 0
+        return draws.integer(1, most, "count", kind)
 
+    low, high = draws.pick(((8, 40), (40, 90), (50, 110), (80, 200)), "size")
+    entries = draws.integer(1, 14, "entries") if tight else draws.integer(low, high, "entries")
+    run_entries = draws.pick((1, 1, 2, 5), "run_entries")
+    window = draws.pick((1, 3, 8, 64), "window")
+    gap_ms = draws.pick((0, 1, 3) if entries > 14 else (0, 1, 3, 10), "gap")
+    pace_ms = max(gap_ms, 2.5 / min(8, window), 0.3)
+    span_ms = max(30, int(entries * 2 / (1 + run_entries) * pace_ms))
     return Options(
         quorum=quorum,
         bookies=quorum.ensemble_size + draws.integer(0, 2, "spares"),
-        entries=draws.integer(1, 14, "entries"),
-        run_entries_max=draws.pick((1, 1, 2, 5), "run_entries"),
-        window_entries=draws.pick((1, 3, 8, 64), "window"),
-        gap_ms=draws.pick((0, 1, 3, 10), "gap"),
-        ending=draws.pick(("close", "close", "close_early", "crash", "abandon"), "ending"),
-        ending_at_ms=draws.integer(1, 30 if tight else 150, "ending_at"),
-        recoverers=draws.pick((0, 1, 1, 2, 3), "recoverers"),
-        recoverers_from_ms=0,
-        recoverers_to_ms=20 if tight else 150,
-        recover_when_stored=draws.pick((None, None, 0, 1, 3), "when stored"),
-        readers=draws.pick((0, 0, 1), "readers"),
-        rpc_timeout_ms=draws.pick((10, 40, 120), "timeout"),
+        entries=entries,
+        run_entries_max=run_entries,
+        window_entries=window,
+        gap_ms=gap_ms,
+        span_ms=span_ms,
+        streams=draws.pick((1, 1, 1, 2), "streams"),
+        roll_entries=draws.pick((None, None, 15, 40), "roll"),
+        restarts=draws.pick((1, 2, 2, 3), "restarts"),
+        ending=draws.pick(("close", "close", "close", "close_early", "crash", "abandon"), "ending"),
+        ending_at_ms=draws.integer(1, 30 if tight else span_ms, "ending_at"),
+        recoverers=draws.pick((0, 1, 1, 2, 3) if tight else (0, 0, 1, 1, 2), "recoverers"),
+        recoverers_from_ms=0 if tight else span_ms // 2,
+        recoverers_to_ms=20 if tight else span_ms * 3 // 2,
+        recover_when_stored=draws.pick(
+            (None, None, 0, 1, 3) if tight else (None, None, None, entries // 2), "when stored"
+        ),
+        floor=draws.pick((None, None, None, "confirmed", "confirmed", "beyond"), "floor"),
+        readers=draws.pick((0, 1, 2), "readers"),
+        read_batch_entries=draws.pick((1, 5, 64), "read batch"),
+        read_ahead_entries=draws.pick((4, 16_384), "read ahead"),
+        read_pause_us=draws.pick((0, 0, 3_000), "read pause"),
+        announcements=draws.pick((0, 0, 2, 5), "announcements"),
+        delete_at_ms=span_ms if draws.uniform("deleted") < 0.05 else None,
+        rpc_timeout_ms=draws.pick((10, 40, 40, 120), "timeout"),
         recovery_batch_entries=draws.pick((1, 2, 5, 64), "recovery batch"),
-        drop_rate=rate("drop", 0.12),
+        ensemble_changes_max=draws.pick((1_000,) * 9 + (1, 3), "changes max"),
+        add_quorum_timeout_ms=draws.pick((None, None, None, None, 60, 200), "quorum timer"),
+        pieces_max=draws.pick((8, 30, 100_000), "pieces"),
+        faults_max=draws.pick((5, 15, 40, 1 << 30 if tight else 40), "faults max"),
+        away_max=100 if heavy else 1,
+        drop_rate=rate("drop", 0.12 if tight else 0.03),
         duplicate_rate=rate("duplicate", 0.1),
-        tail_rate=rate("tail", 0.2),
+        tail_rate=rate("tail", 0.2 if tight else 0.05),
         tail_ms=draws.pick((20, 60, 300), "tail_ms"),
+        busy_rate=rate("busy", 0.03, 0.25),
+        answer_crash_rate=rate("answer crash", 0.02, 0.3),
+        boot_crash_rate=rate("boot crash", 0.4, 0.3),
         partitions=count("partitions", 2),
-        crashes=count("crashes", 3),
-        power_losses=count("power", 2),
-        disk_errors=count("disk", 2),
+        resets=count("resets", 4),
+        crashes=count("crashes", 4, 0.5),
+        power_losses=count("power", 3, 0.5),
+        torn_writes=count("torn", 2, 0.2),
+        clean_restarts=count("clean", 3, 0.3),
+        disk_errors=count("disk", 2, 0.3),
+        full_disks=count("full", 2, 0.2),
+        slow_disks=count("slow", 2, 0.2),
+        rots=1 if draws.uniform("swarm", "rot") < 0.08 else 0,
         freezes=count("freeze", 2),
         collections=count("collect", 3),
         cas_lost_rate=rate("cas_lost", 0.4),
         cas_late_rate=rate("cas_late", 0.2),
         store_away_rate=rate("store_away", 0.3),
+        horizon_ms=400 + 4 * span_ms,
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol import messages as m
 from tests.sim.checker import Violation
 from tests.sim.draws import Draws
-from tests.sim.options import Options, drawn
-from tests.sim.world import LEDGER, World
+from tests.sim.options import LEDGER, Options, drawn
+from tests.sim.plan import FaultPlan
+from tests.sim.stream import Stream
+from tests.sim.world import World
 
 
 @dataclass
@@ -66,7 +69,7 @@ def run_schedule(
         world.scheduler.events,
         world.faults.happened,
         violation,
-        world.checker.marks,
+        world.checkers.marks,
         world.trace,
         world.trace_hash if keeps_trace else None,
     )
@@ -79,18 +82,13 @@ class Workload:
         self.world = world
         self.options = world.options
         self.draws = world.draws
-        self.left = self.options.entries
         self.readers = 0
 
     def run(self) -> None:
         world, options = self.world, self.options
-        quorum = options.quorum
-        ensemble = self.draws.shuffled(list(world.bookies), "ensemble")[: quorum.ensemble_size]
-        self.writer = world.create_ledger(quorum, ensemble)
-        self.writer.on_indication = self._on_writer
-        self._at(0, self._add)
-        if options.ending != "close":
-            self._at(options.ending_at_ms, self._end)
+        self.streams = [Stream(world, number) for number in range(options.streams)]
+        if options.ending in ("close_early", "crash"):
+            self._at(options.ending_at_ms, self.streams[0].end)
         for number in range(options.recoverers):
             at = self.draws.integer(
                 options.recoverers_from_ms, options.recoverers_to_ms, "recoverer", number
@@ -98,168 +96,85 @@ class Workload:
             self._at(at, lambda number=number: self._recover(number))
         if options.recover_when_stored is not None:
             world.checker.on_stored = self._on_stored
-        for number in range(options.readers):
-            self._at(self.draws.integer(2, 40, "reader", number), self._read_lac)
-        self._plan_faults()
+        for kind, count, act in (
+            ("reader", options.readers, self._read_lac),
+            ("announcement", options.announcements, self._announce),
+        ):
+            for number in range(count):
+                at = self.draws.integer(2, options.span_ms, kind, number)
+                self._at(at, lambda number=number, act=act: act(number))
+        if options.delete_at_ms is not None:
+            self._at(options.delete_at_ms, self._delete)
+        clients = [
+            *(s.address for s in self.streams),
+            *(f"r{n}" for n in range(options.recoverers)),
+        ]
+        FaultPlan(world, clients).arm()
         world.run_until(self._is_over, options.horizon_ms)
+        for stream in self.streams:
+            # From here on nothing new begins.
+            stream.left = 0
 
     def _at(self, time_ms: float, action: Any) -> None:
         self.world.scheduler.call_at(int(time_ms * 1_000), action)
 
     def _is_over(self) -> bool:
-        return self.left == 0 and all(
+        return all(stream.is_over or stream.left == 0 for stream in self.streams) and all(
             client.ended is not None or not client.is_alive
             for client in self.world.clients.values()
         )
 
-    def _add(self) -> None:
-        writer = self.writer
-        if not writer.is_alive or not writer.machine.is_adding:
-            self.left = 0
-            return
-        if writer.is_frozen:
-            self.world.scheduler.call_later(5_000, self._add)
-            return
-        if self.left == 0:
-            if self.options.ending == "close" and self.world.checker.last_confirmed == (
-                writer.machine.next_entry_id - 1
-            ):
-                writer.feed(m.CloseRequested())
-            return
-        if writer.machine.can_add:
-            first = writer.machine.next_entry_id
-            most = min(self.left, self.options.run_entries_max)
-            entries = self.draws.integer(1, most, "run", first)
-            self.left -= entries
-            self.world.add(entries)
-            gap_us = int(self.options.gap_ms * 1_000 * 2 * self.draws.uniform("gap", first))
-            self.world.scheduler.call_later(gap_us, self._add)
-
-    def _on_writer(self, indication: Any) -> None:
-        if isinstance(indication, m.RunConfirmed):
-            # The event is over then; several runs may be confirmed by one.
-            self.world.scheduler.call_later(0, self._add)
-        elif isinstance(indication, m.LedgerFailed):
-            self.left = 0
-
-    def _end(self) -> None:
-        writer = self.writer
-        if not writer.is_alive or not writer.machine.is_adding:
-            return
-        if writer.is_frozen:
-            self.world.scheduler.call_later(5_000, self._end)
-            return
-        if self.options.ending == "close_early":
-            self.left = 0
-            writer.feed(m.CloseRequested())
-        elif self.options.ending == "crash":
-            self.left = 0
-            writer.crash()
-
     def _on_stored(self, entry_id: int) -> None:
         """Recovery just when an add is between its first and its last acknowledgement."""
-        if entry_id == self.options.recover_when_stored:
+        when = self.options.recover_when_stored
+        if when is not None and entry_id >= when:
             self.world.checker.on_stored = None
             self.world.scheduler.call_later(0, lambda: self._recover(9))
 
+    def _ledger(self, *key: object) -> int:
+        """One of the ledgers there are, the first one half of the time."""
+        ids = sorted(self.world.store.records)
+        if not ids or self.draws.uniform("which", *key) < 0.5:
+            return LEDGER
+        return self.draws.pick(ids, "ledger", *key)
+
     def _recover(self, number: int) -> None:
-        name = f"r{number}"
-        client = self.world.recoverer(name)
+        world, ledger_id = self.world, self._ledger("recover", number)
+        checker = world.checkers.of(ledger_id)
+        floors = {"confirmed": checker.last_confirmed, "beyond": checker.last_confirmed + 3}
+        floor = floors.get(self.options.floor or "", NO_ENTRY)
+        client = world.recoverer(f"r{number}", ledger_id=ledger_id, floor=floor)
         client.feed(m.Start())
         if self.draws.uniform("recoverer dies", number) < 0.25:
             delay_us = self.draws.integer(1, 30_000, "recoverer dies at", number)
-            self.world.scheduler.call_later(delay_us, client.crash)
+            world.scheduler.call_later(delay_us, client.crash)
 
-    def _read_lac(self) -> None:
-        self.readers += 1
-        record = self.world.store.load(LEDGER, is_synced=False, name=f"lac{self.readers}")
+    def _announce(self, number: int) -> None:
+        self.world.announce(self.draws.pick(self.streams, "announces", number).name)
+
+    def _delete(self) -> None:
+        ids = sorted(self.world.store.records)
+        if ids and self.world.faults.take("delete"):
+            self.world.delete_ledger(self.draws.pick(ids, "deleted"))
+            self.world.checkers.mark("deleted while in use")
+
+    def _read_lac(self, number: int) -> None:
+        ledger_id = self._ledger("read", number)
+        record = self.world.store.load(ledger_id, is_synced=False, name=f"lac{number}")
         if record is None:
             return
-        client = self.world.lac_reader(f"lac{self.readers}", record.value)
-        client.on_indication = self._on_lac
+        client = self.world.lac_reader(f"lac{number}", record.value, ledger_id=ledger_id)
+        client.on_indication = lambda said: self._on_lac(number, ledger_id, said)
 
-    def _on_lac(self, indication: Any) -> None:
+    def _on_lac(self, number: int, ledger_id: int, indication: Any) -> None:
         if isinstance(indication, m.LacRead) and indication.last_add_confirmed >= 0:
-            self.readers += 1
-            record = self.world.store.load(LEDGER, is_synced=False, name=f"reader{self.readers}")
+            name = f"reader{number}"
+            record = self.world.store.load(ledger_id, is_synced=False, name=name)
             if record is not None:
-                name = f"reader{self.readers}"
-                self.world.reader(name, record.value, indication.last_add_confirmed)
-
-    def _plan_faults(self) -> None:
-        world, draws, options = self.world, self.draws, self.options
-        names = list(world.bookies)
-        everybody = [*names, "w", *(f"r{n}" for n in range(options.recoverers)), "zk"]
-        for kind, count in (("kill", options.crashes), ("power", options.power_losses)):
-            for number in range(count):
-                victim = draws.pick(names, kind, number)
-                at = draws.integer(1, 60, kind, "at", number)
-                back = at + draws.integer(5, 80, kind, "for", number)
-                self._at(at, lambda k=kind, v=victim, n=number: self._crash(k, v, n))
-                self._at(back, lambda v=victim: world.restart(v))
-        for number in range(options.disk_errors):
-            victim = draws.pick(names, "disk", number)
-            at = draws.integer(1, 60, "disk at", number)
-            self._at(at, lambda v=victim, n=number: self._disk_error(v, n))
-        for number in range(options.collections):
-            victim = draws.pick(names, "collect", number)
-            at = draws.integer(1, 100, "collect at", number)
-            self._at(at, lambda v=victim: world.collect(v))
-        for number in range(options.freezes):
-            at = draws.integer(1, 60, "freeze at", number)
-            duration_ms = draws.integer(10, 200, "freeze for", number)
-            self._at(at, lambda n=number, d=duration_ms: self._freeze(n, d))
-        for number in range(options.partitions):
-            alone = draws.pick(everybody, "part", number)
-            others = tuple(name for name in everybody if name != alone)
-            if draws.uniform("part pair", number) < 0.5:
-                others = (draws.pick(others, "part other", number),)
-            both_ways = draws.uniform("part both", number) < 0.6
-            at = draws.integer(0, 50, "part at", number)
-            back = at + draws.integer(5, 100, "part for", number)
-
-            def part(
-                alone: str = alone,
-                others: tuple[str, ...] = others,
-                both: bool = both_ways,
-                number: int = number,
-                back: int = back,
-            ) -> None:
-                if world.faults.take(f"partition {number}"):
-                    world.network.part((alone,), others, both_ways=both)
-                    self._at(back, lambda: self._join(alone, others, both_ways=both))
-
-            self._at(at, part)
-
-    def _join(self, alone: str, others: tuple[str, ...], *, both_ways: bool) -> None:
-        if not self.world.faults.is_healed:
-            self.world.network.join((alone,), others, both_ways=both_ways)
-
-    def _freeze(self, number: int, duration_ms: int) -> None:
-        """A process that is stopped and later goes on as if nothing had happened."""
-        clients = [c for c in self.world.clients.values() if c.is_alive and c.ended is None]
-        if not clients:
-            return
-        client = self.draws.pick(clients, "freeze who", number)
-        if not client.is_frozen and self.world.faults.take(f"freeze {number}"):
-            self.world.note(client.name, "is frozen")
-            self.world.checker.mark("client frozen")
-            client.freeze()
-            self.world.scheduler.call_later(duration_ms * 1_000, client.thaw)
-
-    def _disk_error(self, victim: str, number: int) -> None:
-        kind = self.draws.pick(("sync", "write", "read"), "disk kind", number)
-        if self.world.faults.take(f"{kind} error {number}"):
-            self.world.note(victim, f"the next {kind} fails")
-            faults = self.world.bookies[victim].disk.faults
-            if kind == "sync":
-                faults.sync_errors += 1
-            elif kind == "write":
-                faults.write_errors += 1
-            else:
-                faults.read_errors += 1
-
-    def _crash(self, kind: str, victim: str, number: int) -> None:
-        bookie = self.world.bookies[victim]
-        if bookie.is_up and self.world.faults.take(f"{kind} {number}"):
-            self.world.kill(victim, power=kind == "power")
+                self.world.reader(
+                    name,
+                    record.value,
+                    indication.last_add_confirmed,
+                    ledger_id=ledger_id,
+                    pause_us=self.options.read_pause_us,
+                )

@@ -94,3 +94,19 @@ def f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger() -> World:
     confirmed = world.run_until(lambda: world.checker.last_confirmed == 2, 2_000)
     require(confirmed, "SCRIPT", "the writer did not go on")
     return world
+
+
+def b18_a_deleted_record_settles_no_unknown_write() -> World:
+    """The close is written, its answer is lost, and the ledger is deleted before it is loaded."""
+    world = world_with(rpc_timeout_ms=20)
+    lose(world, ("cas_reply", "zk", "w"))
+    world.add()
+    world.run_for(10)
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(10)
+    require(world.checker.record.is_closed, "SCRIPT", "not closed")
+    world.delete_ledger()
+    world.run_for(100)
+    ended = world.clients["w"].ended
+    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
+    return world

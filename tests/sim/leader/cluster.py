@@ -25,7 +25,6 @@ from ledgerlog_spark.protocol.leader_entry import (
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import ADDING, LedgerWriter, WriterPhase, WriterSettings
-from tests.sim.checker import Checker
 from tests.sim.client import SimClient, as_entry
 from tests.sim.leader.ledgers import Entry, SimLedger, SimLedgers
 from tests.sim.leader.world import LeaderWorld, drawn_properties, play
@@ -37,38 +36,6 @@ if TYPE_CHECKING:
 
 LOST = (pm.Failure.FENCED, pm.Failure.CLOSED, pm.Failure.NOT_FOUND)
 QUORUM = Quorum(3, 3, 2)
-
-
-class Checkers:
-    """One checker for each ledger."""
-
-    def __init__(self) -> None:
-        self.by_ledger: dict[int, Checker] = {}
-        self.marks: dict[str, int] = {}
-
-    def of(self, ledger_id: int) -> Checker:
-        return self.by_ledger.setdefault(ledger_id, Checker())
-
-    def mark(self, name: str) -> None:
-        self.marks[name] = self.marks.get(name, 0) + 1
-
-    def around_handle(self, client: SimClient, event: Any) -> list[Any]:
-        return self.of(client.ledger_id).around_handle(client, event)
-
-    def indicated(self, client: SimClient, effect: Any) -> None:
-        self.of(client.ledger_id).indicated(client, effect)
-
-    def add_sent(self, client: SimClient, effect: pm.SendAdd) -> None:
-        self.of(client.ledger_id).add_sent(client, effect)
-
-    def add_answered(self, bookie: str, request: Any, code: Any) -> None:
-        self.of(request.ledger_id).add_answered(bookie, request, code)
-
-    def lac_served(self, bookie: str, ledger_id: int, lac: int) -> None:
-        self.of(ledger_id).lac_served(bookie, ledger_id, lac)
-
-    def read_answered(self, bookie: str, request: Any, code: Any, stored: bytes | None) -> None:
-        self.of(request.ledger_id).read_answered(bookie, request, code, stored)
 
 
 @dataclass
@@ -91,8 +58,7 @@ class ClusterLedgers(SimLedgers):
         super().__init__(**how)
         self.cluster = cluster
         self.changes_ensemble = changes_ensemble
-        self.checkers = Checkers()
-        cluster.checker = self.checkers  # type: ignore[assignment]
+        self.checkers = cluster.checkers
         cluster.store.on_write = self._on_write
         self._recoveries = 0
 

@@ -1,0 +1,187 @@
+"""The end of a schedule: all faults are over, everybody ends, and everything is held to account."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.writer import LedgerWriter
+from tests.sim.checker import Checker, Violation, require, write_set
+from tests.sim.client import SimClient, as_entry
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+HEALTHY_MS = 20_000
+"""Within so much virtual time of a healthy cluster everything ends."""
+LATE_MS = 1_000
+"""The last message of a schedule has arrived so long after its audit."""
+
+
+class Audit:
+    """Of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether a copy was lost for good: no promise is left then but that nothing is made up."""
+        return any(bookie.is_rotten for bookie in self.world.bookies.values())
+
+    def run(self) -> None:
+        """Heal, let all clients end, seal every ledger, read it back (L3, L5, L23)."""
+        world = self.world
+        world.heal()
+        for client in list(world.clients.values()):
+            if isinstance(client.machine, LedgerWriter):
+                self.settle_writer(client)
+        self.settle_clients()
+        for ledger_id in sorted(world.store.records):
+            metadata = self.seal(ledger_id)
+            if metadata is not None:
+                self.check_ledger(ledger_id, metadata)
+
+    def settle_writer(self, writer: SimClient) -> None:
+        """Every pending add of a live writer is stored by its whole write set or fails (V9)."""
+        machine, checker = writer.machine, self.world.checkers.of(writer.ledger_id)
+        settled = self.world.run_until(
+            lambda: (
+                not writer.is_alive
+                or not machine.is_adding
+                or (
+                    checker.last_confirmed == machine.next_entry_id - 1
+                    and not machine.entries_in_flight
+                )
+            ),
+            HEALTHY_MS,
+        )
+        require(
+            settled,
+            "V9",
+            f"{writer.name}: {machine.entries_in_flight} entries are in flight and "
+            f"{checker.last_confirmed} of {machine.next_entry_id - 1} is confirmed after "
+            f"{HEALTHY_MS} ms of a healthy cluster",
+        )
+        if writer.is_alive and machine.is_adding and not checker.is_deleted:
+            self._require_whole_write_sets(writer, checker)
+
+    def _require_whole_write_sets(self, writer: SimClient, checker: Checker) -> None:
+        """With an empty window each entry of the last fragment is on all of its Qw members."""
+        fragment, quorum = checker.record.last_fragment, checker.record.quorum
+        if checker.record.is_closed:
+            return
+        for entry_id in range(fragment.first_entry_id, checker.last_confirmed + 1):
+            for index in write_set(quorum, entry_id):
+                bookie = self.world.bookies[fragment.ensemble[index]]
+                if bookie.is_rotten:
+                    continue
+                held = bookie.peek(writer.ledger_id, entry_id)
+                require(
+                    held is not None,
+                    "V9",
+                    f"entry {entry_id} of {writer.ledger_id} is not on {bookie.name}, and nothing "
+                    "is in flight",
+                )
+
+    def settle_clients(self) -> None:
+        """Whoever recovers or reads ends within bounded time (V1)."""
+        for name, client in list(self.world.clients.items()):
+            if isinstance(client.machine, LedgerWriter):
+                continue
+            ended = self.world.run_until(
+                lambda client=client: client.ended is not None or not client.is_alive, HEALTHY_MS
+            )
+            require(
+                ended,
+                "V1",
+                f"{name} is in {client.machine.phase.name} after {HEALTHY_MS} ms of a healthy "
+                "cluster",
+            )
+
+    def seal(self, ledger_id: int) -> LedgerMetadata | None:
+        """Recovery closes the ledger; None where lost copies forbid it (V1, V3)."""
+        ended = None
+        for number in range(5):
+            name = f"final{number}.{ledger_id}"
+            client = self.world.recoverer(name, ledger_id=ledger_id)
+            client.feed(m.Start())
+            has_ended = self.world.run_until(lambda c=client: c.ended is not None, HEALTHY_MS)
+            require(has_ended, "V1", f"{name} did not end in a healthy cluster")
+            ended = client.ended
+            if isinstance(ended, m.LedgerClosed):
+                return ended.versioned.value
+        if self.is_rotten:
+            return None
+        raise Violation("V1", f"a healthy cluster cannot close ledger {ledger_id}: {ended}")
+
+    def check_ledger(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """The end, every copy, and what a reader gets."""
+        checker = self.world.checkers.of(ledger_id)
+        require(
+            metadata.last_entry_id >= checker.last_confirmed,
+            "L1",
+            f"closed at {metadata.last_entry_id}, confirmed {checker.last_confirmed}",
+        )
+        for entry_id in range(metadata.last_entry_id + 1):
+            self._check_copies(ledger_id, metadata, entry_id, checker)
+        self._read_everything(ledger_id, metadata)
+        require(len(set(checker.ends.values())) <= 1, "L23", f"different ends: {checker.ends}")
+
+    def _check_copies(
+        self, ledger_id: int, metadata: LedgerMetadata, entry_id: int, checker: Checker
+    ) -> None:
+        ensemble = metadata.fragment_of(entry_id).ensemble
+        copies = rotten = 0
+        for index in write_set(metadata.quorum, entry_id):
+            bookie = self.world.bookies[ensemble[index]]
+            rotten += bookie.is_rotten
+            stored = bookie.peek(ledger_id, entry_id)
+            if stored is not None:
+                entry = as_entry(stored, ledger_id, entry_id)
+                require(
+                    entry is not None and bytes(entry.payload) == checker.payloads[entry_id],
+                    "L6",
+                    f"{bookie.name} has other bytes as entry {entry_id}",
+                )
+                copies += 1
+        require(
+            copies >= metadata.quorum.ack_quorum - rotten,
+            "L3" if copies == 0 else "L5",
+            f"entry {entry_id} of {ledger_id} has {copies} copies in {ensemble}",
+        )
+
+    def _read_everything(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        if metadata.last_entry_id < 0:
+            return
+        name = f"audit.{ledger_id}"
+        client = self.world.reader(name, metadata, metadata.last_entry_id, ledger_id=ledger_id)
+        ended = self.world.run_until(lambda: client.ended is not None, HEALTHY_MS)
+        require(
+            ended and (isinstance(client.ended, m.RangeRead) or self.is_rotten),
+            "L3",
+            f"reading ledger {ledger_id} back ends with {client.ended}",
+        )
+
+    def let_go(self) -> None:
+        """The ledgers are deleted: every bookie drops them and stays fenced (V10)."""
+        world = self.world
+        world.run_for(LATE_MS)
+        for ledger_id in sorted(world.store.records):
+            world.delete_ledger(ledger_id)
+        # The others were never asked anything, so they never started.
+        for name, bookie in world.bookies.items():
+            if not bookie.boots:
+                continue
+            world.run_until(lambda bookie=bookie: bookie.storage is not None, 1_000)
+            ended: list[str] = []
+            bookie.collect(lambda ended=ended: ended.append("ended"))
+            world.run_until(lambda ended=ended: bool(ended), 1_000)
+            require(bool(ended) and bookie.storage is not None, "V10", f"{name} collects for ever")
+            for ledger_id, checker in world.checkers.by_ledger.items():
+                if checker.fenced.get(name, False):
+                    is_fenced = bookie.storage.is_fenced(ledger_id)
+                    require(is_fenced, "V10", f"{name} forgot its fence of {ledger_id}")
+                held = ledger_id in bookie.storage.droppable()
+                require(not held, "V10", f"{name} still has the deleted ledger {ledger_id}")

@@ -1,0 +1,65 @@
+"""A failure names a fault that happened: which ones explain what a client reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.model import LedgerState
+from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.messages import Failure
+from tests.sim.checker import Checker, require
+
+if TYPE_CHECKING:
+    from tests.sim.client import SimClient
+    from tests.sim.faults import Faults
+
+NETWORK = frozenset({"drop", "tail", "partition", "freeze", "reset"})
+CRASHES = frozenset({"answer", "boot", "kill", "power", "restart", "torn"})
+BOOKIE = NETWORK | CRASHES | {"busy", "disk", "full", "impatient", "rot", "slow"}
+STORE = NETWORK | {"away", "cas", "impatient"}
+
+EXPLAINED_BY = {
+    Failure.NOT_ENOUGH_BOOKIES: BOOKIE,
+    Failure.TOO_MANY_CHANGES: BOOKIE,
+    Failure.ADD_TIMEOUT: BOOKIE | STORE,
+    Failure.RECOVERY: BOOKIE,
+    Failure.ENTRY_UNKNOWN: BOOKIE | STORE,
+    Failure.LAC_UNKNOWN: BOOKIE,
+    Failure.METADATA_UNAVAILABLE: STORE,
+    Failure.DIGEST_MISMATCH: frozenset({"rot"}),
+}
+"""Failures of no client's own making, and the faults of which one has happened in its time."""
+
+
+def judge(client: SimClient, failure: Failure, checker: Checker, faults: Faults) -> None:
+    """Require that what a client reports is true, or explained by a fault in its lifetime."""
+    about = f"{client.name} reports {failure.name}"
+    state = checker.record.state
+    if failure is Failure.FENCED:
+        recovered = state is not LedgerState.OPEN or checker.is_deleted
+        require(recovered, "L31", f"{about}, the ledger is OPEN")
+    elif failure is Failure.CLOSED:
+        closed = state is LedgerState.CLOSED or checker.is_deleted
+        require(closed, "L35", f"{about}, the ledger is {state.name}")
+    elif failure is Failure.NOT_FOUND:
+        require(checker.is_deleted, "L35", f"{about}, nobody deleted the ledger")
+    elif failure is Failure.NEEDS_OPERATOR:
+        floor: Any = client.machine._floor_entry_id
+        end = checker.record.last_entry_id if checker.record.is_closed else checker.last_confirmed
+        is_floor = floor > end or faults.happened_between("rot", 0)
+        require(is_floor, "L35", f"{about} with the floor {floor}, the end is {end}")
+    elif failure is Failure.ENTRY_ABSENT:
+        require(checker.is_deleted, "L3", f"{about}, although the entry was confirmed")
+    else:
+        kinds = EXPLAINED_BY.get(failure, frozenset())
+        explained = checker.is_deleted or any(
+            faults.happened_between(kind, client.began_us) for kind in sorted(kinds)
+        )
+        require(explained, "L35", f"{about}, and no fault in its time explains it")
+
+
+def failure_of(indication: Any) -> Failure | None:
+    """Why a machine gave up, None when it did not."""
+    if isinstance(indication, m.LedgerFailed | m.ReadFailed):
+        return indication.failure
+    return None

@@ -1,0 +1,182 @@
+"""Which faults of one schedule come when: everything that is not the chance of a single message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+US = 1_000
+
+
+class FaultPlan:
+    """Draws and arms the faults of one world."""
+
+    def __init__(self, world: World, clients: list[str]) -> None:
+        self.world = world
+        self.options = world.options
+        self.draws = world.draws
+        self.names = list(world.bookies)
+        self.everybody = [*self.names, *clients, "zk"]
+        self.clients = clients
+
+    def arm(self) -> None:
+        """Put every fault of the schedule at its time."""
+        options = self.options
+        self._each("kill", options.crashes, self._crash)
+        self._each("power", options.power_losses, self._crash)
+        self._each("torn", options.torn_writes, self._tear)
+        self._each("restart", options.clean_restarts, self._restart)
+        self._each("disk", options.disk_errors, self._disk_error)
+        self._each("full", options.full_disks, self._fill)
+        self._each("slow", options.slow_disks, self._slow)
+        self._each("rot", options.rots, self._rot)
+        self._each("collect", options.collections, self._collect)
+        self._each("freeze", options.freezes, self._freeze)
+        self._each("partition", options.partitions, self._part)
+        self._each("reset", options.resets, self._reset)
+
+    def _each(self, kind: str, count: int, strike: Callable[[str, int], None]) -> None:
+        for number in range(count):
+            at_us = self.draws.integer(1, (self.options.span_ms + 10) * US, kind, "at", number)
+            self.world.scheduler.call_at(at_us, lambda n=number: strike(kind, n))
+
+    def _victim(self, kind: str, number: int) -> str:
+        return self.draws.pick(self.names, kind, number)
+
+    def _lasts_us(self, kind: str, number: int, most_ms: int) -> int:
+        return self.draws.integer(5 * US, most_ms * US, kind, "for", number)
+
+    def _may_go(self) -> bool:
+        """Whether one more bookie may be down."""
+        away = sum(not bookie.is_up for bookie in self.world.bookies.values())
+        return away < self.options.away_max
+
+    def _down(self, kind: str, number: int, stop: Callable[[str], None]) -> None:
+        """Stop a bookie and start it again after a while."""
+        world, victim = self.world, self._victim(kind, number)
+        lasts_us = self._lasts_us(kind, number, 80)
+        is_possible = world.bookies[victim].is_up and self._may_go()
+        if is_possible and world.faults.take(f"{kind} {number}", for_us=lasts_us):
+            stop(victim)
+            world.scheduler.call_later(lasts_us, lambda: world.restart(victim))
+
+    def _crash(self, kind: str, number: int) -> None:
+        self._down(kind, number, lambda name: self.world.kill(name, power=kind == "power"))
+
+    def _tear(self, kind: str, number: int) -> None:
+        world = self.world
+
+        def stop(name: str) -> None:
+            world.kill(name, power=True)
+            world.bookies[name].disk.tear_tail()
+            world.checkers.mark("tail torn")
+
+        self._down(kind, number, stop)
+
+    def _restart(self, kind: str, number: int) -> None:
+        def stop(name: str) -> None:
+            self.world.note(name, "stops cleanly")
+            self.world.checkers.mark("clean restart")
+            self.world.bookies[name].stop_cleanly()
+
+        self._down(kind, number, stop)
+
+    def _disk_error(self, kind: str, number: int) -> None:
+        world, victim = self.world, self._victim(kind, number)
+        what = self.draws.pick(("sync", "write", "read"), "disk kind", number)
+        if not self._may_go() or not world.faults.take(f"disk {what} error {number}"):
+            return
+        world.note(victim, f"the next {what} fails")
+        faults = world.bookies[victim].disk.faults
+        if what == "sync":
+            faults.sync_errors += 1
+        elif what == "write":
+            faults.write_errors += 1
+        else:
+            faults.read_errors += 1
+
+    def _fill(self, kind: str, number: int) -> None:
+        world, victim = self.world, self._victim(kind, number)
+        lasts_us = self._lasts_us(kind, number, 100)
+        if not world.faults.take(f"full {number}", for_us=lasts_us):
+            return
+        world.note(victim, "has a full disk")
+        world.checkers.mark("disk full")
+        disk = world.bookies[victim].disk
+        disk.faults.capacity_bytes = disk.used_bytes() + self.draws.integer(
+            0, 1 << 12, "room", number
+        )
+
+        def free() -> None:
+            disk.faults.capacity_bytes = None
+
+        world.scheduler.call_later(lasts_us, free)
+
+    def _slow(self, kind: str, number: int) -> None:
+        world, victim = self.world, self._victim(kind, number)
+        lasts_us = self._lasts_us(kind, number, 100)
+        if not world.faults.take(f"slow {number}", for_us=lasts_us):
+            return
+        world.note(victim, "has a slow disk")
+        world.checkers.mark("disk slow")
+        bookie = world.bookies[victim]
+        bookie.make_slow((500, 20_000))
+        world.scheduler.call_later(lasts_us, lambda: bookie.make_slow((20, 400)))
+
+    def _rot(self, kind: str, number: int) -> None:
+        """One bit of one file of entries flips; nothing notices before it is read."""
+        world, draws, victim = self.world, self.draws, self._victim(kind, number)
+        disk = world.bookies[victim].disk
+        slots = sorted(n for n in disk.durable_names if n.startswith("slot-"))
+        written = [name for name in slots if disk.durable_names[name].durable.strip(b"\0")]
+        if not written or not world.faults.take(f"rot {number}", for_us=1 << 60):
+            return
+        name = draws.pick(written, "rot file", number)
+        size = len(disk.durable_names[name].durable.rstrip(b"\0"))
+        disk.flip_bit(name, draws.integer(0, size - 1, "rot at", number), number % 8)
+        world.bookies[victim].is_rotten = True
+        world.note(victim, f"{name} rots")
+        world.checkers.mark("rot")
+
+    def _collect(self, kind: str, number: int) -> None:
+        self.world.collect(self._victim(kind, number))
+
+    def _freeze(self, _kind: str, number: int) -> None:
+        """A process that is stopped and later goes on as if nothing had happened."""
+        world = self.world
+        clients = [c for c in world.clients.values() if c.is_alive and c.ended is None]
+        if not clients:
+            return
+        client = self.draws.pick(clients, "freeze who", number)
+        duration_us = self.draws.integer(10, 200, "freeze for", number) * US
+        if not client.is_frozen and world.faults.take(f"freeze {number}", for_us=duration_us):
+            world.note(client.name, "is frozen")
+            world.checkers.mark("client frozen")
+            client.freeze()
+            world.scheduler.call_later(duration_us, client.thaw)
+
+    def _part(self, kind: str, number: int) -> None:
+        world, draws = self.world, self.draws
+        alone = draws.pick(self.everybody, "part", number)
+        others = tuple(name for name in self.everybody if name != alone)
+        if draws.uniform("part pair", number) < 0.5:
+            others = (draws.pick(others, "part other", number),)
+        both_ways = draws.uniform("part both", number) < 0.6
+        lasts_us = self._lasts_us(kind, number, 100)
+        if not world.faults.take(f"partition {number}", for_us=lasts_us):
+            return
+        world.network.part((alone,), others, both_ways=both_ways)
+
+        def join() -> None:
+            if not world.faults.is_healed:
+                world.network.join((alone,), others, both_ways=both_ways)
+
+        world.scheduler.call_later(lasts_us, join)
+
+    def _reset(self, kind: str, number: int) -> None:
+        client = self.draws.pick(self.clients, kind, "client", number)
+        if self.world.faults.take(f"reset {number}"):
+            self.world.reset(client, self._victim(kind, number))

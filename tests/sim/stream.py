@@ -1,0 +1,139 @@
+"""One application that writes ledger after ledger, through failures and restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol import messages as m
+from tests.sim.options import LEDGER
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Stream:
+    """Writes so many entries; all its machines run in one process, `address`.
+
+    Attributes:
+        left: Entries that it did not add yet.
+        is_over: It does nothing any more.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.options = world.options
+        self.draws = world.draws
+        self.number = number
+        self.address = "wv"[number]
+        self.left = self.options.entries if number == 0 else max(1, self.options.entries // 3)
+        self.is_over = False
+        self.ledgers = 0
+        self.restarts = 0
+        self._is_due = False
+        self.begin_ledger()
+
+    def begin_ledger(self) -> None:
+        """Create the next ledger; only the first of all has the name that scripts know."""
+        world, quorum = self.world, self.options.quorum
+        self.ledgers += 1
+        is_first = self.number == 0 and self.ledgers == 1
+        ledger_id = LEDGER
+        if not is_first:
+            ledger_id = world.next_ledger_id
+            world.next_ledger_id += 1
+        up = [name for name, bookie in world.bookies.items() if bookie.is_up]
+        everybody = up if len(up) >= quorum.ensemble_size else list(world.bookies)
+        ensemble = self.draws.shuffled(everybody, "ensemble", ledger_id)
+        self.name = self.address if self.ledgers == 1 else f"{self.address}{self.ledgers}"
+        self.writer = world.create_ledger(
+            quorum,
+            ensemble[: quorum.ensemble_size],
+            ledger_id=ledger_id,
+            name=self.name,
+            address=self.address,
+        )
+        self.writer.on_indication = self._on_writer
+        self._go_on()
+
+    def _go_on(self, delay_us: int = 0) -> None:
+        """Look at the writer again after a while; once for however many reasons."""
+        if not self._is_due:
+            self._is_due = True
+            self.world.scheduler.call_later(delay_us, self._step)
+
+    def _step(self) -> None:
+        self._is_due = False
+        writer, machine = self.writer, self.writer.machine
+        if self.is_over or not writer.is_alive or not machine.is_adding:
+            return
+        if writer.is_frozen:
+            self._go_on(5_000)
+            return
+        rolls = self.options.roll_entries
+        is_full = rolls is not None and machine.next_entry_id >= rolls
+        if self.left == 0 or is_full:
+            closes = self.left > 0 or self.options.ending == "close"
+            checker = self.world.checkers.of(writer.ledger_id)
+            if closes and checker.last_confirmed == machine.next_entry_id - 1:
+                writer.feed(m.CloseRequested())
+        elif machine.can_add:
+            first = machine.next_entry_id
+            most = min(self.left, self.options.run_entries_max)
+            entries = self.draws.integer(1, most, "run", self.name, first)
+            self.left -= entries
+            self.world.add(entries, self.name)
+            gap = 2 * self.draws.uniform("gap", self.name, first)
+            self._go_on(int(self.options.gap_ms * 1_000 * gap))
+        else:
+            # The window empties with answers that confirm nothing, too.
+            self._go_on(500)
+
+    def _on_writer(self, indication: Any) -> None:
+        if isinstance(indication, m.RunConfirmed):
+            # The event is over then; several runs may be confirmed by one.
+            if self.left == 0 or self.options.roll_entries is not None:
+                self._go_on()
+        elif isinstance(indication, m.LedgerClosed):
+            if self.left > 0 and not self.is_over:
+                self.world.checkers.mark("ledger rolled")
+                self.world.scheduler.call_later(0, self.begin_ledger)
+            else:
+                self.is_over = True
+        elif isinstance(indication, m.LedgerFailed):
+            self._die()
+
+    def _die(self) -> None:
+        """The process ends, or its ledger has: seal what it wrote, and begin another ledger."""
+        self.writer.crash()
+        if self.is_over:
+            return
+        if self.left == 0 or self.restarts >= self.options.restarts:
+            self.is_over = True
+            return
+        self.restarts += 1
+        self.world.checkers.mark("client restarted")
+        delay_us = self.draws.integer(500, 20_000, "restart", self.address, self.restarts)
+        self.world.scheduler.call_later(delay_us, self._restart)
+
+    def _restart(self) -> None:
+        if self.is_over or self.world.faults.is_healed:
+            self.is_over = True
+            return
+        name = f"{self.address}.seal{self.restarts}"
+        ledger_id = self.writer.ledger_id
+        client = self.world.recoverer(name, ledger_id=ledger_id, address=self.address)
+        client.feed(m.Start())
+        self.begin_ledger()
+
+    def end(self) -> None:
+        """What the schedule has for its writer: an early close, or the end of its process."""
+        writer = self.writer
+        if not writer.is_alive or not writer.machine.is_adding:
+            return
+        if writer.is_frozen:
+            self.world.scheduler.call_later(5_000, self.end)
+        elif self.options.ending == "close_early":
+            self.left = 0
+            writer.feed(m.CloseRequested())
+        elif self.options.ending == "crash":
+            self._die()
