@@ -75,6 +75,8 @@ def main() -> int:
 def _report(scenario: Scenario, result: Comparison, verdict: Verdict | None) -> int:
     tally = scenario.tally
     print(", ".join(f"{count} {role}" for role, count in sorted(tally.kills.items()) if count))
+    if tally.let_down:
+        print(f"{tally.let_down} drivers were let down by Spark itself and tried again")
     if tally.missed:
         print(f"armed and not reached by the first driver: {', '.join(tally.missed)}")
     print(result)

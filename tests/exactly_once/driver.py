@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from ledgerlog_spark.log.failpoints import VARIABLE
+from tests.exactly_once.spark_errors import EXIT_CODE
 from tests.fixtures.spark_python import python_without_archive
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,10 @@ class SilentDriverError(Exception):
 
 class EndedDriverError(SilentDriverError):
     """The driver ended by itself."""
+
+
+class LetDownError(EndedDriverError):
+    """Spark let the driver down: a process that Spark started did not answer in time."""
 
 
 class Driver:
@@ -87,7 +92,10 @@ class Driver:
 
     def _heard(self, said: dict[str, Any] | None) -> dict[str, Any]:
         if said is None:
-            raise EndedDriverError(f"it ended with exit code {self.process.wait()}")
+            code = self.process.wait()
+            if code == EXIT_CODE:
+                raise LetDownError("Spark gave up on a process that it started itself")
+            raise EndedDriverError(f"it ended with exit code {code}")
         if "fed" in said:
             self.chunks = said["fed"] + 1
         if "batch" in said:

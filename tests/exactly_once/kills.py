@@ -21,6 +21,7 @@ from tests.exactly_once.driver import (
     ROOT,
     Driver,
     EndedDriverError,
+    LetDownError,
     SilentDriverError,
     signal_all,
 )
@@ -33,6 +34,7 @@ KILLS_BESIDE = 2
 FAILPOINTS_A_DRIVER = 3
 BATCHES_TO_A_FAILPOINT_MAX = 150
 DRIVERS_LOG = "drivers.log"
+LET_DOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,13 @@ class Tally:
         kills: How often, by role; a process killed at a failpoint counts under that one's name.
         batches: Micro-batches that drivers reported.
         missed: Failpoints that nobody reached while they were armed.
+        let_down: Drivers that Spark let down; each was followed by another.
     """
 
     kills: Counter[str] = field(default_factory=Counter)
     batches: int = 0
     missed: list[str] = field(default_factory=list)
+    let_down: int = 0
 
     @property
     def total(self) -> int:
@@ -118,6 +122,8 @@ class Scenario:
                 self._kill_beside(driver)
             driver.wait_for_batches(self.dice.randint(1, 3))
             self._kill_last(driver)
+        except LetDownError as end:
+            self.count_let_down(end)
         except EndedDriverError as end:
             # A failpoint may be reached while the driver feeds, and end it: not a failure of ours.
             if all(at.file.exists() for at in armed):
@@ -201,12 +207,27 @@ class Scenario:
             raise SilentDriverError(f"the sweeper ended with exit code {ended.returncode}")
         return ended.returncode == 0
 
+    def count_let_down(self, error: LetDownError) -> None:
+        """Allows another try, a bounded number of times.
+
+        Raises:
+            LetDownError: Too often.
+        """
+        self.tally.let_down += 1
+        if self.tally.let_down > LET_DOWN_MAX:
+            raise error
+
     def finish(self) -> None:
         """Run both queries to the end of what was fed."""
-        driver = Driver(self.settings(finish=True), self.directory / DRIVERS_LOG)
-        try:
-            driver.wait_for("finished")
-            driver.process.wait(60)
-        finally:
-            driver.end()
-            self.chunks = driver.chunks
+        while True:
+            driver = Driver(self.settings(finish=True), self.directory / DRIVERS_LOG)
+            try:
+                driver.wait_for("finished")
+                driver.process.wait(60)
+            except LetDownError as error:
+                self.count_let_down(error)
+            else:
+                return
+            finally:
+                driver.end()
+                self.chunks = max(self.chunks, driver.chunks)

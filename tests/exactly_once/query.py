@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 import ledgerlog_spark as ll
+from tests.exactly_once.spark_errors import EXIT_CODE, is_sparks_own
 
 INPUT, COPY, COUNTS = "input", "copy", "counts"
 KEYS = 17
@@ -138,8 +140,29 @@ def _reason(query: StreamingQuery) -> str:
 
 
 def main() -> int:
-    """Ends by itself only when it was told to finish."""
+    """Ends by itself only when it was told to finish, or when Spark let it down."""
     settings = json.loads(sys.argv[1])
+    try:
+        return drive(settings)
+    except Exception as error:
+        if not is_sparks_own(f"{error}\n{_causes(error)}"):
+            raise
+        traceback.print_exc()
+        return EXIT_CODE
+
+
+def _causes(error: Exception) -> str:
+    """What the error followed from."""
+    causes = []
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        causes.append(str(cause))
+        cause = cause.__cause__ or cause.__context__
+    return "\n".join(causes)
+
+
+def drive(settings: dict[str, Any]) -> int:
+    """Feed, then run both queries; the exit code."""
     spark = session(settings["uri"])
     feed(spark, settings["chunk"], settings["chunk_rows"])
     say(fed=settings["chunk"])
