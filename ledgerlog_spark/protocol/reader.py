@@ -9,6 +9,7 @@ so once more under the same ensemble (PROTOCOL.md#E2).
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from ledgerlog_spark.protocol.messages import (
     TimerFired,
 )
 from ledgerlog_spark.protocol.quorum import write_set
+from ledgerlog_spark.protocol.read_budget import EntriesToAsk, ReadBudget
 from ledgerlog_spark.protocol.read_tally import BatchInFlight, ReplicaTally
 from ledgerlog_spark.protocol.recovery_reads import Verdict
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -42,11 +44,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.messages import Effect, Event
 
-FIRST_BATCH_ENTRIES = 64
-"""Of each batch while nothing is known of the entries' sizes."""
-
-STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
-"""Header, the largest digest, and the length before it in a batch's answer."""
+DELIVERED_SIZE_BYTES_MAX = 4 << 20
+"""Payload that is delivered at once, or one larger answer of a bookie: taken, it makes room."""
 
 
 class ReaderPhase(Enum):
@@ -64,7 +63,10 @@ class ReaderSettings:
 
     Attributes:
         entries_ahead_max: Entries asked for beyond what the application took.
-        size_bytes_ahead_max: Payload bytes read beyond what the application took.
+        size_bytes_ahead_max: Payload bytes beyond what the application took at which nothing more
+            is asked for: those that came, and those that are expected of requests that are out.
+        size_bytes_max: Payload bytes that are held at most, whatever the sizes of entries: no
+            request is sent whose answer might not fit. One entry may always be asked for.
         batch_entries_max: Of one batch request; 1 turns batches off.
         batch_size_bytes_max: Of one batch's answer.
         batches_in_flight_max: Batch requests at once.
@@ -75,19 +77,13 @@ class ReaderSettings:
 
     entries_ahead_max: int = 16_384
     size_bytes_ahead_max: int = 16 << 20
+    size_bytes_max: int = 64 << 20
     batch_entries_max: int = 1_024
     batch_size_bytes_max: int = 1 << 20
     batches_in_flight_max: int = 6
     singles_in_flight_max: int = 256
     hedge_delay_ms: int = 500
     reloads_max: int = 3
-
-
-def _usual_size_bytes(metadata: LedgerMetadata) -> int:
-    """Payload bytes of an average entry of a closed ledger, rounded up; 0 where not known."""
-    if not metadata.is_closed or metadata.last_entry_id < 0:
-        return 0
-    return -(-metadata.length // (metadata.last_entry_id + 1))
 
 
 class LedgerReader:
@@ -119,12 +115,10 @@ class LedgerReader:
         self._settings = settings or ReaderSettings()
         self._numbers = RequestNumbers()
         self._taken = first_entry_id - 1
-        self._next_to_ask = first_entry_id
+        self._to_ask = EntriesToAsk(first_entry_id, last_entry_id)
+        self._budget = ReadBudget(self._settings, metadata)
         self._ready: dict[int, EntryBatch] = {}
-        self._untaken: list[tuple[int, int]] = []
-        self._size_bytes_ahead = 0
-        self._largest_size_bytes = 1
-        self._usual_size_bytes = _usual_size_bytes(metadata)
+        self._untaken: deque[tuple[int, int]] = deque()
         self._batches: dict[int, tuple[BatchInFlight, int]] = {}
         self._batches_begun = 0
         self._takes_batches = self._settings.batch_entries_max > 1
@@ -147,48 +141,38 @@ class LedgerReader:
     def _fill(self) -> list[Effect]:
         """Ask further ahead, as far as the application's appetite and the limits go."""
         effects: list[Effect] = []
-        while self._next_to_ask <= self.last_entry_id and self._has_room():
-            first = self._next_to_ask
+        while (first := self._to_ask.first) is not None and self._may_ask(first):
             last = self._last_of_batch(first)
-            self._next_to_ask = last + 1
+            self._to_ask.take(last)
             if last == first:
                 effects += self._ask_one(first)
             else:
                 effects.append(self._begin_batch(first, last))
         return effects
 
-    def _has_room(self) -> bool:
-        limits = self._settings
-        singles = len(self._tallies)
-        in_flight = len(self._batches) * limits.batch_size_bytes_max
-        in_flight += singles * self._largest_size_bytes
-        return (
-            self._next_to_ask - 1 - self._taken < limits.entries_ahead_max
-            and len(self._batches) < limits.batches_in_flight_max
-            and singles < limits.singles_in_flight_max
-            and (
-                self._size_bytes_ahead + in_flight < limits.size_bytes_ahead_max
-                or self._next_to_ask == self.next_entry_id
-            )
-        )
+    def _may_ask(self, entry_id: int) -> bool:
+        if entry_id - 1 - self._taken >= self._settings.entries_ahead_max:
+            return False
+        if self._budget.has_room(len(self._batches), len(self._tallies), len(self._reads)):
+            return True
+        # Nothing else would make room for it: an entry larger than the limits has to pass.
+        is_head = entry_id == self.next_entry_id
+        return is_head and not self._untaken and not self._requests_out
+
+    @property
+    def _requests_out(self) -> int:
+        return len(self._batches) + len(self._reads)
 
     def _last_of_batch(self, first_entry_id: int) -> int:
         """A batch stays within the range and within one fragment; one entry where striped."""
         if self.metadata.quorum.is_striped or not self._takes_batches:
             return first_entry_id
-        last = min(self.last_entry_id, first_entry_id + self._batch_entries() - 1)
+        last = first_entry_id + self._budget.batch_entries - 1
+        last = min(last, self._to_ask.last_of_first_range)
         for fragment in self.metadata.fragments:
             if first_entry_id < fragment.first_entry_id <= last:
                 return fragment.first_entry_id - 1
         return last
-
-    def _batch_entries(self) -> int:
-        """As many as fit one answer: the rest of a batch that does not is asked for in turn."""
-        limits = self._settings
-        if not self._usual_size_bytes:
-            return min(limits.batch_entries_max, FIRST_BATCH_ENTRIES)
-        stored = self._usual_size_bytes + STORED_BESIDE_PAYLOAD_SIZE_BYTES
-        return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _begin_batch(self, first_entry_id: int, last_entry_id: int) -> SendReadBatch:
         self._batches_begun += 1
@@ -269,37 +253,33 @@ class LedgerReader:
     def _go_on_with(self, batch: BatchInFlight, index: int, event: BatchReplied) -> list[Effect]:
         """The rest of a batch whose answer was short: it says nothing about the next entry."""
         if event.entries and event.code is Code.OK:
-            return [self._ask_batch(batch, index)]
+            self._put_back(batch, batch.next_entry_id)
+            return []
         ensemble = self.metadata.fragment_of(batch.next_entry_id).ensemble
         self._note_failure(ensemble[index], event.code)
         if batch.outstanding:
             return []
         if batch.tried < len(batch.order) and self._takes_batches:
             return [self._ask_next_of(batch)]
-        first, last = batch.next_entry_id, batch.last_entry_id
-        batch.next_entry_id = last + 1
-        effects = self._ask_one(first)
-        if first < last and self._takes_batches:
-            effects.append(self._begin_batch(first + 1, last))
-        elif first < last:
-            for entry_id in range(first + 1, last + 1):
-                effects += self._ask_one(entry_id)
-        return effects
+        first = batch.next_entry_id
+        self._put_back(batch, first + 1)
+        return self._ask_one(first)
+
+    def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
+        """Ask for the rest of a batch when there is room for it; whoever still answers is late."""
+        self._to_ask.put_back(first_entry_id, batch.last_entry_id)
+        batch.next_entry_id = batch.last_entry_id + 1
 
     def _keep(self, entries: EntryBatch) -> None:
         """Keep consecutive entries; each id has one owner at a time, a batch or a tally."""
         first = entries.first_entry_id
         assert first >= self.next_entry_id, "an entry came twice"
         assert first not in self._ready, "an entry came twice"
-        confirmed, largest = max(entries.last_adds_confirmed), max(map(len, entries.payloads))
+        confirmed = max(entries.last_adds_confirmed)
         self.last_add_confirmed = max(self.last_add_confirmed, confirmed)
-        self._largest_size_bytes = max(self._largest_size_bytes, largest)
-        average = -(-entries.size_bytes // len(entries))
-        usual = self._usual_size_bytes or average
-        self._usual_size_bytes = (3 * usual + average + 3) // 4
         self._tallies.pop(first, None)
         self._ready[first] = entries
-        self._size_bytes_ahead += entries.size_bytes
+        self._budget.keep(entries)
 
     def _note_failure(self, bookie_id: str, code: Code) -> None:
         if not code.is_absent:
@@ -307,17 +287,7 @@ class LedgerReader:
 
     def _advance(self) -> list[Effect]:
         """Deliver what is ready in order, then see about the first entry that is not."""
-        effects: list[Effect] = []
-        ready: list[EntryBatch] = []
-        while (following := self._ready.pop(self.next_entry_id, None)) is not None:
-            ready.append(following)
-            self.next_entry_id = following.last_entry_id + 1
-        if ready:
-            self._reloads = 0
-            self._is_confirmed_by_reload = False
-            entries = EntryBatch.joined(ready)
-            self._untaken.append((entries.last_entry_id, entries.size_bytes))
-            effects.append(EntriesRead(entries))
+        effects = self._deliver()
         if self.next_entry_id > self.last_entry_id:
             self.phase = ReaderPhase.DONE
             return [*effects, RangeRead(self.metadata)]
@@ -325,6 +295,29 @@ class LedgerReader:
             effects += self._fill()
             effects += self._see_about_the_head()
         return effects
+
+    def _deliver(self) -> list[Effect]:
+        """Pass on what follows what was delivered, a few MiB at a time."""
+        effects: list[Effect] = []
+        ready: list[EntryBatch] = []
+        size_bytes = 0
+        while (following := self._ready.pop(self.next_entry_id, None)) is not None:
+            if ready and size_bytes + following.size_bytes > DELIVERED_SIZE_BYTES_MAX:
+                effects.append(self._delivered(ready))
+                ready, size_bytes = [], 0
+            ready.append(following)
+            size_bytes += following.size_bytes
+            self.next_entry_id = following.last_entry_id + 1
+        if ready:
+            self._reloads = 0
+            self._is_confirmed_by_reload = False
+            effects.append(self._delivered(ready))
+        return effects
+
+    def _delivered(self, ready: list[EntryBatch]) -> EntriesRead:
+        entries = EntryBatch.joined(ready)
+        self._untaken.append((entries.last_entry_id, entries.size_bytes))
+        return EntriesRead(entries)
 
     def _see_about_the_head(self) -> list[Effect]:
         """Load the record again before an entry is called absent or unknown."""
@@ -352,18 +345,18 @@ class LedgerReader:
         old, self.metadata = self.metadata, loaded
         if head not in self._tallies:
             return self._advance()
-        effects = self._ask_one(head)
         for entry_id, tally in tuple(self._tallies.items()):
             has_moved = loaded.fragment_of(entry_id).ensemble != old.fragment_of(entry_id).ensemble
             if has_moved and entry_id != head and tally.is_hopeless:
-                effects += self._ask_one(entry_id)
-        return effects
+                del self._tallies[entry_id]
+                self._to_ask.put_back(entry_id, entry_id)
+        return [*self._ask_one(head), *self._fill()]
 
     def _on_taken(self, event: EntriesTaken) -> list[Effect]:
         assert self._taken <= event.last_entry_id < self.next_entry_id
         self._taken = event.last_entry_id
         while self._untaken and self._untaken[0][0] <= self._taken:
-            self._size_bytes_ahead -= self._untaken.pop(0)[1]
+            self._budget.take(self._untaken.popleft()[1])
         return self._fill() if self.phase is ReaderPhase.READING else []
 
     def _fail(self, failure: Failure) -> list[Effect]:
@@ -382,11 +375,12 @@ class LedgerReader:
         effects: list[Effect] = []
         for tally in self._tallies.values():
             if tally.verdict is Verdict.UNDECIDED:
-                if tally.is_slow:
+                if tally.is_slow and self._budget.has_room_to_hedge(self._requests_out):
                     effects += self._ask_next(tally)
                 tally.is_slow = True
         for batch in dict.fromkeys(batch for batch, _ in self._batches.values()):
-            if batch.is_slow and not batch.is_done and batch.tried < len(batch.order):
+            is_late = batch.is_slow and not batch.is_done and batch.tried < len(batch.order)
+            if is_late and self._budget.has_room_to_hedge(self._requests_out):
                 effects.append(self._ask_next_of(batch))
             batch.is_slow = True
         return [*effects, self._arm_hedge()]

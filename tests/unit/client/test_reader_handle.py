@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX, ClientSettings
 from ledgerlog_spark.errors import (
     ConfigurationError,
     DigestMismatchError,
@@ -228,6 +228,52 @@ def test_a_reader_reads_ahead_no_further_than_its_limit() -> None:
         assert seen >= 500
 
     in_world(work, settings=settings)
+
+
+def test_a_reader_that_took_one_batch_of_large_entries_holds_no_more_than_its_bound() -> None:
+    async def work(world: ClientWorld) -> None:
+        large = bytes(PAYLOAD_SIZE_BYTES_MAX)
+        ledger = await world.client().create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
+        for _ in range(24):
+            await ledger.append(large)
+        await ledger.close()
+        del large
+        came: list[int] = []
+        for storage in world.storages.values():
+            count_bytes_read(storage, came)
+        reader = await world.client().open_ledger(ledger.id)
+        async with contextlib.aclosing(reader.read_batches()) as batches:
+            taken = len((await anext(batches))[0].payload)
+            await asyncio.sleep(60)
+            assert taken < sum(came) <= taken + (64 << 20)
+            held = sum(came) - taken
+            await anext(batches)
+            await asyncio.sleep(60)
+            assert sum(came) <= 2 * taken + held + 1_000  # headers and digests
+        assert [entry.entry_id async for entry in reader.read()] == list(range(24))
+
+    in_world(work)
+
+
+def count_bytes_read(storage: Any, came: list[int]) -> None:
+    """Note the bytes of each entry that a storage returns."""
+    read, read_batch = storage.read, storage.read_batch
+
+    def counted(request: Any, on_done: Callable[..., None]) -> None:
+        def done(code: Code, entry: bytes | None) -> None:
+            came.append(len(entry or b""))
+            on_done(code, entry)
+
+        read(request, done)
+
+    def counted_batch(request: Any, on_done: Callable[..., None]) -> None:
+        def done(code: Code, entries: Sequence[bytes]) -> None:
+            came.extend(map(len, entries))
+            on_done(code, entries)
+
+        read_batch(request, done)
+
+    storage.read, storage.read_batch = counted, counted_batch
 
 
 def test_a_bookie_that_returns_more_than_was_asked_for_changes_nothing() -> None:

@@ -19,11 +19,8 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.quorum import owns
-from ledgerlog_spark.protocol.reader import (
-    FIRST_BATCH_ENTRIES,
-    LedgerReader,
-    ReaderSettings,
-)
+from ledgerlog_spark.protocol.read_budget import FIRST_BATCH_ENTRIES
+from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
 
 PLAIN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),))
 STRIPED = LedgerMetadata(Quorum(4, 2, 2), (Fragment(0, ("b0", "b1", "b2", "b3")),))
