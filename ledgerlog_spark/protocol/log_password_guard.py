@@ -59,11 +59,12 @@ class PasswordGuard:
             self._newest, self._head_token, self._ledger_ids = newest_of(head), head.token, None
         if self._newest.wanted:
             return partial(ReadPages, pages=self._newest.wanted)
+        items = self._newest.records()
+        if not items:
+            return None
         if self._ledger_ids is None:
-            items = reversed(self._newest.records())
-            self._ledger_ids = list(dict.fromkeys(i.ledger_id for i in items))[:LEDGERS_READ_MAX]
-            if not self._ledger_ids:
-                return None
+            newest_first = dict.fromkeys(item.ledger_id for item in reversed(items))
+            self._ledger_ids = list(newest_first)[:LEDGERS_READ_MAX]
         if self._ledger_ids:
             return partial(ReadPassword, ledger_id=self._ledger_ids[0])
         raise DataLossError(

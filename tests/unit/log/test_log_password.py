@@ -298,3 +298,24 @@ def test_restore_is_refused_under_another_password_than_the_logs(in_world: Any) 
         assert (await log.state()).head.version == 3
 
     in_world(work)
+
+
+@pytest.mark.parametrize("outcome", [MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN])
+def test_first_commit_that_has_to_try_again_still_finds_nothing_to_compare(
+    outcome: MetadataOutcome,
+) -> None:
+    log = GuardedLog()
+    log.producer("app", "run")
+    log.register("app", 9)
+    request = CommitRequest("app", "run", 0, (staged(9),), password=b"first")
+    machine = CommitMachine("flights", request, token=token(1 << 8))
+    (ask,) = machine.start()
+    for _ in range(3):
+        while not isinstance(ask, m.WriteHead):
+            assert not isinstance(ask, m.Failed), ask
+            (ask,) = machine.handle(log.reply(ask))
+        (ask,) = machine.handle(m.Written(ask.request, outcome))
+    while not isinstance(ask, m.Finished | m.Failed):
+        (ask,) = machine.handle(log.reply(ask))
+    assert isinstance(ask, m.Finished)
+    check_password("flights", log.head.value, b"first")
