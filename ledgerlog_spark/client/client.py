@@ -28,7 +28,7 @@ from ledgerlog_spark.client.recent_records import RecentRecords
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
-    InternalError,
+    LedgerLogError,
     LedgerNotFoundError,
     LocalProtocolError,
     MetadataUnavailableError,
@@ -367,7 +367,7 @@ class LedgerClient:
             elif isinstance(indication, LedgerFailed):
                 done.set_exception(error_from_failure(ledger_id, indication))
 
-        def on_crash(crash: InternalError) -> None:
+        def on_crash(crash: LedgerLogError) -> None:
             if not done.done():
                 done.set_exception(crash)
 

@@ -1,17 +1,19 @@
 """What hosts of machines share: events one by one, timers, tasks, the end of a broken machine.
 
 `handle` of a machine is never entered twice: what comes while it runs waits for its turn. A machine
-that fails, or a task of its host that does, is a bug of ours: it is told once, with the last
-events, and the machine is never called again.
+that fails is a bug of ours: it is reported once, with the last events, and the machine is never
+called again. An error of the metadata store that no machine has a reply for, such as a refusal by
+an access list, ends the machine as well, and is reported as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import InternalError
+from ledgerlog_spark.errors import InternalError, LedgerLogError
 from ledgerlog_spark.protocol.messages import TimerFired
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class EventQueue:
     and gives `_fail` whatever was raised.
 
     Attributes:
-        crash: What a failed assertion became; the machine is never called again.
+        crash: Why the machine is never called again: a bug, or what no machine can deal with.
         is_stopped: Events are no longer taken.
     """
 
@@ -44,7 +46,7 @@ class EventQueue:
         subject: str,
         about: dict[str, Any],
         random: Random,
-        on_crash: Callable[[InternalError], None],
+        on_crash: Callable[[LedgerLogError], None],
         on_settled: Callable[[], None] | None,
     ) -> None:
         """A queue without events.
@@ -53,10 +55,10 @@ class EventQueue:
             subject: Names the machine in the message of its crash.
             about: What its crash says about it in fields.
             random: Spreads timers.
-            on_crash: Gets the one `InternalError` of a machine that failed.
+            on_crash: Gets the one error that ended the machine; it says nothing of what is pending.
             on_settled: Called after each burst of events, when nothing is queued.
         """
-        self.crash: InternalError | None = None
+        self.crash: LedgerLogError | None = None
         self.is_stopped = False
         self._subject = subject
         self._about = about
@@ -109,6 +111,9 @@ class EventQueue:
             events=[self._text(event) for event in self._history],
         )
         crash.__cause__ = cause
+        self._end(crash)
+
+    def _end(self, crash: LedgerLogError) -> None:
         self.crash = crash
         self.stop()
         self._on_crash(crash)
@@ -123,7 +128,14 @@ class EventQueue:
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, LedgerLogError) and not self.is_stopped:
+            ended = copy.copy(error)
+            ended.definite = False  # whatever is pending may have happened
+            ended.__cause__ = error
+            self._end(ended)
+        else:
             self._fail(error)
 
     def _start_timer(self, effect: StartTimer) -> None:

@@ -21,7 +21,7 @@ from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.event_queue import EventQueue
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.services import Services
-from ledgerlog_spark.errors import InternalError, LedgerLogError
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.messages import (
     AddReplied,
@@ -54,7 +54,7 @@ class Machine(Protocol):
 
 
 OnIndication = Callable[[Any], None]
-OnCrash = Callable[[InternalError], None]
+OnCrash = Callable[[LedgerLogError], None]
 
 
 class MachineHost(EventQueue):
@@ -77,7 +77,7 @@ class MachineHost(EventQueue):
             services: Of the client.
             ledger: Of the machine's ledger.
             on_indication: Gets the machine's indications, in order.
-            on_crash: Gets the one `InternalError` of a machine that failed.
+            on_crash: Gets the one error that ended the machine; see `EventQueue`.
             on_settled: Called after each burst of events, when nothing is queued.
         """
         super().__init__(

@@ -183,7 +183,7 @@ class ReadHandle:
             elif isinstance(indication, LedgerFailed):
                 done.set_exception(error_from_failure(self.id, indication))
 
-        def on_crash(crash: InternalError) -> None:
+        def on_crash(crash: LedgerLogError) -> None:
             if not done.done():
                 done.set_exception(crash)
 

@@ -28,7 +28,6 @@ from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.machine_host import MachineHost
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
-    InternalError,
     LedgerClosedError,
     LedgerLogError,
 )
@@ -323,7 +322,7 @@ class WriteHandle:
         self._refuse(lambda: error_for_unsent(self.id, failed))
         self._fail_pending(error)
 
-    def _on_crash(self, crash: InternalError) -> None:
+    def _on_crash(self, crash: LedgerLogError) -> None:
         self._refuse(lambda: crash)
         self._fail_pending(crash)
         if self._closed is not None and not self._closed.done():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
 from ledgerlog_spark.client.append_pace import AppendPace
-from ledgerlog_spark.errors import InternalError, LedgerLogError, LocalProtocolError
+from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader_host import LeaderHost
@@ -402,7 +402,7 @@ class Leader:
                 self._ended.set_result(None)
         self._wake()
 
-    def on_crash(self, crash: InternalError) -> None:
+    def on_crash(self, crash: LedgerLogError) -> None:
         """See `leader_host.Owner`."""
         self._end(crash, self._sent.first, self._sent.end)
 

@@ -32,7 +32,6 @@ from ledgerlog_spark.protocol.messages import Start, StartTimer
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ledgerlog_spark.errors import InternalError
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.port import CancelWatch
@@ -52,7 +51,7 @@ class Owner(Protocol):
     def on_indication(self, indication: Any) -> None:
         """The machine says something."""
 
-    def on_crash(self, crash: InternalError) -> None:
+    def on_crash(self, crash: LedgerLogError) -> None:
         """The machine failed, and says nothing more."""
 
     def on_settled(self) -> None:

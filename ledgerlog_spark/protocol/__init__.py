@@ -39,7 +39,9 @@ The contract of a host, the asyncio client and the simulator alike:
 8. Limits live in the machine and show as `can_add`; `AddRequested` beyond it, before the writer
    is open or after it stopped is the caller's bug (`LocalProtocolError`).
 9. An `AssertionError` from a machine is our bug: the host fails the handle with `InternalError`,
-   treats what was pending as unknown, and never calls that machine again.
+   treats what was pending as unknown, and never calls that machine again. An error of the metadata
+   store that no reply can express, such as a refusal by its access list, ends the handle likewise,
+   with that error.
 
 After its last indication (`LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed`
 from a recovery) a machine ignores what still comes in; the host may forget it.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from ledgerlog_spark.errors import BookieUnavailableError, MetadataError
+from ledgerlog_spark.errors import BookieUnavailableError, LedgerLogError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
 from ledgerlog_spark.transport import control_pb2_grpc
 
@@ -38,7 +38,7 @@ _CODES: Final = {
 }
 
 ChannelTask = asyncio.Task[grpc.aio.Channel]
-UNREACHABLE: Final = (BookieUnavailableError, MetadataError, grpc.aio.UsageError)
+UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError)
 
 
 def code_of_status(status: grpc.StatusCode) -> Code:

@@ -190,8 +190,9 @@ class V2Link:
                 is_wanted = self._settle_cut_off(info)
                 if is_wanted:
                     await self._open(info)
-        except (LedgerLogError, OSError, TimeoutError):
-            # Not there, not known, not answering: the same to those who wait.
+        except (LedgerLogError, OSError, TimeoutError, ValueError, OverflowError):
+            # Not there, not known, not answering, or registered under what is no address: the same
+            # to those who wait.
             pass
         finally:
             self._connecting = None

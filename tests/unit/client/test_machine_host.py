@@ -11,9 +11,16 @@ import pytest
 from ledgerlog_spark.client.event_queue import EVENTS_KEPT
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.machine_host import MachineHost
-from ledgerlog_spark.errors import InternalError, MetadataUnavailableError, MetadataUnknownError
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    LocalProtocolError,
+    MetadataError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+    RemoteProtocolError,
+)
 from ledgerlog_spark.metadata.memory_tree import Fault
-from ledgerlog_spark.model import Code, DigestType, Fragment, LedgerMetadata, Quorum
+from ledgerlog_spark.model import Code, DigestType, Fragment, LedgerMetadata, Quorum, Version
 from ledgerlog_spark.protocol.messages import (
     AddReplied,
     BookiesListed,
@@ -63,7 +70,7 @@ class Hosted:
         client, self.stores = world.client_and_stores()
         self.machine = ScriptedMachine(script)
         self.indications: list[Any] = []
-        self.crashes: list[InternalError] = []
+        self.crashes: list[LedgerLogError] = []
         self.host = MachineHost(
             self.machine,
             services=client.services,
@@ -243,6 +250,39 @@ def test_a_load_that_failed_is_never_in_doubt(error: type[Exception]) -> None:
         hosted.host.post(Start())
         replied = (await hosted.events(2))[1]
         assert replied.outcome is MetadataOutcome.UNAVAILABLE
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("error", [MetadataError, RemoteProtocolError, LocalProtocolError])
+@pytest.mark.parametrize(
+    "effect",
+    [
+        LoadMetadata(1, sync_first=False),
+        CasMetadata(1, METADATA, Version(1, 1)),
+        ListBookies(1),
+    ],
+    ids=["load", "write", "list"],
+)
+def test_what_the_store_refuses_for_another_reason_ends_the_machine_with_that_error(
+    effect: Any, error: type[LedgerLogError]
+) -> None:
+    """An access list, a record too large, an answer that makes no sense: no bug of ours."""
+
+    async def work(world: ClientWorld) -> None:
+        async def refused(*_: Any) -> None:
+            raise error("closed to us", path="/ledgers")
+
+        hosted = Hosted(world, at_start(effect))
+        methods = dict.fromkeys(("load", "write", "writable"), staticmethod(refused))
+        hosted.host._services.ledgers = type("Store", (), methods)()
+        hosted.host._services.bookies.asked = refused
+        hosted.host.post(Start())
+        await asyncio.sleep(1)
+        (crash,) = hosted.crashes
+        assert type(crash) is error
+        assert (crash.message, crash.path, crash.definite) == ("closed to us", "/ledgers", False)
+        assert hosted.machine.events == [Start()]
 
     in_world(work)
 

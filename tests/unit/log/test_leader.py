@@ -16,6 +16,7 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     LogKindError,
     LogNotFoundError,
+    MetadataError,
     PositionNotAvailableError,
 )
 from ledgerlog_spark.log.leader import ENTRY_RECORDS_MAX
@@ -50,6 +51,25 @@ def test_appended_records_have_dense_positions_and_are_read_back_in_order() -> N
         places = [(record.ledger_id, record.entry_id) for record in records]
         assert places == [(p.ledger_id, p.entry_id) for p in (first, *many, last)]
         assert all(one.append_time_ms <= two.append_time_ms for one, two in pairwise(records))
+
+    in_world(work)
+
+
+def test_a_refusal_of_the_store_ends_the_leader_with_that_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append(b"safe")
+
+        async def refused(*_: object) -> None:
+            raise MetadataError("closed to us by an access list")
+
+        monkeypatch.setattr(leader._host._driver._store, "write_head", refused)
+        with pytest.raises(MetadataError, match="access list"):
+            await leader.close()
+        with pytest.raises(MetadataError, match="access list"):
+            await leader.append(b"more")
 
     in_world(work)
 

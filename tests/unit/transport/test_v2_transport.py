@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import BookieUnavailableError
+from ledgerlog_spark.errors import BookieUnavailableError, WireFormatError
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
@@ -428,7 +428,15 @@ async def test_requests_while_the_next_attempt_is_not_due_fail_without_one(regis
 
 
 @pytest.mark.parametrize(
-    "error", [BookieUnavailableError("gone", bookie_id=BOOKIE), OSError("no route"), TimeoutError()]
+    "error",
+    [
+        BookieUnavailableError("gone", bookie_id=BOOKIE),
+        WireFormatError("an entry of the registration that is not text"),
+        OSError("no route"),
+        TimeoutError(),
+        UnicodeError("no host name"),
+        OverflowError("no port"),
+    ],
 )
 async def test_bookie_that_cannot_be_looked_up_is_unavailable(caller, registry, error) -> None:
     registry.error = error
