@@ -7,6 +7,7 @@ LedgerLogError
 │       │   └── FreedFileError      the file was freed while it was read: look up once more
 │       ├── MissingFileError        .path
 │       ├── DiskFullError           the same call may succeed once there is room
+│       ├── TooManyFilesError       no descriptor: the same call may succeed later
 │       └── SyncFailedError         what was written may be lost; never sync that file again
 └── StartupError (ledgerlog_spark)  the bookie refuses to start
     ├── CookieMismatchError         the data belongs to another bookie or cluster
@@ -57,6 +58,13 @@ class DiskFullError(StorageError):
     """No room on the device; nothing that was stored before is touched."""
 
     retriable = True
+
+
+class TooManyFilesError(StorageError):
+    """The process or the system has no descriptor for one more file; nothing was changed."""
+
+    retriable = True
+    definite = True
 
 
 class SyncFailedError(StorageError):

@@ -10,6 +10,7 @@ KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
 GROUPS_IN_FILE_MIN = 8
+OPEN_FILES_MIN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class StorageSettings:
         metadata_check_ms: How long an add waits for the metadata check.
         allocation_retry_ms: How often a full disk is tried again.
         pool_files_max: Freed files kept for reuse.
+        open_files_max: Files open at the same time; others are opened when they are read.
         tombstone_keep_s: A dropped ledger is remembered at least so long.
 
     Raises:
@@ -45,6 +47,7 @@ class StorageSettings:
     metadata_check_ms: int = 5_000
     allocation_retry_ms: int = 5_000
     pool_files_max: int = 4
+    open_files_max: int = 1_024
     tombstone_keep_s: int = 7 * 24 * 3_600
 
     def __post_init__(self) -> None:
@@ -54,6 +57,12 @@ class StorageSettings:
                 raise ConfigurationError(
                     f"{name} = {value}: give a number above 0", key=name, value=value
                 )
+        if self.open_files_max < OPEN_FILES_MIN:
+            raise ConfigurationError(
+                f"open_files_max = {self.open_files_max}: give at least {OPEN_FILES_MIN}",
+                key="open_files_max",
+                value=self.open_files_max,
+            )
         if self.file_size_bytes < FILE_SIZE_BYTES_MIN or self.file_size_bytes % 4096:
             raise ConfigurationError(
                 f"file_size_bytes = {self.file_size_bytes}: give a multiple of 4096, at least "

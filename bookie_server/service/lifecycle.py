@@ -19,6 +19,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.core.settings import StorageSettings
+from bookie_server.descriptors import FILES_MAX, divided, raise_limit
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
@@ -67,9 +68,15 @@ class Bookie:
         crash: The error of a task that should have none: a bug.
     """
 
-    def __init__(self, settings: BookieSettings) -> None:
-        """Starts nothing yet; must run on the event loop."""
+    def __init__(self, settings: BookieSettings, open_files_max: int = FILES_MAX) -> None:
+        """Starts nothing yet; must run on the event loop.
+
+        Args:
+            settings: Of this bookie.
+            open_files_max: Entry-log files that may be open at the same time.
+        """
         self.settings = settings
+        self._open_files_max = open_files_max
         self.bookie_id = settings.bookie_id or f"{settings.host}:{settings.port}"
         self.port = settings.port
         self.grpc_port = settings.grpc_port
@@ -162,6 +169,7 @@ class Bookie:
         limits = StorageSettings(
             file_size_bytes=self.settings.file_size_bytes,
             free_bytes_min=self.settings.free_bytes_min,
+            open_files_max=self._open_files_max,
             # The service's own bound acts first: it makes peers wait, storage would answer BUSY.
             in_flight_bytes_max=2 * self.settings.in_flight_bytes_max,
         )
@@ -274,7 +282,11 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_requested.set)
-    bookie = Bookie(settings)
+    budget = divided(raise_limit(settings.connections_max), settings.connections_max)
+    if budget.connections < settings.connections_max:
+        _log.warning("connections_limited", **asdict(budget))
+        settings = settings.model_copy(update={"connections_max": budget.connections})
+    bookie = Bookie(settings, budget.files)
     started = asyncio.create_task(bookie.start())
     await _first_of(stop_requested.wait(), started)
     if not started.done():

@@ -15,7 +15,7 @@ from bookie_server.core.requests import (
     inspect_add,
 )
 from bookie_server.core.settings import StorageSettings
-from bookie_server.errors import CorruptRecordError, StorageError
+from bookie_server.errors import CorruptRecordError, StorageError, TooManyFilesError
 from bookie_server.ports import Future, MetadataCheck, Standing, Tasks
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.log import Log
@@ -161,7 +161,8 @@ class AddPath:
                 # The copy that is there is damaged: this one is as good as any.
                 self._admit(request, lac, on_done, is_compared=True)
             else:
-                on_done(Code.IO_ERROR)
+                is_busy = isinstance(error, TooManyFilesError)
+                on_done(Code.BUSY if is_busy else Code.IO_ERROR)
             return
         self.in_flight_bytes -= len(request.body)
         if is_repeated and state.drop_ticket <= covered:

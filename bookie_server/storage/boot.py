@@ -29,7 +29,7 @@ from bookie_server.core.replay_decision import (
 from bookie_server.core.settings import StorageSettings
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError, DiskFullError, MissingFileError
-from bookie_server.ports import Buffer, File, FileSystem
+from bookie_server.ports import Buffer, File
 from bookie_server.storage.active_index import ActiveIndex
 from bookie_server.storage.entry_log_file import (
     FinishedFile,
@@ -38,6 +38,7 @@ from bookie_server.storage.entry_log_file import (
     read_body,
     read_index_head,
 )
+from bookie_server.storage.file_pool import FilePool, PooledFile
 from bookie_server.storage.log import append_encoded, append_end_mark
 from bookie_server.storage.manifest import UNCLEAN_NAME, ManifestStore
 from bookie_server.storage.reads import finish
@@ -72,7 +73,7 @@ class Replayed:
     """One open file of the MANIFEST, read back."""
 
     entry: FileEntry
-    handle: File | None
+    handle: PooledFile | None
     scan: FileScan
     verdict: FileVerdict | None = None
     is_short: bool = False
@@ -89,7 +90,7 @@ class Boot:
         next_sequence: Of the next record written.
     """
 
-    files: FileSystem
+    files: FilePool
     store: ManifestStore
     slots: Slots
     settings: StorageSettings
@@ -125,7 +126,7 @@ class Boot:
         await self.store.remove_strays()
         for entry in manifest.files:
             if entry.state is FileState.FINISHED:
-                await self._open_finished(entry)
+                await self._open_finished(entry, is_missing=entry.slot not in names)
         replayed = await self._scan_open()
         vouched = await self._judge(replayed)
         for file in replayed:
@@ -138,14 +139,13 @@ class Boot:
         await self._find_last_entries()
         await self._prepare_spare()
 
-    async def _open_finished(self, entry: FileEntry) -> None:
-        try:
-            handle = await self.files.open(entry.slot)
-        except MissingFileError:
+    async def _open_finished(self, entry: FileEntry, *, is_missing: bool) -> None:
+        if is_missing:
             self.counters.damaged_records += 1
             self.health.files_in_doubt.add(entry.file_id)
             self.missing.append(entry)
             return
+        handle = self.files.at(entry.slot)
         file = FinishedFile(entry, handle, entry.identity)
         await self._check_header(handle, entry)
         if entry.has_damage:
@@ -368,6 +368,7 @@ class Boot:
         )
         done = FinishedFile(entry, handle, identity)
         await finish(read_index_head(done))
+        handle.may_close()
         self.finished.append(done)
 
     def _states(self) -> list[LedgerState]:

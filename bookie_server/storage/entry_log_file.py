@@ -28,6 +28,7 @@ from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError
 from bookie_server.ports import File
 from bookie_server.storage.active_index import ActiveIndex
+from bookie_server.storage.file_pool import PooledFile
 
 HEADER_READ_SIZE = 4_096
 
@@ -55,7 +56,7 @@ class OpenFile:
     """
 
     entry: FileEntry
-    handle: File
+    handle: PooledFile
     identity: FileIdentity
     end: int = RECORDS_START
     first_sequence: int = 0
@@ -63,7 +64,7 @@ class OpenFile:
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FinishedFile:
     """A file with an index of its own.
 
@@ -76,7 +77,7 @@ class FinishedFile:
     """
 
     entry: FileEntry
-    handle: File
+    handle: PooledFile
     identity: FileIdentity
     head: IndexHead | None = None
     header_size: int = 0

@@ -11,6 +11,7 @@ reuse and the others removed, once the MANIFEST that says so is durable.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -21,9 +22,10 @@ from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.settings import StorageSettings
 from bookie_server.core.slot_header import RECORDS_START
-from bookie_server.errors import DiskFullError, StorageError
-from bookie_server.ports import Buffer, File, Future, Tasks
+from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
+from bookie_server.ports import Buffer, Future, Tasks
 from bookie_server.storage.entry_log_file import FinishedFile, OpenFile
+from bookie_server.storage.file_pool import PooledFile
 from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.log import Log, append_encoded
 from bookie_server.storage.manifest import ManifestStore
@@ -94,7 +96,7 @@ class FileKeeper:
         self._ended: Future[None] = tasks.future()
         self._committed: list[Future[None]] = []
         self._unmarked: list[FinishedFile] = []
-        self._pinned: dict[str, File] = {}
+        self._pinned: dict[str, PooledFile] = {}
         self.pins = Pins()
         self.counters = FileCounters()
         self.active = active
@@ -222,14 +224,6 @@ class FileKeeper:
         self.wake()
         await self._ended
 
-    async def close_handles(self) -> None:
-        """Let go of every file."""
-        opened = [file for file in (self.active, self.spare) if file is not None]
-        handles = [file.handle for file in opened] + [file.handle for file in self.finished]
-        pinned, self._pinned = self._pinned, {}
-        for handle in dict.fromkeys((*handles, *pinned.values())):
-            await handle.close()
-
     async def _catch_up(self) -> None:
         manifest = self._store.current
         prepared: OpenFile | None = None
@@ -241,11 +235,20 @@ class FileKeeper:
                 )
             await self.commit(prepared)
         except DiskFullError:
-            if prepared is None and await self._commit_without_spare():
+            if prepared is not None:
+                await self._slots.discard(prepared)
+            if await self._commit_without_spare():
                 self._is_due = True
                 return
             self._set_writable(is_writable=False)
             self._tasks.spawn("allocation retry", self._retry())
+            return
+        except TooManyFilesError:
+            if prepared is not None:
+                await self._slots.discard(prepared)
+            # Without a next file the active one is all that is left, as on a full disk.
+            self._set_writable(is_writable=self.spare is not None)
+            self._tasks.spawn("descriptor retry", self._retry())
             return
         if prepared is not None:
             self.spare = prepared
@@ -257,7 +260,7 @@ class FileKeeper:
         freed = self.counters.freed
         try:
             await self.commit(None)
-        except DiskFullError:
+        except (DiskFullError, TooManyFilesError):
             # The files themselves say all that a boot needs; the retry commits.
             return False
         return self.counters.freed > freed
@@ -289,6 +292,7 @@ class FileKeeper:
 
         Raises:
             DiskFullError: Nothing changed.
+            TooManyFilesError: Nothing changed.
             SyncFailedError: The device failed.
         """
         dead = self.finished.dead(self._health.files_in_doubt)
@@ -304,25 +308,46 @@ class FileKeeper:
         manifest = self._compose(prepared, freed, keep_open=keep_open)
         await self._store.commit(manifest, self._states())
         self._unmarked = [file for file in self._unmarked if file not in (*unmarked, *dead)]
-        # Only now: an open file that is shorter than it was allocated counts as damaged.
-        for file in unmarked:
-            await file.handle.truncate(file.end)
         self._freed = [slot for slot in self._freed if slot not in freed]
+        for file in unmarked:
+            await self._cut(file)
         for slot in freed:
             await self._release(slot, is_kept=slot in manifest.free_slots)
+
+    async def _cut(self, file: FinishedFile) -> None:
+        """Give back what lies behind the index, once the durable MANIFEST calls a file finished.
+
+        Not before: an open file that is shorter than it was allocated counts as damaged.
+        """
+        file.handle.may_close()
+        with contextlib.suppress(TooManyFilesError):  # the next start gives it back
+            await file.handle.truncate(file.end)
 
     async def _release(self, slot: str, *, is_kept: bool) -> None:
         """The durable MANIFEST lists the slot as free, or not at all."""
         self.counters.freed += 1
-        if not is_kept:
-            await self._store.remove_slot(slot)
-        if slot in self._pinned and not self._is_closing:
-            self.pins.when_past(lambda: self._unpin(slot))
+        if not self.pins.are_taken or self._is_closing:
+            await self._let_go(slot, is_kept=is_kept)
+            return
 
-    def _unpin(self, slot: str) -> None:
+        def past() -> None:
+            # After a stop the directory may be another process's.
+            if not self._is_closing:
+                self._tasks.spawn("release of a file", self._let_go(slot, is_kept=is_kept))
+
+        # Readings that began before may still open the file.
+        self.pins.when_past(past)
+
+    async def _let_go(self, slot: str, *, is_kept: bool) -> None:
+        """Close a freed file, and remove it unless it is kept for reuse."""
         handle = self._pinned.pop(slot, None)
-        if handle is not None:
-            self._tasks.spawn("close of a freed file", handle.close())
+        try:
+            if handle is not None:
+                await handle.close()
+            if not is_kept:
+                await self._store.remove_slot(slot)
+        except StorageError as error:
+            self.on_failed(error)
 
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
         assert self.log is not None

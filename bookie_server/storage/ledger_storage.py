@@ -30,6 +30,7 @@ from bookie_server.storage.boot import Boot
 from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.drops import Drops
 from bookie_server.storage.file_keeper import FileKeeper
+from bookie_server.storage.file_pool import FilePool
 from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.index_rebuilds import IndexRebuilds
 from bookie_server.storage.lac_watches import LacWatches, OnLacChange
@@ -51,9 +52,7 @@ class LedgerStorage:
         counters: For metrics.
     """
 
-    def __init__(
-        self, *, files: FileSystem, tasks: Tasks, boot: Boot, store: ManifestStore
-    ) -> None:
+    def __init__(self, *, files: FilePool, tasks: Tasks, boot: Boot, store: ManifestStore) -> None:
         self._files = files
         self._tasks = tasks
         self._store = store
@@ -85,18 +84,20 @@ class LedgerStorage:
             StorageError: The device failed, or has no room for a file.
         """
         await files.lock()
+        pool = FilePool(files, tasks, settings.open_files_max)
         try:
-            store = ManifestStore(files)
+            store = ManifestStore(pool)
             slots = Slots(
-                files,
+                pool,
                 file_size_bytes=settings.file_size_bytes,
                 free_bytes_min=settings.free_bytes_min,
             )
-            boot = Boot(files, store, slots, settings)
+            boot = Boot(pool, store, slots, settings)
             await boot.run()
-            storage = cls(files=files, tasks=tasks, boot=boot, store=store)
+            storage = cls(files=pool, tasks=tasks, boot=boot, store=store)
             await storage._start(slots, metadata, clock)
         except BaseException:
+            await pool.close_all()
             await files.unlock()
             raise
         return storage
@@ -308,7 +309,7 @@ class LedgerStorage:
         except StorageError as error:
             self._fail(error)
         finally:
-            await self._keeper.close_handles()
+            await self._files.close_all()
             await self._files.unlock()
 
     # What the log reports.

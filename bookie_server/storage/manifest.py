@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,7 +12,12 @@ from bookie_server.core.ledger_state import (
     encode_ledger_states,
 )
 from bookie_server.core.manifest_codec import NAME, Manifest, decode_manifest, encode_manifest
-from bookie_server.errors import REPLACEMENT_ADVICE, DamagedDirectoryError
+from bookie_server.errors import (
+    REPLACEMENT_ADVICE,
+    DamagedDirectoryError,
+    DiskFullError,
+    SyncFailedError,
+)
 from bookie_server.ports import FileSystem
 from ledgerlog_spark.errors import StartupError
 
@@ -93,6 +99,7 @@ class ManifestStore:
 
         Raises:
             DiskFullError: Nothing changed.
+            TooManyFilesError: Nothing changed.
             SyncFailedError: The old or the new one counts; which is not known.
         """
         generation = self.current.generation + 1
@@ -103,10 +110,15 @@ class ManifestStore:
         await self._files.sync_directory()
         await self._write(NEW_NAME, encode_manifest(manifest))
         await self._files.rename(NEW_NAME, NAME)
-        await self._files.sync_directory()
+        try:
+            await self._files.sync_directory()
+        except DiskFullError as error:
+            # The new one may count already: to go on as if it did not would overwrite its state.
+            raise SyncFailedError(f"{error.message}, after the rename", path=NAME) from error
         old, self.current = self.current.state_file, manifest
         if old:
-            await self._files.remove(old)
+            with contextlib.suppress(DiskFullError):  # a start removes it
+                await self._files.remove(old)
 
     async def remove_strays(self) -> None:
         """Remove what the MANIFEST does not name: left over from a crash, and free."""

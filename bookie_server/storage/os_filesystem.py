@@ -28,6 +28,7 @@ from bookie_server.errors import (
     MissingFileError,
     StorageError,
     SyncFailedError,
+    TooManyFilesError,
 )
 from bookie_server.ports import Buffer, Lane
 from bookie_server.storage.os_thread import OrderedThread
@@ -36,6 +37,7 @@ from bookie_server.storage.written_cache import WrittenCache
 T = TypeVar("T")
 
 LOCK_NAME = "LOCK"
+DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 BUFFERS_PER_WRITE_MAX = 1_024
 READ_THREADS = 4
 CACHED_BYTES_MAX = 64 << 20
@@ -45,6 +47,7 @@ SYNC_FILE_RANGE_WRITE = 2
 SMALL_GROUP_BYTES_MAX = 16 << 10
 ZEROS_AHEAD = bytes(256 << 10)
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+_NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 _NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
@@ -71,6 +74,7 @@ class OsFileSystem:
         self._on_notice = on_notice
         self._can_allocate = True
         self._lock: int | None = None
+        self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
         # New memory for each read would be zeroed before it is read into.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
@@ -114,13 +118,20 @@ class OsFileSystem:
                 "give this one a directory of its own",
                 path=str(self.directory),
             ) from None
+        try:
+            # Kept open: a sync of the directory must not fail for want of a descriptor.
+            self._directory_descriptor = os.open(self.directory, DIRECTORY_FLAGS)
+        except OSError as error:
+            os.close(descriptor)
+            raise translated(error, str(self.directory), "use") from error
         self._lock = descriptor
 
     async def unlock(self) -> None:
         """Let go of the directory and end its threads, after what they were given."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for descriptor in (self._directory_descriptor, self._lock):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._directory_descriptor = self._lock = None
         self.writer.stop()
         self.keeper.stop()
         for pool in self.pools.values():
@@ -134,8 +145,11 @@ class OsFileSystem:
         """
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         path = self.directory / name
-        descriptor = await self.call(lambda: os.open(path, flags, 0o600), name, "open")
-        return OsFile(self, name, descriptor)
+        opening = self.keeper.call(lambda: os.open(path, flags, 0o600), on_abandoned=os.close)
+        try:
+            return OsFile(self, name, await opening)
+        except OSError as error:
+            raise translated(error, name, "open") from error
 
     async def rename(self, source: str, target: str) -> None:
         """Replace `target` by `source` in one step."""
@@ -157,7 +171,9 @@ class OsFileSystem:
         Raises:
             SyncFailedError: They may be lost.
         """
-        await self.call(lambda: sync_path(self.directory), ".", "sync")
+        descriptor = self._directory_descriptor
+        assert descriptor is not None, "lock comes first"
+        await self.call(lambda: os.fsync(descriptor), ".", "sync")
 
     async def free_space(self) -> int:
         """Bytes that an unprivileged process can still take."""
@@ -214,6 +230,8 @@ class OsFile:
         self._files = files
         self._descriptor = descriptor
         self._is_closed = False
+        self._reads = 0
+        self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._allocated_end = 0
         self._unwritten_from: int | None = None
@@ -225,11 +243,23 @@ class OsFile:
         Raises:
             StorageError: The device cannot read them.
         """
-        pool = self._files.pools[lane]
+        self._reads += 1
+        reading = self._files.loop.run_in_executor(
+            self._files.pools[lane], self._read, offset, size
+        )
+        # By the thread, not by who waits for it: that one may be cancelled.
+        reading.add_done_callback(self._read_ended)
         try:
-            return await self._files.loop.run_in_executor(pool, self._read, offset, size)
+            return await asyncio.shield(reading)
         except OSError as error:
             raise translated(error, self.name, "read") from error
+
+    def _read_ended(self, reading: asyncio.Future[bytes]) -> None:
+        self._reads -= 1
+        if not reading.cancelled():
+            reading.exception()
+        if not self._reads and self._idle is not None:
+            self._idle.set_result(None)
 
     def _read(self, offset: int, size: int) -> bytes:
         parts = []
@@ -374,7 +404,10 @@ class OsFile:
 
     async def size(self) -> int:
         """Length of the file."""
-        return os.fstat(self._descriptor).st_size
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise translated(error, self.name, "read") from error
 
     async def data_end(self) -> int:
         """End of the last extent that is no hole; the size where that cannot be told."""
@@ -387,8 +420,11 @@ class OsFile:
             return end if error.errno == errno.ENXIO else await self.size()
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file, after reads that are under way: its descriptor is used again."""
         self._is_closed = True
+        if self._reads:
+            self._idle = self._files.loop.create_future()
+            await self._idle
         keeper = self._files.keeper
         if keeper.is_stopped:
             os.close(self._descriptor)
@@ -399,7 +435,7 @@ class OsFile:
 
 def sync_path(path: Path) -> None:
     """Sync a directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, DIRECTORY_FLAGS)
     try:
         os.fsync(descriptor)
     finally:
@@ -413,6 +449,8 @@ def translated(error: OSError, name: str, verb: str) -> StorageError:
         return MissingFileError(message, path=name)
     if error.errno in _FULL:
         return DiskFullError(f"{message}; make room on the device", path=name)
+    if error.errno in _NO_DESCRIPTOR:
+        return TooManyFilesError(f"{message}; raise the limit of open files (ulimit -n)", path=name)
     if verb in ("write", "sync"):
         return SyncFailedError(message, path=name)
     return StorageError(message, path=name)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -21,16 +21,21 @@ class OrderedThread:
     def __init__(self, name: str) -> None:
         self.is_stopped = False
         self._loop = asyncio.get_running_loop()
-        self._calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = (
-            SimpleQueue()
-        )
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `function` in the thread."""
+    def call(
+        self, function: Callable[[], T], on_abandoned: Callable[[T], object] = lambda _result: None
+    ) -> asyncio.Future[T]:
+        """Run `function` in the thread.
+
+        Args:
+            function: Called once.
+            on_abandoned: Called with a result that nobody waits for any more.
+        """
         future: asyncio.Future[T] = self._loop.create_future()
-        self._calls.put((future, function))
+        self._calls.put(_Call(future, function, on_abandoned))
         return future
 
     def stop(self) -> None:
@@ -39,31 +44,38 @@ class OrderedThread:
         self._calls.put(None)
 
     def _work(self) -> None:
-        while (item := self._calls.get()) is not None:
-            future, function = item
+        while (call := self._calls.get()) is not None:
             try:
-                result = function()
+                result = call.function()
             except BaseException as error:  # noqa: BLE001 - handed over to who waits for it
-                self._wake(future, None, error)
+                self._wake(call, None, error)
             else:
-                self._wake(future, result, None)
+                self._wake(call, result, None)
 
-    def _wake(
-        self, future: asyncio.Future[Any], result: object, error: BaseException | None
-    ) -> None:
+    def _wake(self, call: _Call, result: Any, error: BaseException | None) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._settle, future, result, error)
+            self._loop.call_soon_threadsafe(_settle, call, result, error)
         except RuntimeError:
             # The loop is closed, so nobody waits any more.
+            if error is None:
+                call.on_abandoned(result)
             self._calls.put(None)
 
-    def _settle(
-        self, future: asyncio.Future[Any], result: object, error: BaseException | None
-    ) -> None:
-        """Hand a result over, unless who waited was cancelled."""
-        if future.done():
-            return
+
+class _Call(NamedTuple):
+    """One call, and who waits for it."""
+
+    future: asyncio.Future[Any]
+    function: Callable[[], Any]
+    on_abandoned: Callable[[Any], object]
+
+
+def _settle(call: _Call, result: Any, error: BaseException | None) -> None:
+    """Hand a result over, unless who waited was cancelled."""
+    if call.future.done():
         if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+            call.on_abandoned(result)
+    elif error is None:
+        call.future.set_result(result)
+    else:
+        call.future.set_exception(error)

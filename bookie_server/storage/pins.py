@@ -32,6 +32,11 @@ class Pins:
         while self._waiting and self._waiting[0][0] <= oldest:
             heapq.heappop(self._waiting)[2]()
 
+    @property
+    def are_taken(self) -> bool:
+        """Whether any reading is under way."""
+        return bool(self._open)
+
     def when_past(self, callback: Callable[[], None]) -> None:
         """Call back once every reading that is under way now is over; at once without any."""
         if not self._open:

@@ -10,6 +10,7 @@ from bookie_server.core.ledger_gate import Health, absent, admit_fence, admit_re
 from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.requests import BatchReadRequest, OnRead, OnReadBatch, ReadRequest
+from bookie_server.errors import StorageError, TooManyFilesError
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.log import Log
@@ -125,7 +126,7 @@ class ReadAnswers:
                 on_done(absent(state, self._health), None)
 
         reading = self._reader.read_entry(request.ledger_id, entry_id)
-        self._reader.run(reading, on_entry, lambda _error: on_done(Code.IO_ERROR, None))
+        self._reader.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
 
     def _answer_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
         state = self._states.get(request.ledger_id)
@@ -137,4 +138,9 @@ class ReadAnswers:
                 on_done(absent(state, self._health), ())
 
         reading = self._reader.read_batch(request)
-        self._reader.run(reading, on_entries, lambda _error: on_done(Code.IO_ERROR, ()))
+        self._reader.run(reading, on_entries, lambda error: on_done(_code_of(error), ()))
+
+
+def _code_of(error: StorageError) -> Code:
+    """What a read is answered that failed: nothing is known of the entry."""
+    return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR

@@ -11,9 +11,10 @@ from bookie_server.core.slot_header import (
     decode_slot_header,
     encode_slot_header,
 )
-from bookie_server.errors import DiskFullError, SyncFailedError
-from bookie_server.ports import File, FileSystem
+from bookie_server.errors import DiskFullError, TooManyFilesError
+from bookie_server.ports import File
 from bookie_server.storage.entry_log_file import OpenFile
+from bookie_server.storage.file_pool import FilePool
 
 LAST_RESORT_FRACTION = 16
 
@@ -21,7 +22,7 @@ LAST_RESORT_FRACTION = 16
 class Slots:
     """Gives slots new identities."""
 
-    def __init__(self, files: FileSystem, *, file_size_bytes: int, free_bytes_min: int) -> None:
+    def __init__(self, files: FilePool, *, file_size_bytes: int, free_bytes_min: int) -> None:
         self._files = files
         self._file_size = file_size_bytes
         self._free_bytes_min = free_bytes_min
@@ -39,7 +40,8 @@ class Slots:
 
         Raises:
             DiskFullError: There is no room for it. A slot made for it is removed again.
-            SyncFailedError: The device failed.
+            TooManyFilesError: No descriptor for it could be had; the same.
+            StorageError: The device failed.
         """
         size, kept_free = self._file_size, self._free_bytes_min
         if is_last_resort:
@@ -63,13 +65,10 @@ class Slots:
             await handle.write(header.sector_offset, (encode_slot_header(header),))
             await handle.datasync()
             await self._files.sync_directory()
-        except DiskFullError:
+        except BaseException as error:
             await handle.close()
-            if free_slot is None:
+            if free_slot is None and isinstance(error, (DiskFullError, TooManyFilesError)):
                 await self._files.remove(name)
-            raise
-        except SyncFailedError:
-            await handle.close()
             raise
         entry = FileEntry(
             file_id=file_id,
@@ -79,6 +78,12 @@ class Slots:
             size_bytes=size,
         )
         return OpenFile(entry, handle, entry.identity, is_recycled=free_slot is not None)
+
+    async def discard(self, file: OpenFile) -> None:
+        """Let go of a prepared file that no MANIFEST names as in use; a slot made for it goes."""
+        await file.handle.close()
+        if not file.is_recycled:
+            await self._files.remove(file.entry.slot)
 
     async def _require_room(self, growth: int, kept_free: int, name: str) -> None:
         if growth > 0 and await self._files.free_space() < growth + kept_free:

@@ -26,6 +26,7 @@ from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 FREE_BYTES_MIN = 2 << 30
+OPEN_FILES_MIN = 2_048
 CONNECT_TIMEOUT_SECONDS = 2.0
 
 
@@ -59,7 +60,8 @@ def doctor(
     Ends with exit code 1 when something is missing that has to be there.
     """
     findings: list[Finding] = []
-    for check in (_python, _packages, _java, _zookeeper_jars, _port, _disk, _worker_python):
+    checks = (_python, _packages, _java, _zookeeper_jars, _port, _disk, _open_files, _worker_python)
+    for check in checks:
         findings += check()
     findings += _cluster(uri)
     if executors:
@@ -131,6 +133,25 @@ def _disk() -> Iterator[Finding]:
         "ok" if free >= FREE_BYTES_MIN else "warning",
         f"{free / 1e9:,.1f} GB free here",
         "" if free >= FREE_BYTES_MIN else "bookies turn read-only when a directory runs full",
+    )
+
+
+def _open_files() -> Iterator[Finding]:
+    try:
+        import resource
+    except ImportError:  # no such limit on this system
+        return
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    is_unlimited = hard == resource.RLIM_INFINITY
+    good = is_unlimited or hard >= OPEN_FILES_MIN
+    yield Finding(
+        "open files",
+        "ok" if good else "warning",
+        "no limit" if is_unlimited else f"{hard:,} at most",
+        ""
+        if good
+        else f"below {OPEN_FILES_MIN:,} a bookie accepts fewer connections, below 128 none starts: "
+        "raise the hard limit (`ulimit -Hn`, LimitNOFILE= of a systemd unit)",
     )
 
 

@@ -89,7 +89,8 @@ class Machine:
         self.is_new = True
 
     def make_files(self) -> SimFileSystem:
-        return SimFileSystem(self.disk, self.host)
+        self.files = SimFileSystem(self.disk, self.host)
+        return self.files
 
     def start(self) -> LedgerStorage:
         """Open the storage and run until it serves."""
@@ -124,9 +125,22 @@ class Machine:
     def stop(self) -> None:
         """Stop cleanly."""
         assert self.storage is not None
+        self.check_descriptors()
         self.scheduler.run(self.storage.close(), self.host)
+        assert self.files.opened == [], [file.name for file in self.files.opened]
         self.host.kill()
         self._replace_host()
+
+    def check_descriptors(self) -> None:
+        """What is open is bounded and known to the pool; what stays open has a reason."""
+        storage = self.serving
+        pool, keeper = storage._files, storage._keeper
+        assert len(self.files.opened) <= pool.open_count <= self.settings.open_files_max
+        files = [file for file in (keeper.active, keeper.spare) if file is not None]
+        files += keeper._unmarked
+        known = {file.entry.slot for file in files} | set(keeper._pinned)
+        # The maintenance at work: the file that it prepared, and one that it cuts.
+        assert len(set(pool.held_names) - known) <= 2, (pool.held_names, known)
 
     def _replace_host(self) -> None:
         self.storage = None

@@ -93,7 +93,11 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        settings = replace(SMALL, group_bytes_max=self.random.choice((1 << 10, 1 << 14)))
+        settings = replace(
+            SMALL,
+            group_bytes_max=self.random.choice((1 << 10, 1 << 14)),
+            open_files_max=self.random.choice((8, 1_024)),
+        )
         self.machine = Machine(seed, settings=settings)
         self.model = Model()
         self.next_id = [0] * LEDGERS
@@ -132,6 +136,7 @@ class Run:
             self.let_run(1)
 
     def go_down(self) -> None:
+        self.machine.check_descriptors()
         counters = self.machine.serving.counters
         self.seen["add_overlap"] += counters.add_overlap
         self.seen["adds_repeated"] += counters.adds_repeated
@@ -311,6 +316,7 @@ class Run:
             model.check_whole(ledger_id, read)
             self.check_ledger(ledger_id)
         manifest = machine.manifest()
+        machine.check_descriptors()
         named = {file.slot for file in manifest.files} | set(manifest.free_slots)
         if machine.slots() != named:
             raise ViolationError(f"the MANIFEST names {named}, there are {machine.slots()}")

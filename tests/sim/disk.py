@@ -17,6 +17,7 @@ from bookie_server.errors import (
     MissingFileError,
     StorageError,
     SyncFailedError,
+    TooManyFilesError,
 )
 from bookie_server.ports import Buffer, Lane
 from tests.sim.runtime import Host, SimFuture
@@ -71,12 +72,14 @@ class Faults:
         sync_errors: Syncs that fail: the data is dropped, and the next sync reports success.
         read_errors: Reads that fail with EIO.
         capacity_bytes: Of the device; None is endless.
+        descriptors_max: Files that a process may have open; None is endless.
     """
 
     write_errors: int = 0
     sync_errors: int = 0
     read_errors: int = 0
     capacity_bytes: int | None = None
+    descriptors_max: int | None = None
 
 
 @dataclass
@@ -168,7 +171,11 @@ class SimDisk:
 
 
 class SimFileSystem:
-    """The FileSystem port of one process on a `SimDisk`."""
+    """The FileSystem port of one process on a `SimDisk`.
+
+    Attributes:
+        opened: Descriptors of the process.
+    """
 
     def __init__(
         self, disk: SimDisk, host: Host, *, latency_us: tuple[int, int] = (20, 400)
@@ -177,6 +184,7 @@ class SimFileSystem:
         self.host = host
         self.latency_us = latency_us
         self.last_group: SimFuture[None] | None = None
+        self.opened: list[SimFile] = []
 
     async def step(self, name: str) -> None:
         """Wait for the device; whatever the operation does happens after this, at once."""
@@ -205,13 +213,17 @@ class SimFileSystem:
 
     async def open(self, name: str, *, create: bool = False) -> SimFile:
         await self.step(f"open {name}")
+        limit = self.disk.faults.descriptors_max
+        if limit is not None and len(self.opened) >= limit:
+            raise TooManyFilesError(f"cannot open {name}: too many open files", path=name)
         content = self.disk.seen_names.get(name)
         if content is None:
             if not create:
                 raise MissingFileError(f"there is no file {name}", path=name)
             content = Content()
             self.disk.set_name(name, content)
-        return SimFile(self, name, content)
+        self.opened.append(SimFile(self, name, content))
+        return self.opened[-1]
 
     async def rename(self, source: str, target: str) -> None:
         await self.step(f"rename {source}")
@@ -252,6 +264,7 @@ class SimFile:
         self.name = name
         self.content = content
         self.has_failed = False
+        self.is_open = True
 
     async def read(
         self,
@@ -260,6 +273,7 @@ class SimFile:
         lane: Lane = Lane.FOREGROUND,  # noqa: ARG002 - one simulated device serves both
     ) -> bytes:
         await self.files.step(f"read {self.name}")
+        self._check_open()
         faults = self.files.disk.faults
         if faults.read_errors > 0:
             faults.read_errors -= 1
@@ -267,6 +281,7 @@ class SimFile:
         return self._read(offset, size)
 
     def read_now(self, offset: int, size: int) -> bytes | None:
+        self._check_open()
         # A cold page now and then, so that both ways of reading are simulated.
         if self.files.disk.random.random() < 0.3:
             return None
@@ -302,7 +317,12 @@ class SimFile:
         self._write(offset, buffers)
         await self.datasync()
 
+    def _check_open(self) -> None:
+        """Its descriptor may be another file's by now."""
+        assert self.is_open, f"{self.name} is used after it was closed"
+
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._check_open()
         data = b"".join(buffers)
         disk = self.files.disk
         if self.name.startswith("slot-"):
@@ -325,6 +345,7 @@ class SimFile:
         self._sync()
 
     def _sync(self) -> None:
+        self._check_open()
         disk = self.files.disk
         disk.counters.syncs += 1
         if disk.faults.sync_errors > 0:
@@ -345,6 +366,7 @@ class SimFile:
 
     async def truncate(self, size: int) -> None:
         await self.files.step(f"truncate {self.name}")
+        self._check_open()
         del self.content.seen[size:]
         self.content.allocated = min(self.content.allocated, size)
 
@@ -355,4 +377,6 @@ class SimFile:
         return len(self.content.seen)
 
     async def close(self) -> None:
-        return None
+        self._check_open()
+        self.is_open = False
+        self.files.opened.remove(self)

@@ -268,7 +268,7 @@ def begun_read(machine: Machine) -> tuple[list, Callable[[], None]]:
         handle.read = wait_and_read
 
     for file in machine.serving._keeper.finished:
-        held_back(file.handle)
+        held_back(file.handle.opened)
     answers: list = []
     machine.serving.read(ReadRequest(7, 1), lambda *answer: answers.append(answer))
     machine.scheduler.run_until(lambda: bool(waits))
@@ -396,6 +396,7 @@ def test_first_regular_add_of_a_forgotten_ledger_goes_through_the_metadata_check
 def test_commit_that_fails_on_a_full_disk_frees_later_and_forgets_no_slot():
     machine = started(settings=COLD)
     filled(machine, 7, 60)
+    machine.scheduler.run_for(500)
     slots = machine.slots()
     assert machine.drop(7) is Code.OK
     machine.disk.faults.capacity_bytes = 10_000

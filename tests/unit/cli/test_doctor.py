@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import socket
 import subprocess
 import sys
@@ -8,8 +9,18 @@ import pytest
 from pyspark import cloudpickle
 
 from ledgerlog_spark.cli import doctor
-from ledgerlog_spark.cli.doctor import _cluster, _packages, _port, _task
+from ledgerlog_spark.cli.doctor import _cluster, _open_files, _packages, _port, _task
 from ledgerlog_spark.model import BookieInfo
+
+
+@pytest.mark.parametrize(("hard", "state"), [(1_024, "warning"), (4_096, "ok"), (-1, "ok")])
+def test_limit_of_open_files_is_shown(
+    monkeypatch: pytest.MonkeyPatch, hard: int, state: str
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (256, hard))
+    (found,) = _open_files()
+    assert found.state == state
+    assert ("ulimit" in found.advice) == (state == "warning")
 
 
 def test_what_runs_in_a_task_needs_no_ledgerlog_there() -> None:

@@ -1,0 +1,66 @@
+"""How many files and connections a bookie may have open: its share of RLIMIT_NOFILE."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from dataclasses import dataclass
+from typing import Final
+
+from ledgerlog_spark.errors import StartupError
+
+FILES_MAX: Final = 4_096
+FILES_MIN: Final = 16
+RESERVED: Final = 96
+"""For the metadata store, gRPC, metrics, logs, pipes and libraries."""
+LIMIT_MIN: Final = 128
+LIMIT_UNLIMITED: Final = 1 << 20
+"""What counts as enough where the system sets no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorBudget:
+    """What a limit of open files is divided into.
+
+    Attributes:
+        limit: RLIMIT_NOFILE, soft.
+        connections: Of peers, at most.
+        files: Entry-log files open at the same time, at most.
+    """
+
+    limit: int
+    connections: int
+    files: int
+
+
+def raise_limit(connections_max: int) -> int:
+    """Raise the soft limit of open files as far as it is of use and allowed; returns it."""
+    soft, hard = (_finite(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
+    wanted = min(hard, connections_max + FILES_MAX + RESERVED)
+    if wanted > soft:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            )
+    return _finite(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def divided(limit: int, connections_max: int) -> DescriptorBudget:
+    """Divide a limit among connections and files.
+
+    Raises:
+        StartupError: It is too low for a bookie.
+    """
+    if limit < LIMIT_MIN:
+        raise StartupError(
+            f"this process may open {limit} files, and a bookie needs {LIMIT_MIN} at least; raise "
+            "the limit (`ulimit -n`, LimitNOFILE= of a systemd unit)"
+        )
+    available = limit - RESERVED
+    files_min = max(FILES_MIN, min(FILES_MAX, available // 4))
+    connections = min(connections_max, max(1, available - files_min))
+    return DescriptorBudget(limit, connections, min(FILES_MAX, available - connections))
+
+
+def _finite(limit: int) -> int:
+    return LIMIT_UNLIMITED if limit == resource.RLIM_INFINITY else limit

@@ -1,0 +1,295 @@
+"""The files of a directory, at most so many of them open.
+
+A bookie has a file for each 256 MB that it holds, and a process has few descriptors. So a finished
+file is opened when it is read, and closed when others need its descriptor. Everything that storage
+opens goes through a pool: what it holds is counted, and `close_all` leaves nothing open.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from bookie_server.errors import FreedFileError, TooManyFilesError
+from bookie_server.ports import Buffer, File, FileSystem, Future, Lane, Tasks
+
+OPEN_RETRY_MS = 100
+OPEN_TRIES_MAX = 20
+
+
+class FilePool:
+    """The FileSystem port over another one, with a bound on open files.
+
+    Args:
+        files: Opens them.
+        tasks: For waits.
+        open_max: Files open at the same time; at least 8, for the files that are written stay open.
+
+    Attributes:
+        open_count: Files that are open, being opened or being closed.
+        opened: How often a file was opened.
+    """
+
+    def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
+        self._files = files
+        self._tasks = tasks
+        self._open_max = open_max
+        self._open: OrderedDict[PooledFile, None] = OrderedDict()
+        self._waiting: deque[Future[None]] = deque()
+        self._is_closed = False
+        self.open_count = 0
+        self.opened = 0
+        self.lock = files.lock
+        self.unlock = files.unlock
+        self.rename = files.rename
+        self.remove = files.remove
+        self.names = files.names
+        self.sync_directory = files.sync_directory
+        self.free_space = files.free_space
+        self.random_bytes: Callable[[int], bytes] = files.random_bytes
+
+    def future(self) -> Future[None]:
+        """A future of the pool's host."""
+        return self._tasks.future()
+
+    @property
+    def held_names(self) -> list[str]:
+        """Files that stay open until they are closed or may be closed, sorted."""
+        return sorted(file.name for file in self._open if file.is_held)
+
+    def at(self, name: str) -> PooledFile:
+        """A file that exists, to be opened when it is used."""
+        return PooledFile(self, name)
+
+    async def open(self, name: str, *, create: bool = False) -> PooledFile:
+        """Open for reading and writing; it stays open until it is closed or `may_close`.
+
+        Raises:
+            MissingFileError: No such file, and `create` is false.
+            TooManyFilesError: No descriptor could be had for 2 s; the call may be repeated.
+        """
+        file = PooledFile(self, name)
+        file.is_held = True
+        await self.open_now(file, create=create)
+        return file
+
+    async def open_now(self, file: PooledFile, *, create: bool = False) -> File:
+        """Open a file of this pool unless it is open; the caller uses or holds it.
+
+        Raises:
+            FreedFileError: It was closed for good.
+            TooManyFilesError: As in `open`.
+        """
+        while file.opened is None:
+            if file.opening is not None:
+                await file.opening
+                continue
+            if file.is_closed or self._is_closed:
+                raise FreedFileError(
+                    f"{file.name} was closed while it was read; look again",
+                    path=file.name,
+                    offset_bytes=-1,
+                    reason="closed",
+                )
+            file.opening = self._tasks.future()
+            try:
+                await self._reserve()
+                try:
+                    file.opened = await self._open_patiently(file.name, create=create)
+                except BaseException:
+                    self._give_back()
+                    raise
+                self.opened += 1
+                self._open[file] = None
+            finally:
+                opening, file.opening = file.opening, None
+                if not opening.done():
+                    opening.set_result(None)
+            await self._close_if_late(file)
+        return file.opened
+
+    async def _close_if_late(self, file: PooledFile) -> None:
+        """Close a file that was opened while `close_all` ran."""
+        if self._is_closed:
+            await self.close(file)
+
+    async def close(self, file: PooledFile) -> None:
+        """Close a file that nothing uses; fine when it is closed."""
+        opened, file.opened = file.opened, None
+        if opened is None:
+            return
+        self._open.pop(file, None)
+        try:
+            await opened.close()
+        finally:
+            self._give_back()
+
+    async def close_all(self) -> None:
+        """Close every file, after the reads that are under way; nothing is opened any more."""
+        self._is_closed = True
+        for file in list(self._open):
+            await file.close()
+
+    async def _reserve(self) -> None:
+        """Wait for the right to one more open file; a file that nothing uses makes room."""
+        while self.open_count >= self._open_max:
+            victim = self._victim()
+            if victim is None:
+                waiting: Future[None] = self._tasks.future()
+                self._waiting.append(waiting)
+                await waiting
+            else:
+                await self.close(victim)
+        self.open_count += 1
+
+    def _give_back(self) -> None:
+        self.open_count -= 1
+        self.wake()
+
+    def wake(self) -> None:
+        """A file was closed, or may be: the next who waits looks again."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+
+    def _victim(self) -> PooledFile | None:
+        """The file to close: not used lately, found in turns (second chance)."""
+        for _ in range(2 * len(self._open)):
+            file = next(iter(self._open))
+            self._open.move_to_end(file)
+            if file.uses or file.is_held:
+                continue
+            if not file.was_used:
+                return file
+            file.was_used = False
+        return None
+
+    async def _open_patiently(self, name: str, *, create: bool) -> File:
+        """Open a file; when the system has no descriptor, close another one and wait."""
+        tries = 0
+        while True:
+            try:
+                return await self._files.open(name, create=create)
+            except TooManyFilesError:
+                tries += 1
+                victim = self._victim()
+                if tries == OPEN_TRIES_MAX:
+                    raise
+                if victim is not None:
+                    await self.close(victim)
+                else:
+                    await self._tasks.sleep(OPEN_RETRY_MS)
+
+
+class PooledFile:
+    """The File port; opened when it is used, unless it is held open.
+
+    Attributes:
+        name: In the directory.
+        opened: The file itself while it is open.
+        opening: Settled when an attempt to open it has ended.
+        uses: Operations under way.
+        is_held: Not to be closed for others.
+        was_used: Since it was last looked at for closing.
+        is_closed: For good.
+    """
+
+    __slots__ = (
+        "_idle",
+        "_pool",
+        "is_closed",
+        "is_held",
+        "name",
+        "opened",
+        "opening",
+        "uses",
+        "was_used",
+    )
+
+    def __init__(self, pool: FilePool, name: str) -> None:
+        self._pool = pool
+        self._idle: Future[None] | None = None
+        self.name = name
+        self.opened: File | None = None
+        self.opening: Future[None] | None = None
+        self.uses = 0
+        self.is_held = False
+        self.was_used = False
+        self.is_closed = False
+
+    def may_close(self) -> None:
+        """From now on it is read only: its descriptor may be had by others."""
+        self.is_held = False
+        self._pool.wake()
+
+    @asynccontextmanager
+    async def _using(self) -> AsyncIterator[File]:
+        self.uses += 1
+        self.was_used = True
+        try:
+            yield self.opened or await self._pool.open_now(self)
+        finally:
+            self.uses -= 1
+            if not self.uses:
+                if self._idle is not None:
+                    idle, self._idle = self._idle, None
+                    idle.set_result(None)
+                self._pool.wake()
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        """What the page cache has of an open file, else None."""
+        if self.opened is None:
+            return None
+        self.was_used = True
+        return self.opened.read_now(offset, size)
+
+    async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+        """Up to `size` bytes from `offset`."""
+        async with self._using() as file:
+            return await file.read(offset, size, lane)
+
+    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers; not durable on return."""
+        async with self._using() as file:
+            await file.write(offset, buffers)
+
+    async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers and sync the data."""
+        assert self.opened is not None, "a file that is written is held open"
+        await self.opened.write_synced(offset, buffers)
+
+    async def datasync(self) -> None:
+        """Make data and size durable."""
+        async with self._using() as file:
+            await file.datasync()
+
+    async def allocate(self, size: int) -> None:
+        """Reserve blocks."""
+        async with self._using() as file:
+            await file.allocate(size)
+
+    async def truncate(self, size: int) -> None:
+        """Give back what lies beyond `size`."""
+        async with self._using() as file:
+            await file.truncate(size)
+
+    async def size(self) -> int:
+        """Length of the file."""
+        async with self._using() as file:
+            return await file.size()
+
+    async def data_end(self) -> int:
+        """End of what may be anything but zeros."""
+        async with self._using() as file:
+            return await file.data_end()
+
+    async def close(self) -> None:
+        """Close it for good, after the operations that are under way."""
+        self.is_closed = True
+        while self.uses:
+            self._idle = self._idle or self._pool.future()
+            await self._idle
+        await self._pool.close(self)

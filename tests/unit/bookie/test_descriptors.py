@@ -1,0 +1,230 @@
+"""Few descriptors: files are opened when they are read, and "none left" means later."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from bookie_server.descriptors import (
+    FILES_MAX,
+    FILES_MIN,
+    LIMIT_MIN,
+    RESERVED,
+    divided,
+    raise_limit,
+)
+from bookie_server.errors import TooManyFilesError
+from ledgerlog_spark.errors import StartupError
+from ledgerlog_spark.model import Code
+from tests.crash.machine import SMALL, Machine, entry
+
+FEW = replace(SMALL, open_files_max=8, pieces_max=1, recent_bytes_max=1, pool_files_max=1)
+
+
+def filled(machine: Machine, count: int) -> None:
+    for number in range(count):
+        assert machine.add(1, (number,), b"%d" % number) is Code.OK
+
+
+def check_all(machine: Machine, count: int) -> None:
+    for number in range(count):
+        assert machine.read(1, number) == (Code.OK, entry(1, number, b"%d" % number))
+        machine.check_descriptors()
+    assert machine.read(1, count) == (Code.NO_ENTRY, None)
+
+
+def test_many_finished_files_are_served_with_few_descriptors_also_after_a_start():
+    machine = Machine(3, settings=FEW)
+    machine.disk.faults.descriptors_max = 9
+    machine.start()
+    filled(machine, 60)
+    assert len(list(machine.serving._keeper.finished)) > 50
+    check_all(machine, 60)
+    for end in (machine.stop, machine.crash):
+        end()
+        machine.start()
+        check_all(machine, 60)
+    assert machine.serving.failure is None
+
+
+def test_files_used_lately_stay_open():
+    machine = Machine(3, settings=FEW)
+    machine.start()
+    filled(machine, 30)
+    check_all(machine, 30)
+    pool = machine.serving._files
+    before = pool.opened
+    for _ in range(10):
+        for number in range(4):
+            machine.read(1, number)
+    assert pool.opened - before <= 8
+
+
+def test_no_descriptor_for_a_read_is_busy_and_passes():
+    machine = Machine(3, settings=replace(FEW, open_files_max=64))
+    machine.start()
+    filled(machine, 20)
+    machine.stop()
+    machine.start()
+    machine.disk.faults.descriptors_max = 0
+    # Boot left every file open; they are closed one after the other, and none can be had again.
+    codes = {machine.read(1, number)[0] for number in range(20)}
+    while len(machine.files.opened) > 2:
+        machine.scheduler.run(machine.serving._files.close(machine.serving._files._victim()))
+    codes |= {machine.read(1, number)[0] for number in range(20)}
+    assert codes == {Code.OK, Code.BUSY}
+    assert machine.serving.failure is None
+    machine.disk.faults.descriptors_max = None
+    check_all(machine, 20)
+
+
+def test_no_descriptor_for_the_next_file_is_no_dead_disk():
+    machine = Machine(3, settings=replace(SMALL, open_files_max=8))
+    machine.start()
+    machine.disk.faults.descriptors_max = 2  # of the active file and of the prepared one
+    number = 0
+    while machine.add(1, (number,), bytes(3_000)) is Code.OK:
+        number += 1
+        machine.scheduler.run_for(100)
+        assert number < 60
+    assert machine.serving.failure is None
+    assert not machine.serving.is_writable
+    assert machine.fence(2)[0].is_absent
+    machine.disk.faults.descriptors_max = None
+    machine.scheduler.run_for(2 * SMALL.allocation_retry_ms)
+    assert machine.serving.is_writable
+    assert machine.add(1, (number,), bytes(3_000)) is Code.OK
+    machine.stop()
+    machine.start()
+    for held in range(number + 1):
+        assert machine.read(1, held) == (Code.OK, entry(1, held, bytes(3_000)))
+
+
+def test_no_descriptor_at_a_start_is_said_by_name_and_leaves_none_open():
+    machine = Machine(3, settings=FEW)
+    machine.start()
+    filled(machine, 5)
+    machine.stop()
+    for limit in range(5):
+        machine.disk.faults.descriptors_max = limit
+        try:
+            machine.start()
+        except TooManyFilesError:
+            assert machine.files.opened == []
+            machine.crash()
+        else:
+            break
+    else:
+        pytest.fail("five descriptors are enough")
+    check_all(machine, 5)
+
+
+@pytest.mark.parametrize("capacity", range(1_000, 60_000, 4_000))
+def test_a_full_disk_leaves_no_descriptor_open(capacity: int):
+    """A file is prepared, and its MANIFEST finds no room: it is closed again, at each try."""
+    machine = Machine(3, settings=replace(SMALL, free_bytes_min=0, open_files_max=8))
+    machine.start()
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + (1 << 16) + capacity
+    number = 0
+    while machine.add(1, (number,), bytes(3_000)) is Code.OK:
+        number += 1
+        machine.scheduler.run_for(20)
+    for _ in range(20):
+        machine.scheduler.run_for(SMALL.allocation_retry_ms)
+        machine.check_descriptors()
+    assert len(machine.files.opened) <= 8
+    assert machine.serving.failure is None
+    machine.stop()
+
+
+@pytest.mark.parametrize("limit", [LIMIT_MIN, 256, 1_024, 4_096, 1 << 20])
+@pytest.mark.parametrize("connections_max", [1, 1_024, 100_000])
+def test_a_budget_never_exceeds_its_limit(limit: int, connections_max: int):
+    budget = divided(limit, connections_max)
+    assert budget.connections + budget.files + RESERVED <= limit
+    assert FILES_MIN <= budget.files <= FILES_MAX
+    assert 1 <= budget.connections <= connections_max
+
+
+def test_a_limit_too_low_for_a_bookie_is_refused_with_what_to_do():
+    with pytest.raises(StartupError, match="ulimit"):
+        divided(LIMIT_MIN - 1, 10)
+
+
+def test_the_soft_limit_is_raised_and_the_hard_one_kept():
+    script = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1500))\n"
+        "from bookie_server.descriptors import raise_limit\n"
+        "print(raise_limit(1024), resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1500 (1500, 1500)\n"
+    assert raise_limit(0) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+SCRIPT = """
+import asyncio, os, resource, sys, time
+from pathlib import Path
+os.fsync = lambda _descriptor: None
+from bookie_server.storage import os_filesystem
+os_filesystem._fdatasync = lambda _descriptor: None
+from bookie_server.core.requests import ReadRequest
+from bookie_server.core.settings import StorageSettings
+from bookie_server.ports import Standing
+from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.manifest import initialize_directory
+from bookie_server.storage.os_filesystem import OsFileSystem
+from bookie_server.storage.os_runtime import OsClock, OsTasks
+from tests.crash.machine import FixedMetadata, add_request, entry
+
+COUNT = 1_000
+SETTINGS = StorageSettings(
+    file_size_bytes=1 << 16, pieces_max=1, recent_bytes_max=1, free_bytes_min=0, open_files_max=16
+)
+
+async def main(directory):
+    loop = asyncio.get_running_loop()
+    for start in range(2):
+        files = OsFileSystem(directory)
+        await files.lock()
+        await initialize_directory(files)
+        tasks = OsTasks()
+        storage = await LedgerStorage.open(files=files, clock=OsClock(), tasks=tasks,
+            settings=SETTINGS, metadata=FixedMetadata(Standing.OPEN_WITH_ME))
+        for number in range(COUNT if start == 0 else 0):
+            done = loop.create_future()
+            storage.add(add_request(1, (number,), b"%d" % number), done.set_result)
+            assert (await done).value == "ok", number
+        finished = len(list(storage._keeper.finished))
+        for number in range(COUNT):
+            done = loop.create_future()
+            storage.read(ReadRequest(1, number), lambda *answer: done.set_result(answer))
+            code, data = await done
+            assert (code.value, data) == ("ok", entry(1, number, b"%d" % number)), (number, code)
+        opened = len(os.listdir("/proc/self/fd"))
+        await storage.close()
+        await tasks.aclose()
+        print(start, finished, opened)
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_a_thousand_files_are_written_replayed_and_read_with_48_descriptors(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "data")],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2_000:]
+    for line in done.stdout.splitlines():
+        _, finished, opened = map(int, line.split())
+        assert finished >= 990
+        assert opened <= 48
+    assert len(done.stdout.splitlines()) == 2
