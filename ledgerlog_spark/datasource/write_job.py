@@ -68,7 +68,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
 
 def commit_job(uri: str, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
     """Commit what the tasks wrote, in the order of `ranges`; errors as `Log.commit`."""
-    return logs_at(uri).open_job(job).commit(job, ranges)
+    return logs_at(uri).open_job(job).commit(job, ranges, is_last=True)
 
 
 def opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:

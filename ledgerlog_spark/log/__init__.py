@@ -7,7 +7,7 @@
   `known_logs`, `retries`.
 - Reading what is listed: `committed_range`, `begun_range`, `newest_view`, `open_ends`,
   `version_at`, `end_watch`, `picture`.
-- Keeping it small: `log_upkeep`, `sweeper`, `check`.
+- Keeping it small: `log_upkeep`, `sweeper`, `sweep_memory`, `check`.
 - Leading a log: `leader`, `leader_host`, `leader_writer`, `leader_content`, `leader_rows`,
   `entries_in_flight`, `leader_entry_codec`, `blocking_leader`.
 - Reading a leader log: `record_log`, `record_access`, `record_reader`, `ledger_entries`,

@@ -214,9 +214,11 @@ class BlockingLog(BlockingLogUpkeep):
         writer = self._run(lambda log: log.open_range(job, schema_message))
         return BlockingRangeWriter(self._client, writer)
 
-    def commit(self, job: Job, ranges: Sequence[StagedRange]) -> CommitResult:
+    def commit(
+        self, job: Job, ranges: Sequence[StagedRange], *, is_last: bool = False
+    ) -> CommitResult:
         """See `Log.commit`."""
-        return self._run(lambda log: log.commit(job, ranges))
+        return self._run(lambda log: log.commit(job, ranges, is_last=is_last))
 
     def abort(self, job: Job) -> None:
         """See `Log.abort`."""

@@ -28,6 +28,7 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.sweep_memory import PassClock
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.protocol.log_machine import LogMachine
@@ -59,6 +60,7 @@ class Driver:
         ledgers: Ledgers | None = None,
         keeps_pages: bool = False,
         random: Random | None = None,
+        clock: PassClock | LogStore | None = None,
     ) -> None:
         """A driver of machines of one log.
 
@@ -69,10 +71,12 @@ class Driver:
             keeps_pages: Whether a page, which never changes, is read once for all machines: for a
                 few machines that look at nearly the same head, one after the other.
             random: Spreads retries; None for a generator of its own.
+            clock: Of a pass of upkeep; None reads the store's clock each time.
         """
         self.log_id = log_id
         self._kept_pages: Loaded | None = {} if keeps_pages else None
         self._store = store
+        self._clock = clock
         self._ledgers = ledgers
         self.random = random or Random()  # noqa: S311 (spreads retries)
         self._carry_out: dict[type[Any], Callable[[Any], Awaitable[m.LogReply]]] = {
@@ -205,7 +209,8 @@ class Driver:
         return m.StagedRead(ask.request, outcome, tuple(ledgers), now_ms)
 
     async def _staged(self, app: str) -> tuple[tuple[m.StagedRegistration, ...], int]:
-        now_ms = await self._store.now_ms(self.log_id)
+        clock = self._clock or self._store
+        now_ms = await clock.now_ms(self.log_id)
         return tuple(await self._store.staged(self.log_id, app)), now_ms
 
     async def _read_registrations(self, ask: m.ReadRegistrations) -> m.RegistrationsRead:

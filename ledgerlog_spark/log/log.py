@@ -286,10 +286,16 @@ class Log(LogRecords):
             MetadataError: The registrations could not be read.
         """
         older = await self._store.registered_before(self.log_id, app, epoch)
-        return await seal_open(older, log=self.name, driver=self._driver, ledgers=self._ledgers)
+        done = await seal_open(older, log=self.name, driver=self._driver, ledgers=self._ledgers)
+        return done.sealed
 
     async def commit(
-        self, job: Job, ranges: Sequence[StagedRange], *, known: KnownLogs | None = None
+        self,
+        job: Job,
+        ranges: Sequence[StagedRange],
+        *,
+        known: KnownLogs | None = None,
+        is_last: bool = False,
     ) -> CommitResult:
         """Make the batch visible, once and whole; durable on return.
 
@@ -297,6 +303,8 @@ class Log(LogRecords):
             job: As `begin` made it.
             ranges: Of all tasks, by partition id.
             known: What this process knows from its last commits, and will know from this one.
+            is_last: After this call returned the caller neither commits the job again nor writes
+                for it: a producer that was made up for it is forgotten, with one request more.
 
         Raises:
             ConcurrentCommitError: Another producer committed what this batch cannot stand with.
@@ -330,6 +338,8 @@ class Log(LogRecords):
         result: CommitResult = await self._driver.run(machine)
         if known is not None:
             known.put(self.log_id, job.app, machine.known_after)
+        if is_last:
+            await self._forget_job(job.app, machine, request.ledger_ids)
         return result
 
     async def abort(self, job: Job) -> None:

@@ -6,6 +6,7 @@ All methods are coroutines on the client's event loop; `blocking_upkeep.py` has 
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
+    LedgerLogError,
     LocalProtocolError,
     LogKindError,
     MetadataVersionError,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.model import Position
+    from ledgerlog_spark.protocol.log_commit import CommitMachine
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
 
@@ -123,7 +126,8 @@ class LogUpkeep:
             retention_bytes=properties.retention_bytes,
             token=uuid.uuid4().hex,
         )
-        return await self._drop(machine, no_progress)
+        done = await self._drop(machine, no_progress)
+        return replace(done, next_due_ms=machine.next_due_ms)
 
     async def restore(
         self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
@@ -190,7 +194,26 @@ class LogUpkeep:
         request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
         machine = MergeMachine(self.name, request, token=uuid.uuid4().hex)
         result: CommitResult = await self._driver.run(machine)
+        await self._forget_job(job.app, machine, frozenset((staged.ledger_id,)))
         return result
+
+    async def _forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
+        """Forget the producer that was made up for one job, whose commit has just ended.
+
+        One request, for all that has to be known is what the commit left. What is not done here is
+        left to the sweeper, which does it after `stagingTtlMs`.
+        """
+        after = commit.known_after
+        if after is None or not app.startswith(JOB_APP_PREFIX):
+            return
+        version, left = after.producer.version, sorted(after.registered)
+        with contextlib.suppress(LedgerLogError):
+            while len(left) > STEP_LEDGERS_MAX:
+                some, left = left[:STEP_LEDGERS_MAX], left[STEP_LEDGERS_MAX:]
+                version = await self._store.write_producer(
+                    self.log_id, app, after.producer.value, version, *_apart(some, listed)
+                )
+            await self._store.delete_producer(self.log_id, app, version, *_apart(left, listed))
 
     async def release(self, job: Job) -> None:
         """Forget a job that made up its producer; it can commit nothing any more.
@@ -201,6 +224,9 @@ class LogUpkeep:
             MetadataError: The store failed; the sweeper does it after `stagingTtlMs`.
         """
         assert job.app.startswith(JOB_APP_PREFIX), job.app
+        await self._store.sync()
+        if await self._store.read_producer(self.log_id, job.app) is None:
+            return
         while True:
             sweep = StagedSweep(self.name, app=job.app, staging_ttl_ms=-1)
             step: Deregistered = await self._driver.run(sweep)
@@ -342,6 +368,8 @@ class LogUpkeep:
             )
             machine = RestoreMachine(self.name, request, token=uuid.uuid4().hex)
             result: CommitResult = await self._driver.run(machine)
+            ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
+            await self._forget_job(job.app, machine, ledger_ids)
         finally:
             await self.release(job)
         return result
@@ -357,3 +385,11 @@ class LogUpkeep:
                 log=self.name,
             )
         return found.pop() if found else b""
+
+
+def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:
+    """Those that are not listed, and those that are."""
+    return (
+        [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
+        [ledger_id for ledger_id in ledger_ids if ledger_id in listed],
+    )

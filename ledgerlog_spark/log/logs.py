@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.sweep_memory import PassClock, SweepMemory
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata
@@ -163,9 +164,11 @@ class Logs:
         found = await self.store.read_head(log_id)
         return None if found is None or found.value.deleted_ms else found.value
 
-    def sweeper(self) -> Sweeper:
-        """What lets go of everything that no version of any log names."""
-        return Sweeper(store=self.store, ledgers=self._ledgers)
+    def sweeper(
+        self, *, memory: SweepMemory | None = None, clock: PassClock | None = None
+    ) -> Sweeper:
+        """What deletes everything that no version of any log names; see `Sweeper`."""
+        return Sweeper(store=self.store, ledgers=self._ledgers, memory=memory, clock=clock)
 
     def _log(self, name: str, log_id: str) -> Log:
         return Log(name, log_id, store=self.store, ledgers=self._ledgers, random=self._random)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError
 from ledgerlog_spark.protocol.log_read import ListingMachine
@@ -26,12 +26,24 @@ SEALS_AT_ONCE = 4
 _logger = logging.getLogger(__name__)
 
 
+class Sealed(NamedTuple):
+    """What became of ledgers that were to be sealed.
+
+    Attributes:
+        sealed: So many were open and are sealed now.
+        left: So many may be open still.
+    """
+
+    sealed: int = 0
+    left: int = 0
+
+
 async def seal_open(
     ledger_ids: Sequence[int], *, log: str, driver: Driver, ledgers: Ledgers
-) -> int:
-    """Seal those of the ledgers that are open; returns how many were.
+) -> Sealed:
+    """Seal those of the ledgers that are open.
 
-    One that cannot be sealed now is left for another time, and the log says so.
+    One that cannot be sealed now is left for another time, with a warning.
 
     Args:
         ledger_ids: Of one transactional log.
@@ -44,26 +56,27 @@ async def seal_open(
     """
     wanted = set(ledger_ids)
     if not wanted:
-        return 0
+        return Sealed()
     # The list after the ledgers: what a later commit adds is of other ledgers, or of entries that
     # are acknowledged by now.
     machine = ListingMachine(log, keep=lambda item: item.ledger_id in wanted)
     items: tuple[Item, ...] = await driver.run(machine)
     gate = asyncio.Semaphore(SEALS_AT_ONCE)
 
-    async def seal(ledger_id: int) -> bool:
+    async def seal(ledger_id: int) -> Sealed:
         async with gate:
             try:
                 metadata = await ledgers.ledger_metadata(ledger_id)
                 if metadata.is_closed:
-                    return False
+                    return Sealed()
                 floor = floor_of(ledger_id, items)
                 await ledgers.seal(ledger_id, password=metadata.password, floor_entry_id=floor)
             except LedgerNotFoundError:
-                return False
+                return Sealed()
             except LedgerLogError as error:
                 _logger.warning("log %s: ledger %s stays open: %s", log, ledger_id, error)
-                return False
-        return True
+                return Sealed(left=1)
+        return Sealed(sealed=1)
 
-    return sum(await asyncio.gather(*map(seal, ledger_ids)))
+    done = await asyncio.gather(*map(seal, ledger_ids))
+    return Sealed(sum(each.sealed for each in done), sum(each.left for each in done))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.log.driver import Driver
-from ledgerlog_spark.log.older_ledgers import seal_open
+from ledgerlog_spark.log.older_ledgers import Sealed, seal_open
+from ledgerlog_spark.log.sweep_memory import LOOK_AGAIN_MS, SweepMemory
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import listed_ledgers
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.sweep_memory import LogDue, PassClock
     from ledgerlog_spark.metadata.log_store_port import LogStore, MarkedLedger
-    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.model import Versioned
+    from ledgerlog_spark.protocol.log_records import Item, ProducerRecord
 
 PAGES_GRACE_MS = 3_600_000
 """Pages younger than this are left alone, so that commits on their way need not start again."""
@@ -69,11 +72,28 @@ class Sweeper:
     """One pass at a time; run it from time to time."""
 
     def __init__(
-        self, *, store: LogStore, ledgers: Ledgers, pages_grace_ms: int = PAGES_GRACE_MS
+        self,
+        *,
+        store: LogStore,
+        ledgers: Ledgers,
+        pages_grace_ms: int = PAGES_GRACE_MS,
+        memory: SweepMemory | None = None,
+        clock: PassClock | None = None,
     ) -> None:
+        """A sweeper of the logs of one cluster.
+
+        Args:
+            store: Of the logs.
+            ledgers: Of the same cluster.
+            pages_grace_ms: Pages younger than this stay.
+            memory: Of earlier passes; without it each pass looks at everything.
+            clock: Of this pass, for all its logs; without it each step reads the store's.
+        """
         self._store = store
         self._ledgers = ledgers
         self._pages_grace_ms = pages_grace_ms
+        self._memory = memory
+        self._clock = clock
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
         """One pass over every log; one that fails does not keep the others waiting."""
@@ -85,145 +105,219 @@ class Sweeper:
                 errors.append(error)
         return swept, errors
 
-    async def sweep(self, log_id: str) -> Swept:
+    async def sweep(self, log_id: str, head: Versioned[LogHead] | None = None) -> Swept:
         """One pass over one log.
+
+        Args:
+            log_id: Of the log.
+            head: As it was read not long ago; None reads it.
 
         Raises:
             MetadataError: The store failed; what was done so far stands.
         """
-        driver = Driver(self._store, log_id, ledgers=self._ledgers, keeps_pages=True)
-        found = await self._store.read_head(log_id)
-        if found is None or found.value.deleted_ms:
-            return await self._sweep_deleted(log_id, found.value if found else None)
-        head = found.value
-        properties = LogProperties.from_mapping(head.properties)
-        unlisted = await self._expire(driver, head, properties)
-        deregistered = await self._sweep_staged(driver, head, properties)
-        deleted = await self._sweep_ledgers(driver, head, properties.deleted_retention_ms)
-        pages = await self._sweep_pages(driver, head)
-        await self._shrink_producers(log_id, properties)
-        await self._forget_jobs(log_id, properties)
-        return Swept(log_id, unlisted, deregistered, deleted, pages)
+        found = head or await self._store.read_head(log_id)
+        if found is None:
+            return await self._remove_rest(log_id)
+        clock = self._clock or self._store
+        due = (self._memory or SweepMemory()).of(log_id, found.value)
+        work = _LogSweep(self._store, self._ledgers, found.value, clock, due)
+        if found.value.deleted_ms:
+            return await work.sweep_deleted()
+        return await work.sweep(self._pages_grace_ms)
 
-    async def _expire(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
+    async def _remove_rest(self, log_id: str) -> Swept:
+        """A log without a head: its removal was begun and not ended."""
+        if await self._store.deleted_ms(log_id) is None:
+            return Swept(log_id)
+        await self._store.remove_log(log_id)
+        return Swept(log_id, is_removed=True)
+
+
+class _LogSweep:
+    """One pass over one log whose head was read."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        ledgers: Ledgers,
+        head: LogHead,
+        clock: PassClock | LogStore,
+        due: LogDue,
+    ) -> None:
+        self._store = store
+        self._ledgers = ledgers
+        self._head = head
+        self._log_id = head.log_id
+        self._clock = clock
+        self._due = due
+        self._properties = LogProperties.from_mapping(head.properties)
+        self._driver = Driver(store, head.log_id, ledgers=ledgers, keeps_pages=True, clock=clock)
+
+    async def sweep(self, pages_grace_ms: int) -> Swept:
+        """What is due by now; finds out when more is."""
+        due, now_ms = self._due, await self._clock.now_ms(self._log_id)
+        unlisted = deregistered = deleted = pages = 0
+        if due.versions <= now_ms:
+            unlisted = await self._expire(now_ms)
+        if due.registrations <= now_ms:
+            deregistered = await self._sweep_staged(now_ms)
+        if due.marks <= now_ms or unlisted or deregistered:
+            deleted = await self._sweep_ledgers()
+        if due.pages <= now_ms:
+            pages = await self._sweep_pages(now_ms, pages_grace_ms)
+        if due.producers <= now_ms:
+            await self._sweep_producers(now_ms)
+        return Swept(self._log_id, unlisted, deregistered, deleted, pages)
+
+    async def _expire(self, now_ms: int) -> int:
         unlisted = crossed = 0
         while crossed < ATTEMPTS_MAX:
             machine = ExpiryMachine(
-                head.name,
-                version_retention_ms=properties.version_retention_ms,
+                self._head.name,
+                version_retention_ms=self._properties.version_retention_ms,
                 token=uuid.uuid4().hex,
                 is_fresh=not crossed,
             )
-            step: Expired = await driver.run(machine)
+            step: Expired = await self._driver.run(machine)
             unlisted += len(step.unlisted)
             crossed += not step.is_changed
             if step.is_complete:
+                self._due.versions = min(
+                    machine.next_due_ms, now_ms + self._properties.version_retention_ms
+                )
                 break
         return unlisted
 
-    async def _sweep_staged(self, driver: Driver, head: LogHead, properties: LogProperties) -> int:
-        deregistered = 0
-        for app in await self._store.producers(driver.log_id):
-            await self._seal_older(driver, head, app)
-            crossed = 0
-            while crossed < ATTEMPTS_MAX:
-                machine = StagedSweep(head.name, app=app, staging_ttl_ms=properties.staging_ttl_ms)
-                step: Deregistered = await driver.run(machine)
-                deregistered += len(step.unlisted)
-                crossed += not (step.unlisted or step.released)
-                await seal_open(step.released, log=head.name, driver=driver, ledgers=self._ledgers)
-                if step.is_complete:
-                    break
+    async def _sweep_staged(self, now_ms: int) -> int:
+        """End registrations that are too old; only those that are there now can be due early."""
+        ttl_ms = self._properties.staging_ttl_ms
+        deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
+        for app in await self._store.producers(self._log_id):
+            staged = await self._store.staged(self._log_id, app)
+            young = [s.registered_ms for s in staged if now_ms - s.registered_ms <= ttl_ms]
+            if young:
+                next_due_ms = min(next_due_ms, min(young) + ttl_ms + 1)
+            if len(young) == len(staged):
+                continue
+            gone, is_complete = await self._deregister(app, ttl_ms)
+            deregistered += gone
+            if not is_complete:
+                next_due_ms = now_ms
+        self._due.registrations = next_due_ms
         return deregistered
 
-    async def _seal_older(self, driver: Driver, head: LogHead, app: str) -> None:
-        """Close what replaced runs left open, in case that nobody else could (P6)."""
-        found = await self._store.read_producer(driver.log_id, app)
-        if found is not None:
-            older = await self._store.registered_before(driver.log_id, app, found.value.epoch)
-            await seal_open(older, log=head.name, driver=driver, ledgers=self._ledgers)
+    async def _deregister(self, app: str, ttl_ms: int) -> tuple[int, bool]:
+        deregistered = crossed = 0
+        while crossed < ATTEMPTS_MAX:
+            machine = StagedSweep(self._head.name, app=app, staging_ttl_ms=ttl_ms)
+            step: Deregistered = await self._driver.run(machine)
+            deregistered += len(step.unlisted)
+            crossed += not (step.unlisted or step.released)
+            await self._seal(step.released)
+            if step.is_complete:
+                return deregistered, True
+        return deregistered, False
 
-    async def _sweep_ledgers(self, driver: Driver, head: LogHead, grace_ms: int) -> int:
-        marked = await self._store.marked(driver.log_id)
-        due = due_ledgers(marked, await self._store.now_ms(driver.log_id), grace_ms)
-        deleted = 0
+    async def _sweep_ledgers(self) -> int:
+        grace_ms = self._properties.deleted_retention_ms
+        marked = await self._store.marked(self._log_id)
+        now_ms = await self._clock.now_ms(self._log_id)
+        due = due_ledgers(marked, now_ms, grace_ms)
+        deleted, is_crossed = 0, False
         for first in range(0, len(due), STEP_LEDGERS_MAX):
             some = due[first : first + STEP_LEDGERS_MAX]
             for _ in range(ATTEMPTS_MAX):
-                machine = LedgerSweep(head.name, some)
-                gone: tuple[int, ...] = await driver.run(machine)
+                machine = LedgerSweep(self._head.name, some)
+                gone: tuple[int, ...] = await self._driver.run(machine)
                 deleted += len(gone)
-                if not machine.is_crossed:
+                is_crossed = machine.is_crossed
+                if not is_crossed:
                     break
+        is_due = frozenset(due)
+        later = [mark.marked_ms + grace_ms for mark in marked if mark.ledger_id not in is_due]
+        again_ms = now_ms if is_crossed else now_ms + min(grace_ms, LOOK_AGAIN_MS)
+        self._due.marks = min([*later, again_ms])
         return deleted
 
-    async def _sweep_pages(self, driver: Driver, head: LogHead) -> int:
-        now_ms = await self._store.now_ms(driver.log_id)
+    async def _sweep_pages(self, now_ms: int, grace_ms: int) -> int:
         tokens = [
             node.token
-            for node in await self._store.page_nodes(driver.log_id)
-            if now_ms - node.created_ms > self._pages_grace_ms
+            for node in await self._store.page_nodes(self._log_id)
+            if now_ms - node.created_ms > grace_ms
         ]
         deleted = 0
         for first in range(0, len(tokens), PAGES_AT_ONCE):
             some = tuple(tokens[first : first + PAGES_AT_ONCE])
-            gone: tuple[str, ...] = await driver.run(PagesSweep(head.name, some))
+            gone: tuple[str, ...] = await self._driver.run(PagesSweep(self._head.name, some))
             deleted += len(gone)
+        self._due.pages = now_ms + min(grace_ms, LOOK_AGAIN_MS)
         return deleted
 
-    async def _shrink_producers(self, log_id: str, properties: LogProperties) -> None:
+    async def _sweep_producers(self, now_ms: int) -> None:
+        sealed: dict[str, int] = {}
+        for app in await self._store.producers(self._log_id):
+            found = await self._store.read_producer(self._log_id, app)
+            if found is None:
+                continue
+            if await self._are_older_closed(app, found.value.epoch):
+                sealed[app] = found.value.epoch
+            await self._shrink(app, found, now_ms)
+            await self._forget_job(app, found, now_ms)
+        self._due.sealed = sealed
+        self._due.producers = now_ms + LOOK_AGAIN_MS
+
+    async def _are_older_closed(self, app: str, epoch: int) -> bool:
+        """Close what replaced runs left open, in case that nobody else could (P6)."""
+        if epoch == 1 or self._due.sealed.get(app) == epoch:
+            return True
+        older = await self._store.registered_before(self._log_id, app, epoch)
+        return not (await self._seal(older)).left
+
+    async def _seal(self, ledger_ids: Sequence[int]) -> Sealed:
+        name = self._head.name
+        return await seal_open(ledger_ids, log=name, driver=self._driver, ledgers=self._ledgers)
+
+    async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
         """After `txnRetentionMs` replaced runs go; the last run and the last batch id never do.
 
         The last run names the query whose batches these are (P4).
         """
-        now_ms = await self._store.now_ms(log_id)
-        for app in await self._store.producers(log_id):
-            found = await self._store.read_producer(log_id, app)
-            if found is None or len(found.value.runs) <= 1:
-                continue
-            idle_ms = now_ms - found.value.time_ms
-            if idle_ms <= properties.transaction_retention_ms:
-                continue
-            if await self._store.registered(log_id, app):
-                continue
-            shrunk = replace(found.value, runs=found.value.runs[-1:])
-            try:
-                await self._store.write_producer(log_id, app, shrunk, found.version)
-            except MetadataVersionError:
-                continue  # it came back to life
+        idle_ms = now_ms - found.value.time_ms
+        is_due = idle_ms > self._properties.transaction_retention_ms
+        if len(found.value.runs) <= 1 or not is_due:
+            return
+        if await self._store.registered(self._log_id, app):
+            return
+        shrunk = replace(found.value, runs=found.value.runs[-1:])
+        with contextlib.suppress(MetadataVersionError):  # it came back to life
+            await self._store.write_producer(self._log_id, app, shrunk, found.version)
 
-    async def _forget_jobs(self, log_id: str, properties: LogProperties) -> None:
-        """Producers that were made up for one job go, `stagingTtlMs` after their last change."""
-        now_ms = await self._store.now_ms(log_id)
-        for app in await self._store.producers(log_id):
-            if not app.startswith(JOB_APP_PREFIX):
-                continue
-            found = await self._store.read_producer(log_id, app)
-            if found is None or now_ms - found.value.time_ms <= properties.staging_ttl_ms:
-                continue
-            # Refused while a ledger is registered: the job may still be at work.
-            with contextlib.suppress(MetadataVersionError):
-                await self._store.delete_producer(log_id, app, found.version)
+    async def _forget_job(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
+        """A producer that was made up for one job goes, `stagingTtlMs` after its last change."""
+        is_job = app.startswith(JOB_APP_PREFIX)
+        if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
+            return
+        # Refused while a ledger is registered: the job may still be at work.
+        with contextlib.suppress(MetadataVersionError):
+            await self._store.delete_producer(self._log_id, app, found.version)
 
-    async def _sweep_deleted(self, log_id: str, head: LogHead | None) -> Swept:
+    async def sweep_deleted(self) -> Swept:
         """Ledgers first, then the records; the deletion already made every commit fail."""
+        log_id, now_ms = self._log_id, await self._clock.now_ms(self._log_id)
+        if now_ms < self._due.removal:
+            return Swept(log_id)
         deleted_ms = await self._store.deleted_ms(log_id)
         if deleted_ms is None:
             return Swept(log_id)
-        if head is None:
-            await self._store.remove_log(log_id)
-            return Swept(log_id, is_removed=True)
-        properties = LogProperties.from_mapping(head.properties)
-        now_ms = await self._store.now_ms(log_id)
-        if now_ms - deleted_ms < properties.deleted_retention_ms:
+        self._due.removal = deleted_ms + self._properties.deleted_retention_ms
+        if now_ms < self._due.removal:
             return Swept(log_id)
-        items = await self._items(log_id, head)
-        ledger_ids = dict.fromkeys(sorted(listed_ledgers(head, items)))
+        items = await self._items(log_id, self._head)
+        ledger_ids = dict.fromkeys(sorted(listed_ledgers(self._head, items)))
         await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
-        driver = Driver(self._store, log_id, ledgers=self._ledgers)
         for ledger_id in ledger_ids:
-            await driver.drop_ledger(ledger_id)
+            await self._driver.drop_ledger(ledger_id)
         await self._store.remove_log(log_id)
         return Swept(log_id, ledgers_deleted=len(ledger_ids), is_removed=True)
 

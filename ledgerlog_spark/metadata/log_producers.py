@@ -92,15 +92,32 @@ class TreeLogProducers:
             operations = [CreateNode(path, data), CreateNode(f"{path}/ledgers")]
         else:
             operations = [SetNode(path, data, version)]
-        for ledger_id in (*deregistered, *released):
-            operations.append(DeleteNode(self._paths.registration(log_id, app, ledger_id)))
-        operations += await self._marks(log_id, deregistered, STAGED)
+        operations += await self._ended(log_id, app, deregistered, released)
         return version_of((await self._transact(operations))[0])
 
-    async def delete_producer(self, log_id: str, app: str, version: Version) -> None:
+    async def delete_producer(
+        self,
+        log_id: str,
+        app: str,
+        version: Version,
+        deregistered: Sequence[int] = (),
+        released: Sequence[int] = (),
+    ) -> None:
         """See `LogStore.delete_producer`."""
         path = self._paths.producer(log_id, app)
-        await self._transact([DeleteNode(f"{path}/ledgers"), DeleteNode(path, version)])
+        operations = await self._ended(log_id, app, deregistered, released)
+        operations += [DeleteNode(f"{path}/ledgers"), DeleteNode(path, version)]
+        await self._transact(operations)
+
+    async def _ended(
+        self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]
+    ) -> list[NodeOperation]:
+        """The end of these registrations; ledgers that were never listed get a mark."""
+        operations: list[NodeOperation] = [
+            DeleteNode(self._paths.registration(log_id, app, ledger_id))
+            for ledger_id in (*deregistered, *released)
+        ]
+        return operations + await self._marks(log_id, deregistered, STAGED)
 
     async def registered(self, log_id: str, app: str) -> Sequence[int]:
         """See `LogStore.registered`."""

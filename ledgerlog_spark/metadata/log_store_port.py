@@ -167,8 +167,22 @@ class LogStore(Protocol):
             MetadataVersionError: It exists, or is at another version. Nothing was changed.
         """
 
-    async def delete_producer(self, log_id: str, app: str, version: Version) -> None:
-        """Forget a producer without registrations. Its name must never be used again."""
+    async def delete_producer(
+        self,
+        log_id: str,
+        app: str,
+        version: Version,
+        deregistered: Sequence[int] = (),
+        released: Sequence[int] = (),
+    ) -> None:
+        """Forget a producer and end its last registrations. Its name must never be used again.
+
+        What becomes of the ledgers is as of `write_producer`.
+
+        Raises:
+            MetadataVersionError: It is at another version, or has other registrations. Nothing was
+                changed.
+        """
 
     async def register_ledger(
         self,

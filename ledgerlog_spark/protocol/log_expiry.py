@@ -58,9 +58,12 @@ class ExpiryMachine(HeadReader):
 
     A conflict or an unknown outcome leaves the step for another time: the next one looks at what
     the head says then, and need not synchronise (`is_fresh`): its write is at the version it read.
+
+    Attributes:
+        next_due_ms: When a version expires that did not yet, of those that were read.
     """
 
-    __slots__ = ("_retention_ms", "_step_done", "_token")
+    __slots__ = ("_retention_ms", "_step_done", "_token", "next_due_ms")
 
     def __init__(
         self, log: str, *, version_retention_ms: int, token: str, is_fresh: bool = True
@@ -69,6 +72,7 @@ class ExpiryMachine(HeadReader):
         self._retention_ms = version_retention_ms
         self._token = token
         self._step_done: ExpiryStep | None = None
+        self.next_due_ms = 0
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
         step = self._step_done
@@ -101,7 +105,10 @@ class ExpiryMachine(HeadReader):
         return [listing_of(head)]
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
-        oldest = self._oldest(head, walked[0].records())
+        history = walked[0].records()
+        oldest = self._oldest(head, history)
+        later = [v.commit_time_ms for v in history if v.version > oldest.version]
+        self.next_due_ms = min(later, default=self._now_ms) + self._retention_ms
         items: tuple[Item, ...] = walked[1].records() if len(walked) > 1 else ()
         step = expiry_step(head, oldest, items)
         if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):

@@ -21,9 +21,13 @@ KEPT = -1
 
 
 class RetentionMachine(TruncateMachine):
-    """Ends with `Finished(Truncated)` of what retention let go, if anything; both kinds of logs."""
+    """Ends with `Finished(Truncated)` of what retention let go, if anything; both kinds of logs.
 
-    __slots__ = ("_retention_bytes", "_retention_ms")
+    Attributes:
+        next_due_ms: When the next item is too old, None when age drops none.
+    """
+
+    __slots__ = ("_retention_bytes", "_retention_ms", "next_due_ms")
 
     def __init__(self, log: str, *, retention_ms: int, retention_bytes: int, token: str) -> None:
         """Machine of one pass.
@@ -37,11 +41,17 @@ class RetentionMachine(TruncateMachine):
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
         self._retention_bytes = retention_bytes
+        self.next_due_ms: int | None = None
 
     def _target(self, head: LogHead, items: Sequence[Item]) -> int:
+        since_ms = self._now_ms - self._retention_ms if self._retention_ms != KEPT else 0
+        if self._retention_ms != KEPT:
+            younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
+            oldest_ms = min(younger, default=self._now_ms)
+            self.next_due_ms = oldest_ms + self._retention_ms + 1
         count = due_items(
             items,
-            since_ms=self._now_ms - self._retention_ms if self._retention_ms != KEPT else 0,
+            since_ms=since_ms,
             retention_bytes=self._retention_bytes,
             start_offset=head.start_offset,
         )

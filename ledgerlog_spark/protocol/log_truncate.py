@@ -40,6 +40,7 @@ class Truncated:
         oldest_version: The oldest that can still be read.
         unlisted: Ledgers that no retained version names from now on, by this step.
         is_complete: Whether no item is left to be dropped.
+        next_due_ms: By retention, when age alone may drop more; None when nothing will be.
     """
 
     version: int
@@ -47,6 +48,7 @@ class Truncated:
     oldest_version: int
     unlisted: tuple[int, ...] = ()
     is_complete: bool = True
+    next_due_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError, LogNotFoundError
 from ledgerlog_spark.log.logs import logs_of
+from ledgerlog_spark.log.sweep_memory import LOOK_AGAIN_MS, PassClock, SweepMemory
 from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.sweeper import Swept
     from ledgerlog_spark.metadata.port import Leases
+    from ledgerlog_spark.model import Versioned
+    from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.log_truncate import Truncated
 
 T = TypeVar("T")
@@ -40,8 +43,9 @@ class Kept:
 
     Attributes:
         log: Its name, or the id of a deleted log.
-        truncated: What retention left; None when that failed, or there was no such log any more.
-        merged: None when that failed, or there was nothing to merge in.
+        truncated: What retention left; None when that failed, when there was no such log any more,
+            or when nothing can have been due since the last pass of this process.
+        merged: None when that failed, or there was nothing to merge in; or as of `truncated`.
         swept: None when that failed.
         errors: Of the steps that failed; the others were done all the same.
     """
@@ -78,6 +82,7 @@ class Upkeep:
         policy: MergePolicy | None = BACKGROUND,
         compression: str = "zstd",
         on_log: Callable[[Kept], None] = lambda _: None,
+        memory: SweepMemory | None = None,
     ) -> None:
         """Upkeep on that client's event loop.
 
@@ -86,12 +91,14 @@ class Upkeep:
             policy: What is worth merging; None merges nothing.
             compression: Of merged entries.
             on_log: Told what was done for each log.
+            memory: Of earlier passes of this process; None for one that begins now.
         """
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
         self._compression = compression
         self._on_log = on_log
+        self._memory = memory or SweepMemory()
 
     async def run(
         self, names: Iterable[str] | None = None, *, wait_seconds: float = 0
@@ -111,40 +118,57 @@ class Upkeep:
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
                 return None
-            wanted = [await self._of_name(name) for name in names] if names is not None else None
+            wanted = [await self._logs.open(name) for name in names] if names is not None else None
             found = await self._all() if wanted is None else wanted
+            clock = PassClock(self._logs.store)
             kept = []
             for log in found:
-                done = await self._keep(log)
+                done = await self._keep(log, clock)
                 self._on_log(done)
                 kept.append(done)
             return kept
 
-    async def _of_name(self, name: str) -> Log:
-        return await self._logs.open(name)
-
     async def _all(self) -> list[Log]:
-        """All logs; a deleted one, whose name is free, goes by its id."""
-        found = []
-        for log_id in await self._logs.store.ids():
-            name = log_id
-            # What cannot be read is said by the steps, and does not keep the others waiting.
-            with contextlib.suppress(LedgerLogError):
-                head = await self._logs.store.read_head(log_id)
-                if head is not None and not head.value.deleted_ms:
-                    name = head.value.name
-            found.append(self._logs.open_by_id(name, log_id))
-        return found
+        """All logs, by their ids; names are in their heads."""
+        log_ids = await self._logs.store.ids()
+        self._memory.forget_all_but(log_ids)
+        return [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
 
-    async def _keep(self, log: Log) -> Kept:
+    async def _keep(self, log: Log, clock: PassClock) -> Kept:
+        """One log; of one for which nothing is due the head is read, and nothing else."""
         errors: list[LedgerLogError] = []
+        name, truncated, merged, swept = log.name, None, None, None
+        head = await _tried(self._logs.store.read_head(log.log_id), errors)
+        if head is not None and not head.value.deleted_ms:
+            name = head.value.name
+            living = self._logs.open_by_id(name, log.log_id)
+            truncated, merged = await self._keep_rows(living, head, clock, errors)
+        if not errors or head is not None:
+            sweeper = self._logs.sweeper(memory=self._memory, clock=clock)
+            swept = await _tried(sweeper.sweep(log.log_id, head), errors)
+        return Kept(name, truncated, merged, swept, tuple(errors))
+
+    async def _keep_rows(
+        self, log: Log, head: Versioned[LogHead], clock: PassClock, errors: list[LedgerLogError]
+    ) -> tuple[Truncated | None, Merged | None]:
+        """Retention and merging, unless they found nothing to do in this very head."""
+        due = self._memory.of(log.log_id, head.value)
+        now_ms = await _tried(clock.now_ms(log.log_id), errors)
+        if now_ms is None or not due.has_rows_due(head.version, now_ms):
+            return None, None
         truncated = await _tried(log.retain(), errors)
+        if truncated is None:
+            return None, None
         merged: Merged | None = None
-        if truncated is not None and self._policy is not None:
+        if self._policy is not None:
             merger = LogMerger(log, self._client, self._policy, compression=self._compression)
             merged = await _tried(merger.merge(), errors)
-        swept = await _tried(self._logs.sweeper().sweep(log.log_id), errors)
-        return Kept(log.name, truncated, merged, swept, tuple(errors))
+        is_merging = merged is not None and (merged.ledgers or merged.lost)
+        if not errors and not truncated.unlisted and not is_merging:
+            again_ms = now_ms + LOOK_AGAIN_MS
+            due.rows = min(again_ms, truncated.next_due_ms or again_ms)
+            due.rows_head = head.version
+        return truncated, merged
 
 
 async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
