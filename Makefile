@@ -16,7 +16,7 @@ CASES ?= 2000
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size ack-audit interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size ack-audit matrix interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -72,6 +72,9 @@ metadata-size: $(STAMP) ## What 10,000 micro-batches leave in ZooKeeper
 
 ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes each answer
 	$(BIN)/python -m tests.ack_audit
+
+matrix: $(STAMP) ## Tests in every Python and PySpark that the metadata allows (needs those Pythons)
+	$(BIN)/python -m tests.matrix
 
 interop: $(STAMP) ## Apache BookKeeper's client on our bookies, and ours on its bookies (needs Maven)
 	$(BIN)/python -m tests.interop
