@@ -16,7 +16,7 @@ CASES ?= 2000
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size ack-audit matrix interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table ack-audit matrix interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -69,6 +69,9 @@ complete-mode: $(STAMP) ## 1,000 batches that replace a log whole: what stays on
 
 metadata-size: $(STAMP) ## What 10,000 micro-batches leave in ZooKeeper
 	$(BIN)/python -m benchmarks.metadata_size
+
+sql-table: $(STAMP) ## The table of SQL statements in docs/SPARK.md, from the test that runs them
+	LEDGERLOG_UPDATE_DOCS=1 $(BIN)/python -m pytest -n0 -q tests/spark/test_sql_statements.py
 
 ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes each answer
 	$(BIN)/python -m tests.ack_audit

@@ -2,6 +2,7 @@
 
 - `source`: what Spark calls first. `configure`: settings of a session. `worker`: of a worker.
 - `option_table`, `options`, `log_selection`, `cluster`: what was asked, and of which cluster.
+  `table_options`: where a SQL table keeps its options. `write_target`: which log a write goes to.
 - Which entries a scan reads: `planning`, `plan`, `time_travel`, `range_index`, `index_entries`,
   `leader_search`; `plan_json` shows it.
 - What a task reads: `batch_reader`, `raw_reader`, `scan_task`, `scan_range`, `committed_entries`,

@@ -26,9 +26,10 @@ FAIL, CONTINUE = "fail", "continue"
 
 
 class Use(Enum):
-    """What an option is for. The others accept it, so that one table serves reads and writes.
+    """What an option is for. The others accept it, so that one view serves reads and writes.
 
-    A stream alone refuses what only a batch read can do, because it would do something else.
+    What would change their meaning is refused: by a stream what only a batch read can do, by a
+    write what chooses the rows of a read.
     """
 
     BOTH = "read and write"
@@ -231,6 +232,13 @@ TABLE = (
 )  # fmt: skip
 
 BY_LOWER_NAME = {option.name.lower(): option for option in TABLE}
+
+SELECTS_ROWS = frozenset(
+    {"logs", "log_pattern", "ledger_id", "columns", "starting_offsets", "ending_offsets",
+     "starting_timestamp", "ending_timestamp", "version_as_of", "timestamp_as_of",
+     "include_metadata"}
+)  # fmt: skip
+"""Attributes of options that choose which rows and columns of which logs a read shows."""
 
 ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",

@@ -97,8 +97,9 @@ class WriteOptions:
 
 
 _TABLE_HINT = (
-    ". A table keeps its options when Spark asks the source for its columns as it is made: leave "
-    "its column list out"
+    ". Of a SQL table: Spark 4.3 passes a table's options to a Python source only when CREATE "
+    "TABLE asks for the columns. Make it by CREATE TABLE t USING ledger OPTIONS (log 'name'), "
+    "without a column list; or read it by SELECT .. FROM t WITH (log = 'name')"
 )
 
 Chosen = TypeVar("Chosen", ReadOptions, WriteOptions)
@@ -241,7 +242,7 @@ class SourceOptions:
         _reject_jvm(self.values)
         if self.values["log"] is None:
             raise ConfigurationError(
-                f'name the log to write by save("name") or the option "log"{_TABLE_HINT}',
+                'name the log to write by save("name"), or start("name") of a stream',
                 option="log",
             )
 

@@ -27,10 +27,6 @@ METADATA_COLUMNS = {
 }
 RAW_COLUMNS = {"ledger_id": "long", "entry_id": "long", "payload": "binary"}
 
-OPTIONS_KEY = "ledgerlog.options"
-"""Metadata of a table's first column that holds the table's options: Spark 4.3 hands a table's
-options to the source when the table is created and never again."""
-
 _SPARK_SCHEMA = b"ledgerlog.spark_schema"
 
 
@@ -119,26 +115,6 @@ def raw_schema() -> str:
     """The schema of a ledger read entry by entry, as JSON."""
     fields = [_field(name, kind) for name, kind in RAW_COLUMNS.items()]
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
-
-
-def with_options(schema_json: str, options: dict[str, str]) -> str:
-    """The schema with options in the metadata of its first column."""
-    struct = struct_of(schema_json)
-    if struct["fields"] and options:
-        first = dict(struct["fields"][0])
-        first["metadata"] = {**first.get("metadata", {}), OPTIONS_KEY: json.dumps(options)}
-        struct["fields"] = [first, *struct["fields"][1:]]
-    return json.dumps(struct, separators=(",", ":"))
-
-
-def options_in(schema_json: str) -> dict[str, str]:
-    """The options that `with_options` put into a schema, none if it did not."""
-    for field in struct_of(schema_json)["fields"]:
-        told = field.get("metadata", {}).get(OPTIONS_KEY)
-        if told is not None:
-            options: dict[str, str] = json.loads(told)
-            return options
-    return {}
 
 
 def _pick(fields: list[dict[str, Any]], columns: Sequence[str] | None) -> list[dict[str, Any]]:

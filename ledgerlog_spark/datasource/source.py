@@ -54,12 +54,12 @@ class LedgerDataSource(DataSource):
         """
         from ledgerlog_spark.datasource.options import table_options
         from ledgerlog_spark.datasource.planning import schema_of
-        from ledgerlog_spark.datasource.schemas import with_options
+        from ledgerlog_spark.datasource.table_options import with_table_options
 
         given = dict(self.options)
         options = self._options(given)
         schema_json = schema_of(options.for_read(), self._service_uri(options))
-        return _struct(with_options(schema_json, table_options(given)))
+        return _struct(with_table_options(schema_json, table_options(given)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader of a snapshot that is fixed when it is planned.
@@ -72,11 +72,10 @@ class LedgerDataSource(DataSource):
         options = self._options(self._with_table_options(schema))
         read = options.for_read()
         uri = self._service_uri(options)
+        rows = self._rows_schema(schema)
         if read.ledger_id is not None:
-            return raw_reader.RawReader(uri, read, schema.json())
-        return batch_reader.BatchReader(
-            uri, read, schema.json(), parallelism=self.configured_parallelism
-        )
+            return raw_reader.RawReader(uri, read, rows)
+        return batch_reader.BatchReader(uri, read, rows, parallelism=self.configured_parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """A streaming reader.
@@ -90,7 +89,7 @@ class LedgerDataSource(DataSource):
         return LedgerStreamReader(
             self._service_uri(options),
             options.for_stream(),
-            schema.json(),
+            self._rows_schema(schema),
             parallelism=self.configured_parallelism,
         )
 
@@ -98,15 +97,17 @@ class LedgerDataSource(DataSource):
         """A batch writer of one commit.
 
         Raises:
-            ConfigurationError: A bad option, before any I/O.
+            ConfigurationError: A bad option, or no path that names the log; before any I/O.
             SchemaMismatchError: Rows of this schema cannot be stored in the log.
             LogNotFoundError: No such log, and `createIfMissing` is false.
         """
         from ledgerlog_spark.datasource.batch_writer import BatchWriter
 
-        options = self._options(self._with_table_options(schema))
-        write = options.for_write()
-        return BatchWriter(self._service_uri(options), write, schema.json(), overwrite=overwrite)
+        options = self._options_of_write(overwrite=overwrite, streams=False)
+        rows = self._rows_schema(schema)
+        return BatchWriter(
+            self._service_uri(options), options.for_write(), rows, overwrite=overwrite
+        )
 
     def streamWriter(  # noqa: N802 (Spark's name)
         self, schema: StructType, overwrite: bool
@@ -114,24 +115,41 @@ class LedgerDataSource(DataSource):
         """A writer of one micro-batch; Spark also makes one to commit it.
 
         Raises:
-            ConfigurationError: A bad option, before any I/O.
+            ConfigurationError: A bad option, or no path that names the log; before any I/O.
             SchemaMismatchError: Rows of this schema cannot be stored in the log.
             LogNotFoundError: No such log, and `createIfMissing` is false.
         """
         from ledgerlog_spark.datasource.stream_writer import StreamWriter
 
-        options = self._options(self._with_table_options(schema))
-        write = options.for_stream_write()
-        return StreamWriter(self._service_uri(options), write, schema.json(), overwrite=overwrite)
+        options = self._options_of_write(overwrite=overwrite, streams=True)
+        rows = self._rows_schema(schema)
+        return StreamWriter(
+            self._service_uri(options), options.for_stream_write(), rows, overwrite=overwrite
+        )
 
     def _with_table_options(self, schema: StructType) -> dict[str, str]:
-        """The options given; those of the table too, when nothing says what to read or write."""
-        from ledgerlog_spark.datasource.schemas import options_in
+        """The options given; those of the table too, when nothing given names what to read."""
+        from ledgerlog_spark.datasource.table_options import table_options_in
 
         given = dict(self.options)
         if _NAMES_WHAT_TO_READ & {key.lower() for key in given}:
             return given
-        return {**options_in(schema.json()), **given}
+        return {**table_options_in(schema.json()), **given}
+
+    def _options_of_write(self, *, overwrite: bool, streams: bool) -> SourceOptions:
+        """The statement's own options; the schema of its rows names no log."""
+        from ledgerlog_spark.datasource.write_target import check_target
+
+        given = dict(self.options)
+        options = self._options(given)
+        check_target(given, overwrite=overwrite, streams=streams)
+        return options
+
+    def _rows_schema(self, schema: StructType) -> str:
+        """The schema as JSON, without anything of ours that it may carry."""
+        from ledgerlog_spark.datasource.table_options import without_table_options
+
+        return without_table_options(schema.json())
 
     def _options(self, given: dict[str, str]) -> SourceOptions:
         from ledgerlog_spark.datasource.options import SourceOptions

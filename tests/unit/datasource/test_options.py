@@ -218,7 +218,7 @@ def test_transaction_options_come_together() -> None:
         write(txnAppId="job")
 
 
-def test_options_of_writes_do_not_disturb_reads_because_tables_hold_both() -> None:
+def test_options_of_writes_do_not_disturb_reads_because_views_have_both() -> None:
     assert read(compression="lz4", minPartitions="2").min_partitions == 2
     assert write(columns="a", mergeSchema="true").merge_schema
 

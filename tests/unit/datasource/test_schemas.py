@@ -10,12 +10,9 @@ import pytest
 from ledgerlog_spark.arrow.spark_types import struct_of
 from ledgerlog_spark.datasource.schemas import (
     METADATA_COLUMNS,
-    options_in,
-    raw_schema,
     scan_schema,
     spark_schema,
     stored_schema,
-    with_options,
 )
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError, WireFormatError
 
@@ -94,10 +91,3 @@ def test_a_log_without_rows_has_no_columns_to_show() -> None:
 def test_a_log_without_rows_beside_one_with_rows_adds_nothing() -> None:
     logs = [("new", None), ("old", stored_schema(schema(a="long")))]
     assert names(scan_schema(logs, columns=None, include_metadata=False)) == ["a"]
-
-
-def test_options_travel_in_the_first_column() -> None:
-    text = with_options(raw_schema(), {"log": "flights"})
-    assert options_in(text) == {"log": "flights"}
-    assert options_in(raw_schema()) == {}
-    assert names(text) == names(raw_schema())

@@ -13,7 +13,8 @@ import pytest
 from ledgerlog_spark.datasource.batch_reader import BatchReader
 from ledgerlog_spark.datasource.configure import configure
 from ledgerlog_spark.datasource.raw_reader import RawReader
-from ledgerlog_spark.datasource.schemas import raw_schema, with_options
+from ledgerlog_spark.datasource.schemas import raw_schema
+from ledgerlog_spark.datasource.table_options import with_table_options
 from ledgerlog_spark.errors import ConfigurationError
 from pyspark_ledger import DefaultSource
 
@@ -67,7 +68,7 @@ def test_a_tables_options_are_used_when_nothing_else_names_a_log() -> None:
 
     from pyspark.sql.types import StructType
 
-    told = with_options(raw_schema(), {"log": "flights", "minpartitions": "3"})
+    told = with_table_options(raw_schema(), {"log": "flights", "minpartitions": "3"})
     schema = StructType.fromJson(json.loads(told))
     taken = DefaultSource({"endingoffsets": "5"}).reader(schema)._options
     assert (taken.log, taken.min_partitions, taken.ending_offsets) == ("flights", 3, {"*": 5})

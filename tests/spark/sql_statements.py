@@ -1,0 +1,234 @@
+"""What Spark's SQL can say about a table of `format("ledger")`; `test_sql_statements` runs it all.
+
+Names in braces: `t` and `u` are tables over the logs (or Parquet directories) `a` and `b`, `v` and
+`w` are temporary views over the same; `n` is a new table, `x` a new log; `p` is a Parquet directory
+that was written from `t`. `df` has one row, (3, 'z').
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ROWS_A = ((1, "x"), (2, "y"))
+ROWS_B = ((1, "other"), (5, "more"))
+
+DEFAULT = ((False, True),)
+BOTH = ((False, True), (True, False))
+"""`spark.sql.caseSensitive` and `spark.sql.ansi.enabled`: each on and off."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One or several statements, separated by `; `: SQL, or Python when it begins in lower case.
+
+    Attributes:
+        group: Of the table in the documentation.
+        text: What is run for both formats.
+        parquet: Run for Parquet, where its words differ.
+        instead: What the documentation offers where `text` is refused. It has the effect that
+            `text` has for Parquet, or that of `leaves`.
+        leaves: Where, and which rows `instead` leaves there: given where Parquet refuses `text`
+            too, or has an effect that is its own.
+        note: Said where Spark alone decides, without a look at the source: nothing is written, and
+            the effect is neither Parquet's nor a refusal.
+        settings: `text` runs under each of these.
+    """
+
+    group: str
+    text: str
+    parquet: str = ""
+    instead: str = ""
+    leaves: tuple[str, tuple[tuple[object, ...], ...]] | None = None
+    note: str = ""
+    settings: tuple[tuple[bool, bool], ...] = DEFAULT
+
+
+ALL = (*ROWS_A, (3, "z"))
+APPEND = 'write.format("ledger").mode("append").save("{a}")'
+OVERWRITE = 'write.format("ledger").mode("overwrite").save("{a}")'
+NEW = 'write.format("ledger").mode("append").save("{x}")'
+DEFINE = "CREATE TABLE {n} USING ledger OPTIONS (log '{x}')"
+NOT_KEPT = "no effect: a table keeps the log that it was made with"
+
+READS = (
+    Statement("read", "SELECT * FROM {t}", settings=BOTH),
+    Statement("read", "SELECT K, S FROM {t} WHERE K > 1", settings=BOTH),
+    Statement("read", "SELECT CAST(s AS INT) FROM {t}", settings=BOTH),
+    Statement("read", "SELECT k + 9223372036854775807 FROM {t}", settings=BOTH),
+    Statement("read", "SELECT {u}.s, count(*) FROM {t} JOIN {u} USING (k) GROUP BY ALL"),
+    Statement("read", 'spark.read.table("{t}").where("k = 2").select("s")'),
+    Statement("read", "CACHE TABLE {t}; SELECT * FROM {t}; UNCACHE TABLE {t}"),
+    Statement("read", "SELECT * FROM {t} VERSION AS OF 1"),
+    Statement("read", "SELECT * FROM {v}", settings=BOTH),
+    Statement("read", 'spark.table("{t}").write.parquet("{out}"); SELECT * FROM parquet.`{out}`'),
+    Statement("read", "CREATE TABLE {n} USING parquet AS SELECT * FROM {t}"),
+    Statement("view", "CREATE VIEW {n} AS SELECT * FROM {t}"),
+    Statement("view", "CREATE TEMPORARY VIEW {n} AS SELECT k AS kk FROM {t}"),
+    Statement("view", "CREATE GLOBAL TEMPORARY VIEW {n} AS SELECT * FROM {t}; "
+              "SELECT * FROM global_temp.{n}; DROP VIEW global_temp.{n}"),
+    Statement("view", "CREATE TEMPORARY VIEW {n} USING {f} OPTIONS (path '{a}')"),
+    Statement("view", "CREATE VIEW {n} AS SELECT * FROM {t}; INSERT INTO {n} VALUES (3, 'z')"),
+)  # fmt: skip
+
+INSERTS = (
+    Statement("insert", "INSERT INTO {t} VALUES (3, 'z')", settings=BOTH,
+              instead='spark.sql("SELECT 3L AS k, \'z\' AS s").' + APPEND),
+    Statement("insert", "INSERT INTO {t} SELECT * FROM {u}",
+              instead='spark.table("{u}").' + APPEND),
+    Statement("insert", "INSERT INTO {t} TABLE {u}",
+              instead="INSERT INTO {v} TABLE {u}"),
+    Statement("insert", "INSERT INTO {t} SELECT * FROM {t}",
+              instead='spark.table("{t}").' + APPEND),
+    Statement("insert", "INSERT INTO {t} SELECT * FROM parquet.`{p}`",
+              instead='spark.read.parquet("{p}").' + APPEND),
+    Statement("insert", "INSERT INTO {t} (s, k) VALUES ('z', 3)",
+              instead="INSERT INTO {v} (s, k) VALUES ('z', 3)"),
+    Statement("insert", "INSERT INTO {t} BY NAME SELECT 'z' AS S, 3L AS K", settings=BOTH,
+              instead="INSERT INTO {v} BY NAME SELECT 'z' AS s, 3L AS k"),
+    Statement("insert", "INSERT OVERWRITE {t} SELECT * FROM {u} WHERE k = 1",
+              instead='spark.table("{u}").where("k = 1").' + OVERWRITE),
+    Statement("insert", "INSERT OVERWRITE {t} VALUES (3, 'z')",
+              instead="INSERT OVERWRITE {v} VALUES (3, 'z')"),
+    Statement("insert", "INSERT INTO {t} REPLACE WHERE k = 1 SELECT 1L AS k, 'z' AS s",
+              instead='spark.table("{t}").where("k <> 1").unionByName(df).' + OVERWRITE,
+              leaves=("a", ((2, "y"), (3, "z")))),
+    Statement("insert", "INSERT OVERWRITE {t} PARTITION (s = 'x') VALUES (1)"),
+    Statement("insert", "INSERT INTO {t} WITH (path = '{a}') SELECT * FROM {u}",
+              parquet="INSERT INTO {t} SELECT * FROM {u}"),
+    Statement("insert", "INSERT INTO {v} VALUES (3, 'z')", settings=BOTH),
+    Statement("insert", "INSERT INTO {v} SELECT * FROM {u}"),
+    Statement("insert", "INSERT INTO {v} SELECT * FROM {v}"),
+    Statement("insert", "INSERT INTO {v} BY NAME SELECT 'z' AS S, 3L AS K", settings=BOTH),
+    Statement("insert", "INSERT INTO {v} (k) VALUES (3)"),
+    Statement("insert", "INSERT INTO {v} VALUES (NULL, NULL)"),
+    Statement("insert", "INSERT INTO {v} VALUES ('abc', 'z')", settings=BOTH),
+    Statement("insert", "INSERT INTO {v} VALUES (99999999999999999999, 'z')", settings=BOTH),
+    Statement("insert", "INSERT INTO {v} VALUES (3)"),
+    Statement("insert", "INSERT INTO {v} SELECT 3L, 'z', 'more'"),
+    Statement("insert", "INSERT OVERWRITE {v} SELECT * FROM {u} WHERE k = 1"),
+)  # fmt: skip
+
+FRAMES = (
+    Statement("DataFrame", 'df.write.insertInto("{t}")', instead="df." + APPEND),
+    Statement("DataFrame", 'df.write.insertInto("{t}", overwrite=True)',
+              instead="df." + OVERWRITE),
+    Statement("DataFrame", 'df.write.insertInto("{v}")'),
+    Statement("DataFrame", 'df.writeTo("{t}").append()', instead="df." + APPEND,
+              leaves=("a", ALL)),
+    Statement("DataFrame", 'df.writeTo("{t}").overwrite(F.lit(True))', instead="df." + OVERWRITE,
+              leaves=("a", ((3, "z"),))),
+    Statement("DataFrame", 'df.writeTo("{t}").overwrite(F.col("k") == 1)',
+              instead='spark.table("{t}").where("k <> 1").unionByName(df).' + OVERWRITE,
+              leaves=("a", ((2, "y"), (3, "z")))),
+    Statement("DataFrame", 'df.writeTo("{t}").overwritePartitions()', instead="df." + OVERWRITE,
+              leaves=("a", ((3, "z"),))),
+    Statement("DataFrame", 'df.writeTo("{n}").using("{f}").option("{o}", "{x}").create()',
+              instead="df." + NEW + "; " + DEFINE),
+    Statement("DataFrame", 'df.writeTo("{n}").using("{f}").option("{o}", "{x}")'
+              ".createOrReplace()",
+              instead="df." + OVERWRITE + "; CREATE TABLE {n} USING ledger OPTIONS (log '{a}')",
+              leaves=("a", ((3, "z"),))),
+    Statement("DataFrame", 'df.write.format("{f}").mode("append").saveAsTable("{t}")',
+              instead="df." + APPEND),
+    Statement("DataFrame", 'df.write.format("{f}").option("{o}", "{x}").saveAsTable("{n}")',
+              instead="df." + NEW + "; " + DEFINE),
+    Statement("DataFrame", 'df.write.format("{f}").option("{o}", "{x}").mode("overwrite")'
+              '.saveAsTable("{n}")', instead="df." + NEW + "; " + DEFINE),
+    Statement("DataFrame", 'df.write.format("{f}").bucketBy(2, "k").option("{o}", "{x}")'
+              '.saveAsTable("{n}")', instead="df." + NEW + "; " + DEFINE),
+    Statement("DataFrame", 'df.write.format("{f}").bucketBy(2, "k").mode("append").save("{a}")',
+              instead="df." + APPEND, leaves=("a", ALL)),
+    Statement("DataFrame", 'df.write.format("{f}").partitionBy("k").mode("append").save("{x}")',
+              instead="df." + NEW, leaves=("x", ((3, "z"),))),
+    Statement("DataFrame", 'df.write.format("{f}").clusterBy("k").mode("append").save("{x}")',
+              instead="df." + NEW),
+    Statement("DataFrame", 'df.mergeInto("{t}", F.expr("{t}.k = 3")).whenNotMatched().insertAll()'
+              ".merge()", instead="df." + APPEND, leaves=("a", ALL)),
+    Statement("DataFrame", 'df.write.format("{f}").mode("append").save("{a}")'),
+    Statement("DataFrame", 'df.write.format("{f}").mode("overwrite").save("{a}")'),
+)  # fmt: skip
+
+DEFINITIONS = (
+    Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}')"),
+    Statement("create", "CREATE TABLE {n} (k BIGINT, s STRING) USING {f} OPTIONS ({o} '{a}'); "
+              "SELECT * FROM {n}", instead="CREATE TABLE {n} USING ledger OPTIONS (log '{a}'); "
+              "SELECT * FROM {n}"),
+    Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{x}') AS SELECT * FROM {u}",
+              instead='spark.table("{u}").' + NEW + "; " + DEFINE),
+    Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{x}') AS SELECT 3L AS k",
+              instead='spark.sql("SELECT 3L AS k").' + NEW + "; " + DEFINE),
+    Statement("create", "CREATE TABLE IF NOT EXISTS {t} USING {f} OPTIONS ({o} '{x}') AS SELECT 1"),
+    Statement("create", "CREATE OR REPLACE TABLE {n} USING {f} OPTIONS ({o} '{x}') "
+              "AS SELECT * FROM {u}",
+              instead='spark.table("{u}").' + OVERWRITE, leaves=("a", ROWS_B)),
+    Statement("create", "CREATE OR REPLACE TABLE {t} USING {f} OPTIONS ({o} '{a}') "
+              "AS SELECT * FROM {u}",
+              instead='spark.table("{u}").' + OVERWRITE, leaves=("a", ROWS_B)),
+    Statement("create", "CREATE TABLE {n} LIKE {t}",
+              instead='spark.table("{t}").limit(0).' + NEW + "; " + DEFINE, leaves=("n", ())),
+    Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}') PARTITIONED BY (s)"),
+    Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}') "
+              "CLUSTERED BY (k) INTO 4 BUCKETS"),
+    Statement("create", "DROP TABLE {t}"),
+)  # fmt: skip
+
+CHANGES = (
+    Statement("change", "UPDATE {t} SET s = 'z' WHERE k = 1", leaves=("a", ((1, "z"), (2, "y"))),
+              instead='spark.table("{t}").withColumn("s", F.expr("IF(k = 1, \'z\', s)")).'
+              + OVERWRITE),
+    Statement("change", "DELETE FROM {t} WHERE k = 1", leaves=("a", ((2, "y"),)),
+              instead='spark.table("{t}").where("NOT k <=> 1").' + OVERWRITE),
+    Statement("change", "DELETE FROM {t}", leaves=("a", ()),
+              instead='spark.table("{t}").limit(0).' + OVERWRITE),
+    Statement("change", "TRUNCATE TABLE {t}", leaves=("a", ()),
+              instead="INSERT OVERWRITE {v} SELECT * FROM {v} WHERE false"),
+    Statement("change", "MERGE INTO {t} USING {u} ON {t}.k = {u}.k "
+              "WHEN MATCHED THEN UPDATE SET s = {u}.s WHEN NOT MATCHED THEN INSERT *",
+              leaves=("a", ((1, "other"), (2, "y"), (5, "more"))),
+              instead='spark.table("{t}").join(spark.table("{u}"), "k", "left_anti")'
+              '.unionByName(spark.table("{u}")).' + OVERWRITE),
+    Statement("change", "DELETE FROM {v} WHERE k = 1", leaves=("a", ((2, "y"),)),
+              instead='spark.table("{v}").where("NOT k <=> 1").' + OVERWRITE),
+    Statement("change", "TRUNCATE TABLE {v}"),
+)  # fmt: skip
+
+CATALOG = (
+    Statement("catalog", "ALTER TABLE {t} ADD COLUMNS (z INT); SELECT * FROM {t}",
+              instead='df.withColumn("z", F.lit(1)).write.format("ledger")'
+              '.option("mergeSchema", "true").mode("append").save("{a}"); '
+              "CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
+              leaves=("a", ((1, "x", None), (2, "y", None), (3, "z", 1)))),
+    Statement("catalog", "ALTER TABLE {t} DROP COLUMN s; SELECT * FROM {t}",
+              note="the table shows fewer columns, the log keeps them"),
+    Statement("catalog", "ALTER TABLE {t} DROP COLUMN k; SELECT * FROM {t}"),
+    Statement("catalog", "ALTER TABLE {t} ALTER COLUMN s TYPE INT; SELECT * FROM {t}"),
+    Statement("catalog", "ALTER TABLE {t} ALTER COLUMN s COMMENT 'x'; SELECT * FROM {t}"),
+    Statement("catalog", "ALTER TABLE {t} RENAME TO {n}; SELECT * FROM {n}"),
+    Statement("catalog", "ALTER TABLE {t} SET TBLPROPERTIES ('{o}' = '{b}'); SELECT * FROM {t}"),
+    Statement("catalog", "ALTER TABLE {t} SET LOCATION '{b}'; SELECT * FROM {t}", note=NOT_KEPT),
+    Statement("catalog", "ALTER TABLE {t} ADD PARTITION (s = 'x')"),
+    Statement("catalog", "ALTER TABLE {t} RECOVER PARTITIONS"),
+    Statement("catalog", "DESCRIBE {t}"),
+    Statement("catalog", "SHOW COLUMNS IN {t}"),
+    Statement("catalog", "SHOW CREATE TABLE {t}",
+              note="the columns alone, as of every Python source's table"),
+    Statement("catalog", "SHOW PARTITIONS {t}"),
+    Statement("catalog", "ANALYZE TABLE {t} COMPUTE STATISTICS",
+              note="Spark has no statistics for a Python source's table"),
+    Statement("catalog", "REFRESH TABLE {t}; SELECT * FROM {t}"),
+)  # fmt: skip
+
+_READ = (
+    'spark.readStream.option("startingOffsets", "earliest").table("{t}")'
+    '.writeStream.option("checkpointLocation", "{c}").trigger(availableNow=True)'
+)
+_START = _READ + '.format("{f}").start("{x}").awaitTermination()'
+STREAMS = (
+    Statement("stream", _START),
+    Statement("stream", _READ + '.toTable("{u}").awaitTermination()', instead=_START,
+              leaves=("x", ROWS_A)),
+    Statement("stream", _READ + '.format("{f}").option("{o}", "{x}").toTable("{n}")'
+              ".awaitTermination()", instead=_START, leaves=("x", ROWS_A)),
+)  # fmt: skip
+
+STATEMENTS = (*READS, *INSERTS, *FRAMES, *DEFINITIONS, *CHANGES, *CATALOG, *STREAMS)
