@@ -28,6 +28,7 @@ from ledgerlog_spark.cli import (
     log_upkeep,
     logs,
     servers,
+    upkeep,
 )
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
 
@@ -55,6 +56,7 @@ logs.app.add_typer(log_records.app)
 logs.app.add_typer(log_changes.app)
 logs.app.add_typer(log_upkeep.app)
 app.add_typer(logs.app, name="logs")
+app.add_typer(upkeep.app, name="upkeep")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
 app.command("doctor", epilog="Example: ledgerlog doctor --json")(doctor.doctor)
 

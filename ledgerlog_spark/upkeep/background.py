@@ -24,41 +24,64 @@ COMMITS_BETWEEN = 256
 _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
 
 
+def _warn(error: LedgerLogError) -> None:
+    _LOGGER.warning("upkeep has to wait: %s", error)
+
+
 async def keep_up(
     client: LedgerClient,
     *,
     stop: asyncio.Event,
     interval_seconds: float = INTERVAL_SECONDS,
     on_log: Callable[[Kept], None] = lambda _: None,
+    on_pass: Callable[[bool], None] = lambda _: None,
+    on_error: Callable[[LedgerLogError], None] = _warn,
+    begins_at_once: bool = False,
 ) -> None:
     """Pass after pass, an interval apart; an error waits for the next one.
 
-    Told to stop it ends at once, also in the middle of a pass.
+    When `stop` is set it ends immediately, also in the middle of a pass, which is safe.
+
+    Args:
+        client: Composed with logs and leases.
+        stop: Ends it.
+        interval_seconds: Between the end of a pass and the start of the next one.
+        on_log: Called with what a pass did for a log.
+        on_pass: Called after a pass: false when another process has the lease, nothing was done.
+        on_error: Called after a pass that failed; the next one comes all the same.
+        begins_at_once: Without a first interval.
     """
     upkeep = Upkeep(client, on_log=on_log)
     stopped = asyncio.ensure_future(stop.wait())
+    pause_seconds = 0.0 if begins_at_once else interval_seconds
     try:
         while not stop.is_set():
-            await asyncio.wait([stopped], timeout=interval_seconds)
+            await asyncio.wait([stopped], timeout=pause_seconds)
+            pause_seconds = interval_seconds
             if not stop.is_set():
-                await _until(stopped, asyncio.ensure_future(upkeep.run()))
+                try:
+                    done = await _until(stopped, asyncio.ensure_future(upkeep.run()))
+                except LedgerLogError as error:
+                    on_error(error)
+                    continue
+                if not stop.is_set():
+                    on_pass(done is not None)
     finally:
         stopped.cancel()
 
 
-async def _until(stopped: asyncio.Future[Any], work: asyncio.Future[Any]) -> None:
-    """The end of the work, or of its cancellation when it is told to stop."""
+async def _until(stopped: asyncio.Future[Any], work: asyncio.Future[Any]) -> Any:
+    """The result of the work; None when it was cancelled because of `stopped`."""
     try:
         await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
     finally:
         work.cancel()
     try:
-        await work
+        return await work
     except asyncio.CancelledError:
         if not stopped.done():
             raise
-    except LedgerLogError as error:
-        _LOGGER.warning("upkeep has to wait: %s", error)
+    return None
 
 
 class _Passes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,11 +14,13 @@ from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.protocol.log_records import WriteMode
 from ledgerlog_spark.upkeep.rows import RowWriter
 from ledgerlog_spark.upkeep.upkeep import leased
+from tests.fixtures.command_line import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledgerlog_spark.client.blocking import BlockingClient
+    from ledgerlog_spark.local.cluster import Cluster
     from ledgerlog_spark.log.blocking import BlockingLog
     from ledgerlog_spark.log.clients import BlockingLogClient
     from tests.fixtures.command_line import Ended
@@ -217,3 +221,26 @@ def test_log_is_deleted_once(run: Run, flights: BlockingLog) -> None:
     gone = run("logs", "delete", flights.name, "--yes")
     assert gone.code == 1
     assert "no log" in gone.err
+
+
+def test_upkeep_as_a_command_passes_once_or_until_a_signal(
+    cluster: Cluster, run: Run, log: str
+) -> None:
+    (line,) = run("upkeep", "run", "--once").out.splitlines()[-1:]
+    assert json.loads(line)["event"] == "pass"
+    service = subprocess.Popen(
+        [*COMMAND, "upkeep", "run", "--metadata-service-uri", cluster.metadata_service_uri],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert service.stdout is not None
+        assert json.loads(service.stdout.readline())["event"] == "started"
+        service.terminate()
+        out, errors = service.communicate(timeout=30)
+    finally:
+        service.kill()
+    assert (service.returncode, errors) == (0, "")
+    assert json.loads(out.splitlines()[-1])["event"] == "ended"
+    assert run("logs", "show", log).code == 0

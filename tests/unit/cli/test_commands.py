@@ -52,7 +52,7 @@ def test_all_commands_that_are_promised_exist() -> None:
         zookeeper run, bookie run, bookies list, bookies info, ledgers list, ledgers show,
         ledgers read, ledgers seal, ledgers delete, logs list, logs show, logs create,
         logs append, logs tail, logs read, logs set, logs history,
-        logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge
+        logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge, upkeep run
     """
     assert {tuple(line.split()) for line in promised.split(",")} <= set(COMMANDS)
 

@@ -1,0 +1,192 @@
+"""The process that does upkeep: what it writes, how it ends, what it does when it cannot work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.errors import MetadataUnavailableError
+from ledgerlog_spark.upkeep import service as service_module
+from ledgerlog_spark.upkeep.service import DONE, ERROR_CHARACTERS_MAX, FAILED, HELD, UpkeepService
+from ledgerlog_spark.upkeep.upkeep import leased
+from tests.unit.upkeep.upkeep_world import RowsWorld, append
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+DAY_MS = 86_400_000
+
+
+class Lines:
+    """What a service wrote."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, line: str) -> None:
+        assert "\n" not in line
+        self.written.append(json.loads(line))
+        self._changed.set()
+
+    @property
+    def events(self) -> list[str]:
+        return [line["event"] for line in self.written]
+
+    async def until(self, event: str, count: int = 1) -> None:
+        async with asyncio.timeout(20):
+            while self.events.count(event) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Services:
+    """Makes services of a world; so many of their attempts to connect fail."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        self.away = 0
+
+    def __call__(self, world: RowsWorld, lines: Lines) -> UpkeepService:
+        @contextlib.asynccontextmanager
+        async def opened() -> AsyncIterator[Any]:
+            yield world.opened()[0]
+
+        async def open_client(_: str | None) -> Any:
+            if self.away:
+                self.away -= 1
+                raise MetadataUnavailableError("no answer " * 100)
+            return opened()
+
+        self._patch.setattr(service_module, "open_client", open_client)
+        return UpkeepService(None, lines)
+
+
+@pytest.fixture
+def services(monkeypatch: pytest.MonkeyPatch) -> Services:
+    return Services(monkeypatch)
+
+
+async def old_rows(world: RowsWorld, *counts: int) -> None:
+    """Rows that retention no longer keeps."""
+    _, logs = world.opened()
+    log = await logs.open_or_create("flights", properties={"retentionMs": "1000"})
+    await append(log, *counts)
+    world.skip(DAY_MS)
+
+
+async def ended_by(number: signal.Signals, running: asyncio.Future[int]) -> int:
+    os.kill(os.getpid(), number)
+    async with asyncio.timeout(20):
+        return await running
+
+
+def test_one_pass_writes_what_it_did_and_an_idle_one_that_it_changed_nothing(
+    in_world: Any, services: Services
+) -> None:
+    async def work(world: RowsWorld) -> None:
+        await old_rows(world, 1, 1)
+        lines = Lines()
+        assert await services(world, lines).run_once() == DONE
+        assert lines.events == ["log", "pass"]
+        done, whole = lines.written
+        assert (done["log"], done["ledgers_unlisted"], done["errors"]) == ("flights", 2, [])
+        assert (whole["logs"], whole["logs_changed"]) == (1, 1)
+        lines.written.clear()
+        assert await services(world, lines).run_once() == DONE
+        assert [line["logs_changed"] for line in lines.written] == [0]
+
+    in_world(work)
+
+
+def test_one_pass_has_an_exit_code_of_its_own_when_another_process_works(
+    in_world: Any, services: Services
+) -> None:
+    async def work(world: RowsWorld) -> None:
+        lines = Lines()
+        async with leased(world.opened()[0]) as is_held:
+            assert is_held
+            assert await services(world, lines).run_once() == HELD
+        assert lines.events == ["held"]
+        assert lines.written[0]["by"]["pid"] == str(os.getpid())
+
+    in_world(work)
+
+
+def test_log_that_cannot_be_kept_up_is_named_and_fails_the_pass(
+    in_world: Any, services: Services
+) -> None:
+    async def work(world: RowsWorld) -> None:
+        _, logs = world.opened()
+        log = await logs.create("flights")
+        _, stores = world.client_and_stores()
+        await stores.tree.set(f"/ledgers-logs/ids/{log.log_id}/head", b"no head", None)
+        lines = Lines()
+        assert await services(world, lines).run_once() == FAILED
+        assert lines.events == ["log", "pass"]
+        assert lines.written[0]["log"] == log.log_id
+        assert len(lines.written[0]["errors"]) == 1
+
+    in_world(work)
+
+
+def test_service_works_at_once_and_again_until_a_signal(in_world: Any, services: Services) -> None:
+    async def work(world: RowsWorld) -> None:
+        await old_rows(world, 1)
+        lines = Lines()
+        service = services(world, lines)
+        running = asyncio.ensure_future(service.run(interval_seconds=0.01))
+        await lines.until("log")
+        await old_rows(world, 1)
+        await lines.until("log", 2)
+        assert await ended_by(signal.SIGTERM, running) == DONE
+        assert (lines.events[0], lines.events[-1]) == ("started", "ended")
+        assert "failed" not in lines.events
+
+    in_world(work)
+
+
+def test_service_writes_once_that_another_process_works_and_takes_over_after_it(
+    in_world: Any, services: Services
+) -> None:
+    async def work(world: RowsWorld) -> None:
+        await old_rows(world, 1)
+        lines = Lines()
+        service = services(world, lines)
+        async with leased(world.opened()[0]):
+            running = asyncio.ensure_future(service.run(interval_seconds=0.001))
+            await lines.until("held")
+            for _ in range(200):
+                await asyncio.sleep(0)
+        await lines.until("log")
+        assert await ended_by(signal.SIGINT, running) == DONE
+        assert lines.events.count("held") == 1
+
+    in_world(work)
+
+
+def test_service_tries_again_while_the_cluster_is_away(
+    in_world: Any, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "RETRY_SECONDS_FIRST", 0.001)
+    monkeypatch.setattr(service_module, "RETRY_SECONDS_MAX", 0.004)
+
+    async def work(world: RowsWorld) -> None:
+        await old_rows(world, 1)
+        lines = Lines()
+        services.away = 4
+        service = services(world, lines)
+        running = asyncio.ensure_future(service.run(interval_seconds=0.01))
+        await lines.until("log")
+        away = [line for line in lines.written if line["event"] == "unreachable"]
+        assert [line["retry_seconds"] for line in away] == [0.001, 0.002, 0.004, 0.004]
+        assert all(len(line["error"]) == ERROR_CHARACTERS_MAX for line in away)
+        assert await ended_by(signal.SIGTERM, running) == DONE
+
+    in_world(work)
