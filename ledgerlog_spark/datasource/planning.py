@@ -47,7 +47,10 @@ def schema_of(options: ReadOptions, uri: str) -> str:
     if options.ledger_id is not None:
         return raw_schema()
     return scan_schema(
-        [(log.name, _schema_in(log, version_asked(log, options))) for log in _logs(uri, options)],
+        [
+            (log.name, _schema_in(log, version_asked(uri, log, options)))
+            for log in _logs(uri, options)
+        ],
         columns=options.columns,
         include_metadata=options.include_metadata,
     )
@@ -197,7 +200,7 @@ def _scans(uri: str, options: ReadOptions) -> list[LogScan]:
     by_time = options.starting_timestamp is not None or options.ending_timestamp is not None
     scans = []
     for log in _logs(uri, options):
-        snapshot = with_records_schema(log.snapshot(version_asked(log, options)))
+        snapshot = with_records_schema(log.snapshot(version_asked(uri, log, options)))
         newest = snapshot.interval.version
         history = log.history() if options.include_metadata or by_time else ()
         scans.append(

@@ -6,9 +6,9 @@ append, which their entry tells; it never falls from one entry to the next.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.index_entries import header_reader
 from ledgerlog_spark.datasource.starting_offsets import (
     absolute_ms,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Offsets = Mapping[str, int] | str
 
 
-def version_asked(log: BlockingLog, options: ReadOptions) -> int | None:
+def version_asked(uri: str, log: BlockingLog, options: ReadOptions) -> int | None:
     """The version that the options name, by number or by time; None for the newest.
 
     Raises:
@@ -47,7 +47,7 @@ def version_asked(log: BlockingLog, options: ReadOptions) -> int | None:
             f'"timestampAsOf" out, or say by "endingTimestamp" where to end',
             log=log.name,
         )
-    moment_ms = absolute_ms(options.timestamp_as_of, _now_ms())
+    moment_ms = _absolute_ms(uri, options.timestamp_as_of)
     return version_at(log.name, log.history(), moment_ms).version
 
 
@@ -66,9 +66,8 @@ def offsets_asked(
         ConfigurationError: No row is as late as `startingTimestamp`, and the strategy is `error`.
     """
     start, end = options.starting_offsets, options.ending_offsets
-    now_ms = _now_ms()
     if options.starting_timestamp is not None:
-        moment_ms = absolute_ms(options.starting_timestamp, now_ms)
+        moment_ms = _absolute_ms(uri, options.starting_timestamp)
         strategy = options.starting_offsets_by_timestamp_strategy
         start = {
             scan.snapshot.name: start_or_else(
@@ -81,7 +80,7 @@ def offsets_asked(
             for scan in scans
         }
     if options.ending_timestamp is not None:
-        moment_ms = absolute_ms(options.ending_timestamp, now_ms)
+        moment_ms = _absolute_ms(uri, options.ending_timestamp)
         end = {scan.snapshot.name: _end_at(uri, scan, moment_ms, password) for scan in scans}
     return start, end
 
@@ -138,5 +137,6 @@ def _newest_ms(scan: LogScan) -> int:
     return scan.snapshot.interval.commit_time_ms
 
 
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+def _absolute_ms(uri: str, moment: int) -> int:
+    """A moment that may be relative to now, by the clock that versions are dated by."""
+    return moment if moment >= 0 else absolute_ms(moment, logs_at(uri).now_ms())

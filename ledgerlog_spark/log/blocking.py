@@ -92,6 +92,10 @@ class BlockingLogs:
         """See `Logs.names`."""
         return self._client.run(lambda client: logs_of(client).names())
 
+    def now_ms(self) -> int:
+        """See `Logs.now_ms`."""
+        return self._client.run(lambda client: logs_of(client).now_ms())
+
     def watch_names(self, on_change: OnChange) -> CancelWatch:
         """See `Logs.watch_names`; `on_change` runs on the client's thread and must not block."""
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
-from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.log_read import ListingMachine, StateMachine
@@ -133,13 +132,16 @@ class LogChecker:
         return await self.older((await self._known()).strangers, YOUNG_MS)
 
     async def older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
-        """Those of the ledgers that are there and were made longer ago."""
-        found = []
-        for ledger_id in ledger_ids:
-            metadata = await self._metadata(ledger_id)
-            if metadata is not None and clock.now_ms() - metadata.created_ms > age_ms:
-                found.append(ledger_id)
-        return tuple(found)
+        """Those that are there and were made longer ago, by the store's clock."""
+        if not ledger_ids:
+            return ()
+        now_ms = await self._store.now_ms(self._log_id)
+        made = await self._store.created_ms(ledger_ids)
+        return tuple(
+            ledger_id
+            for ledger_id, created_ms in zip(ledger_ids, made, strict=True)
+            if created_ms is not None and now_ms - created_ms > age_ms
+        )
 
     async def _known(self) -> _Known:
         own = await self._own_ledgers()

@@ -1,4 +1,4 @@
-"""The wall clock of commits; they rise even when it goes back (docs/LOGS.md G4)."""
+"""The wall clock of this process, for what people are shown; nothing is decided by it (G12)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
     WireFormatError,
 )
-from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.retries import Retries
 from ledgerlog_spark.protocol import log_messages as m
@@ -141,11 +140,31 @@ class Driver:
 
     async def _read_head(self, ask: m.ReadHead) -> m.HeadRead:
         outcome, head = await _attempt(self._store.read_head(self.log_id))
-        return m.HeadRead(ask.request, _gone(outcome, head), head, clock.now_ms())
+        outcome, now_ms = await self._time(ask.time, _gone(outcome, head))
+        return m.HeadRead(ask.request, outcome, head, now_ms)
 
     async def _read_producer(self, ask: m.ReadProducer) -> m.ProducerRead:
         outcome, found = await _attempt(self._store.read_producer(self.log_id, ask.app))
-        return m.ProducerRead(ask.request, _gone(outcome, found), found, clock.now_ms())
+        outcome, now_ms = await self._time(ask.time, _gone(outcome, found))
+        return m.ProducerRead(ask.request, outcome, found, now_ms)
+
+    async def _time(
+        self, asked: m.AskedTime, outcome: MetadataOutcome
+    ) -> tuple[MetadataOutcome, int]:
+        """The store's clock for a reply of that outcome, and the outcome with it."""
+        if asked is m.AskedTime.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
+            return outcome, 0
+        if asked is m.AskedTime.RECENT:
+            read, now_ms = await _attempt(self._store.recent_ms())
+        elif outcome is MetadataOutcome.OK:
+            clock = self._clock or self._store
+            read, now_ms = await _attempt(clock.now_ms(self.log_id))
+        else:
+            return outcome, 0
+        if read is not MetadataOutcome.OK:
+            # Whatever became of the write that asks for the time, it changes nothing.
+            return MetadataOutcome.UNAVAILABLE, 0
+        return outcome, now_ms
 
     async def _read_registered(self, ask: m.ReadRegistered) -> m.RegisteredRead:
         outcome, ids = await _attempt(self._store.registered(self.log_id, ask.app))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
 from ledgerlog_spark.client.append_pace import AppendPace
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
-from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader_host import LeaderHost
 from ledgerlog_spark.log.records import Positions, offset_of
@@ -34,7 +33,7 @@ from ledgerlog_spark.protocol.leader_messages import (
 from ledgerlog_spark.protocol.messages import CloseRequested
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
@@ -82,6 +81,7 @@ class Leader:
         ledgers: Ledgers,
         settings: ClientSettings,
         content: LeaderContent,
+        now_ms: Callable[[], int],
         face: Face | None = None,
     ) -> None:
         """A leader that does not lead yet; `open` comes first.
@@ -92,12 +92,14 @@ class Leader:
             ledgers: The client.
             settings: Linger and backlog are those of ledgers.
             content: What the log holds: makes entries of what is appended.
+            now_ms: The store's clock, for the times of appends.
             face: Of another thread, told what was sent and what completed.
         """
         self.name = log.name
         self.log_id = log.log_id
         self.content = content
         self._log = log
+        self._now_ms = now_ms
         self._machine = machine = LeaderLog(log.name, token=uuid.uuid4().hex)
         self._complete: Complete = face.complete if face else complete_each
         self._on_sent = face.on_sent if face else None
@@ -365,7 +367,7 @@ class Leader:
         appended = len(gathered.payloads)
         body = self._sent.add(gathered)
         self._tell_sent(appended, gathered.size_bytes)
-        self._host.post(AppendRequested(body.count, body.entry_size_bytes, clock.now_ms()))
+        self._host.post(AppendRequested(body.count, body.entry_size_bytes, self._now_ms()))
 
     def _tell_sent(self, records: int, size_bytes: int) -> None:
         if self._on_sent is not None:

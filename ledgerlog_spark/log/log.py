@@ -13,7 +13,6 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     MetadataVersionError,
 )
-from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.committed_range import read_range
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.end_watch import EndWatch
@@ -328,12 +327,13 @@ class Log(LogRecords):
             password=job.password,
         )
         reach("commit.begun")
+        before = known.take(self.log_id, job.app) if known is not None else None
         machine = CommitMachine(
             self.name,
             request,
             token=uuid.uuid4().hex,
-            known=known.take(self.log_id, job.app) if known is not None else None,
-            now_ms=clock.now_ms(),
+            known=before,
+            now_ms=await self._store.recent_ms() if before is not None else 0,
         )
         result: CommitResult = await self._driver.run(machine)
         if known is not None:

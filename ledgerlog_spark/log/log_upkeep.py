@@ -20,7 +20,6 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
     UnauthorizedError,
 )
-from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.check import LogCheck, LogChecker
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.records import offset_of
@@ -284,7 +283,8 @@ class LogUpkeep:
         async with self._driver.retries() as retries:
             for _ in range(DELETE_ATTEMPTS_MAX):
                 state = await self._state()
-                deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=clock.now_ms())
+                now_ms = await self._store.recent_ms()
+                deleted = replace(state.head, token=uuid.uuid4().hex, deleted_ms=now_ms)
                 try:
                     await self._store.delete_log(deleted, state.version)
                 except MetadataVersionError:
@@ -308,9 +308,7 @@ class LogUpkeep:
         is_complete = done.is_complete
         while not is_complete:
             on_progress(len(unlisted), len(unlisted) + 1)
-            expiry = ExpiryMachine(
-                self.name, version_retention_ms=clock.now_ms(), token=uuid.uuid4().hex
-            )
+            expiry = ExpiryMachine(self.name, version_retention_ms=None, token=uuid.uuid4().hex)
             step: Expired = await self._driver.run(expiry)
             unlisted += step.unlisted
             is_complete = step.is_complete

@@ -10,7 +10,6 @@ from ledgerlog_spark.errors import (
     LogExistsError,
     LogNotFoundError,
 )
-from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.sweeper import Sweeper
 from ledgerlog_spark.protocol.log_commit_plan import created
@@ -74,7 +73,7 @@ class Logs:
             name=name,
             kind=kind,
             content=content,
-            now_ms=clock.now_ms(),
+            now_ms=await self.store.recent_ms(),
             token=uuid.uuid4().hex,
             schema=schema,
             properties=stored,
@@ -120,6 +119,14 @@ class Logs:
     async def names(self) -> Sequence[str]:
         """Names of all logs, sorted."""
         return await self.store.names()
+
+    async def now_ms(self) -> int:
+        """The store's clock, by which versions are dated; never ahead of it.
+
+        Raises:
+            MetadataError: There is no cluster at the root, or the store failed.
+        """
+        return await self.store.recent_ms()
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when logs were made or deleted, or may have been."""

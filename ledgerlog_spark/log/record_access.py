@@ -97,6 +97,7 @@ class LogRecords(LogUpkeep):
             ledgers=self._ledgers,
             settings=settings,
             content=_content_of(self.name, state, schema),
+            now_ms=self._store.clock_ms,
             face=face,
         )
         await leader.open()

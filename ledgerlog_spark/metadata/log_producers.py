@@ -175,6 +175,11 @@ class TreeLogProducers:
             ledger_id=ledger_id,
         )
 
+    async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
+        """See `LogStore.created_ms`."""
+        stats = await asked_of_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
+        return [None if stat is None else stat.created_ms for stat in stats]
+
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
         """See `LogStore.marked`."""
         found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]

@@ -231,7 +231,29 @@ class LogStore(Protocol):
         """Take back the mark of a ledger that is gone; fine when there is none."""
 
     async def now_ms(self, log_id: str) -> int:
-        """The store's clock, of which all times of this port are."""
+        """The store's clock, of which all times of this port are; costs a write.
+
+        Never ahead of the store: what is deleted or dropped by age is measured with it.
+
+        Raises:
+            LogNotFoundError: The log is gone.
+        """
+
+    async def recent_ms(self) -> int:
+        """The store's clock as its last answer to this process told it, and the time since.
+
+        Never ahead of the store. What is written is dated with it. Costs nothing, or a write when
+        the last answer is more than 10 minutes old.
+
+        Raises:
+            MetadataError: There is no cluster at the root, or the store failed.
+        """
+
+    def clock_ms(self) -> int:
+        """As `recent_ms`, however old the last answer is; 0 before the first."""
+
+    async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
+        """When the record of each ledger was made, by the store's clock; None when it is gone."""
 
     def queue(self, log_id: str) -> CommitQueue:
         """The log's writers that wait for their turn; costs no request."""

@@ -134,6 +134,11 @@ class MemoryNodes:
         self._owners: dict[int, Callable[[], None]] = {}
         self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
 
+    def estimate_ms(self, age_ms_max: int | None = None) -> int:
+        """See `store_clock.Clock`: who has the store itself has its clock."""
+        del age_ms_max
+        return self._clock_ms()
+
     def new_session_id(self, on_expired: Callable[[], None] = lambda: None) -> int:
         """A number that no session had before; `on_expired` is what `expire` calls."""
         self._last_session_id += 1

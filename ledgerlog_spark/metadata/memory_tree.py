@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.metadata.store_clock import Clock
 
 SESSION_TIMEOUT_MS = 10_000
 
@@ -93,6 +94,11 @@ class MemoryTree:
     def session_secret(self) -> bytes:
         """See `ZnodeTree.session_secret`."""
         return self._session_id.to_bytes(8, "big")
+
+    @property
+    def clock(self) -> Clock:
+        """See `ZnodeTree.clock`."""
+        return self.nodes
 
     @property
     def is_connected(self) -> bool:

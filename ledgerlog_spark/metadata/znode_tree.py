@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.metadata.store_clock import Clock
     from ledgerlog_spark.model import Version, Versioned
 
 NODE_SIZE_BYTES_MAX = 1_000_000
@@ -165,6 +166,10 @@ class ZnodeTree(Session, Protocol):
     @property
     def session_secret(self) -> bytes:
         """What `end_session` takes: whoever has it can end the present session."""
+
+    @property
+    def clock(self) -> Clock:
+        """The store's clock; every write of this session that succeeded tells it."""
 
     async def get(self, path: str) -> Versioned[bytes]:
         """Data and version.

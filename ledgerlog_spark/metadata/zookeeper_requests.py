@@ -159,6 +159,12 @@ def outcomes_of(
     return [_outcome_of(o, r) for o, r in zip(operations, results, strict=True)]
 
 
+def written_ms_of(results: Sequence[Any]) -> int | None:
+    """When ZooKeeper carried out a transaction, None when no result of it says."""
+    stats = (result[1] if isinstance(result, tuple) else result for result in results)
+    return next((stat.mtime for stat in stats if hasattr(stat, "mtime")), None)
+
+
 def _outcome_of(operation: NodeOperation, result: Any) -> Created | Version | None:
     match operation:
         case CreateNode():

@@ -25,6 +25,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
     RemoteProtocolError,
 )
+from ledgerlog_spark.metadata.store_clock import StoreClock
 from ledgerlog_spark.metadata.znode_tree import (
     Created,
     NodeKind,
@@ -46,6 +47,7 @@ from ledgerlog_spark.metadata.zookeeper_requests import (
     outcomes_of,
     stat_of,
     version_of,
+    written_ms_of,
 )
 from ledgerlog_spark.metadata.zookeeper_watches import ZookeeperWatches
 from ledgerlog_spark.model import Version, Versioned
@@ -72,6 +74,9 @@ class ZookeeperSession:
 
     A lost session is replaced by itself: `session_id` changes, ephemeral nodes are gone, watches
     and `watch_session` are called.
+
+    Attributes:
+        clock: ZooKeeper's.
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
@@ -87,6 +92,7 @@ class ZookeeperSession:
         self._pending: set[asyncio.Future[Any]] = set()
         self._session_watches: dict[int, OnChange] = {}
         self._keys = itertools.count()
+        self.clock = StoreClock()
         handler = SequentialThreadingHandler()
         self._client = KazooClient(
             hosts=hosts,
@@ -231,6 +237,7 @@ class ZookeeperSession:
                 include_data=True,
             ),
         )
+        self.clock.note(stat.mtime)
         return Created(created, version_of(stat))
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
@@ -248,6 +255,7 @@ class ZookeeperSession:
                 definite=False,
                 path=path,
             )
+        self.clock.note(stat.mtime)
         return version_of(stat)
 
     async def delete(self, path: str, version: Version | None = None) -> None:
@@ -271,7 +279,12 @@ class ZookeeperSession:
             self._client._call(request, result)  # noqa: SLF001 (kazoo's transactions call it too)
             return result
 
-        return outcomes_of(operations, await self._write(path, send))
+        results = await self._write(path, send)
+        outcomes = outcomes_of(operations, results)
+        written_ms = written_ms_of(results)
+        if written_ms is not None:
+            self.clock.note(written_ms)
+        return outcomes
 
     async def sync(self, path: str = "/") -> None:
         """See `ZnodeTree.sync`."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import CommitUnknownError, ConcurrentCommitError, ProducerFencedError
@@ -37,6 +38,7 @@ from ledgerlog_spark.protocol.log_current_schema import by_place, schema_in, sch
 from ledgerlog_spark.protocol.log_known import left_by
 from ledgerlog_spark.protocol.log_machine import LogMachine, token_after
 from ledgerlog_spark.protocol.log_messages import (
+    AskedTime,
     HeadRead,
     LogEffect,
     LogReply,
@@ -129,7 +131,7 @@ class CommitMachine(LogMachine):
             request: What to commit.
             token: 32 random hexadecimal digits; later attempts count on from it.
             known: What the app's last commit left, None to read everything. It may be old.
-            now_ms: Wall time; only looked at with `known`.
+            now_ms: By the store's clock; only looked at with `known`.
         """
         super().__init__(log)
         self.phase = CommitPhase.IDLE
@@ -199,7 +201,7 @@ class CommitMachine(LogMachine):
 
     def _on_synced(self, _: Synced) -> list[LogEffect]:
         self.phase = CommitPhase.HEAD
-        return self._ask(ReadHead)
+        return self._ask(partial(ReadHead, time=AskedTime.RECENT))
 
     def _sync(self) -> list[LogEffect]:
         self._is_synced = True
@@ -346,7 +348,7 @@ class CommitMachine(LogMachine):
             producer.value,
             last_batch_id=self._request.batch_id,
             token=head.token,
-            time_ms=max(self._now_ms, producer.value.time_ms),
+            time_ms=self._now_ms,
         )
         return self._send(
             WriteHead(
@@ -428,7 +430,7 @@ class CommitMachine(LogMachine):
         self._rebases += 1
         self._is_synced = False
         self.phase = CommitPhase.REBASE
-        return self._ask(ReadHead)
+        return self._ask(partial(ReadHead, time=AskedTime.RECENT))
 
     def _on_rebase(self, reply: HeadRead) -> list[LogEffect]:
         assert self._head is not None

@@ -145,7 +145,7 @@ def plan_commit(
     Args:
         head: As read.
         request: Checked against the producer record before.
-        now_ms: Wall time; commit times rise also when the clock goes back.
+        now_ms: By the store's clock; commit times rise also when it goes back.
         current_schema: Of the head; only looked at when it is not the planned one.
 
     Raises:
@@ -202,7 +202,7 @@ def created(
         name: Of the log.
         kind: Who may write.
         content: What entries hold.
-        now_ms: Wall time.
+        now_ms: By the store's clock.
         token: Of the creation.
         schema: The first schema, empty for none.
         properties: As they are stored.

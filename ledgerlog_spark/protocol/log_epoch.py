@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ledgerlog_spark.errors import (
@@ -20,6 +21,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.log_machine import LogMachine
 from ledgerlog_spark.protocol.log_messages import (
+    AskedTime,
     LogEffect,
     LogReply,
     ProducerRead,
@@ -144,7 +146,7 @@ class EpochMachine(LogMachine):
 
     def _read(self) -> list[LogEffect]:
         self.phase = EpochPhase.READ
-        return self._ask(lambda number: ReadProducer(number, self._app))
+        return self._ask(partial(ReadProducer, app=self._app, time=AskedTime.RECENT))
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
         if self.phase is EpochPhase.WRITE:
@@ -225,7 +227,7 @@ class EpochMachine(LogMachine):
             record,
             epoch=record.epoch + 1,
             runs=(*record.runs, self._run)[-RUNS_REMEMBERED_MAX:],
-            time_ms=max(now_ms, record.time_ms),
+            time_ms=now_ms,
         )
         self.phase = EpochPhase.WRITE
         self._asked = True

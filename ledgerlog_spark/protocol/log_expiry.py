@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply, WriteHead
+from ledgerlog_spark.protocol.log_messages import AskedTime, LogEffect, LogReply, WriteHead
 from ledgerlog_spark.protocol.log_pages import drop_before
 from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase, listing_of
 from ledgerlog_spark.protocol.log_records import LogKind
@@ -63,11 +63,21 @@ class ExpiryMachine(HeadReader):
         next_due_ms: When a version expires that did not yet, of those that were read.
     """
 
+    asked_time = AskedTime.EXACT
     __slots__ = ("_retention_ms", "_step_done", "_token", "next_due_ms")
 
     def __init__(
-        self, log: str, *, version_retention_ms: int, token: str, is_fresh: bool = True
+        self, log: str, *, version_retention_ms: int | None, token: str, is_fresh: bool = True
     ) -> None:
+        """Machine of one step.
+
+        Args:
+            log: Name, for messages.
+            version_retention_ms: Versions that were replaced longer ago expire; None expires none,
+                and only drops items that no retained version names.
+            token: 32 random hexadecimal digits.
+            is_fresh: Synchronise first.
+        """
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
         self._token = token
@@ -92,7 +102,9 @@ class ExpiryMachine(HeadReader):
 
     def _oldest(self, head: LogHead, history: Sequence[VersionInterval]) -> VersionInterval:
         """The oldest retained version; a leader log has one, which begins where the head says."""
-        oldest = oldest_retained(history, self._now_ms - self._retention_ms)
+        oldest = history[0]
+        if self._retention_ms is not None:
+            oldest = oldest_retained(history, self._now_ms - self._retention_ms)
         is_leader = head.kind is LogKind.LEADER
         return replace(oldest, start_offset=head.start_offset) if is_leader else oldest
 
@@ -108,7 +120,7 @@ class ExpiryMachine(HeadReader):
         history = walked[0].records()
         oldest = self._oldest(head, history)
         later = [v.commit_time_ms for v in history if v.version > oldest.version]
-        self.next_due_ms = min(later, default=self._now_ms) + self._retention_ms
+        self.next_due_ms = min(later, default=self._now_ms) + (self._retention_ms or 0)
         items: tuple[Item, ...] = walked[1].records() if len(walked) > 1 else ()
         step = expiry_step(head, oldest, items)
         if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):

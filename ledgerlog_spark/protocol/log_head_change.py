@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ledgerlog_spark.errors import ConcurrentCommitError, LedgerLogError, MetadataUnknownError
 from ledgerlog_spark.protocol.log_machine import token_after
 from ledgerlog_spark.protocol.log_messages import (
+    AskedTime,
     LogEffect,
     LogReply,
     PagesRead,
@@ -42,6 +43,7 @@ class HeadChanger(HeadReader):
     `_changed` is asked for the result when that got through.
     """
 
+    asked_time = AskedTime.RECENT
     __slots__ = (
         "_attempts", "_change", "_is_unsure", "_new_head", "_token", "_unlisted", "_wanted",
     )  # fmt: skip

@@ -9,6 +9,7 @@ replica of the store knows, so machines `Sync` before they conclude anything fro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,11 +27,20 @@ class Sync:
     request: int
 
 
+class AskedTime(Enum):
+    """What time a reply is to name. It is the store's, and never ahead of it (docs/LOGS.md G12)."""
+
+    NONE = "none"
+    RECENT = "counted on from the store's last answer: for dates"
+    EXACT = "asked of the store: for what is dropped by age"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadHead:
     """Answered by `HeadRead`."""
 
     request: int
+    time: AskedTime = AskedTime.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,7 @@ class ReadProducer:
 
     request: int
     app: str
+    time: AskedTime = AskedTime.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +215,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class HeadRead:
-    """Reply to `ReadHead`; `now_ms` is the host's wall clock when it was read."""
+    """Reply to `ReadHead`; `now_ms` is the store's clock, 0 when no time was asked for."""
 
     request: int
     outcome: MetadataOutcome
@@ -214,7 +225,7 @@ class HeadRead:
 
 @dataclass(frozen=True, slots=True)
 class ProducerRead:
-    """Reply to `ReadProducer`."""
+    """Reply to `ReadProducer`; `now_ms` as of `HeadRead`."""
 
     request: int
     outcome: MetadataOutcome

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ledgerlog_spark.errors import DataLossError, LogKindError, VersionNotAvailableError
 from ledgerlog_spark.protocol.log_machine import LogMachine
 from ledgerlog_spark.protocol.log_messages import (
+    AskedTime,
     HeadRead,
     LogEffect,
     LogReply,
@@ -58,7 +59,12 @@ class HeadReader(LogMachine):
     """Reads the head, then walks over some of its sequences; what a machine that reads is made of.
 
     `_walks` says which, given the head; `_done` gets what was read. Both are overridden.
+
+    Attributes:
+        asked_time: Of the class: what its machines need the time for.
     """
+
+    asked_time = AskedTime.NONE
 
     __slots__ = (
         "_head", "_head_version", "_is_fresh", "_is_synced", "_missed_token", "_now_ms",
@@ -88,19 +94,21 @@ class HeadReader(LogMachine):
             self.phase = ReadPhase.SYNC
             return self._ask(Sync)
         self._is_fresh = True  # when a page is missing, it begins again
-        self.phase = ReadPhase.HEAD
-        return self._ask(ReadHead)
+        return self._read_head()
 
     def _step(self, reply: LogReply) -> list[LogEffect]:
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             raise self._read_error(reply.outcome)
         if self.phase is ReadPhase.SYNC:
             self._is_synced = True
-            self.phase = ReadPhase.HEAD
-            return self._ask(ReadHead)
+            return self._read_head()
         if self.phase is ReadPhase.HEAD:
             return self._on_head(cast("HeadRead", reply))
         return self._on_pages(cast("PagesRead", reply))
+
+    def _read_head(self) -> list[LogEffect]:
+        self.phase = ReadPhase.HEAD
+        return self._ask(partial(ReadHead, time=self.asked_time))
 
     def _on_head(self, reply: HeadRead) -> list[LogEffect]:
         if reply.head is None and not self._is_synced:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.protocol.log_messages import AskedTime
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class RetentionMachine(TruncateMachine):
         next_due_ms: When the next item is too old, None when age drops none.
     """
 
+    asked_time = AskedTime.EXACT
     __slots__ = ("_retention_bytes", "_retention_ms", "next_due_ms")
 
     def __init__(self, log: str, *, retention_ms: int, retention_bytes: int, token: str) -> None:

@@ -187,6 +187,29 @@ async def test_pages_of_more_than_one_transaction_read_back_in_order(
     assert await stores.logs.read_pages(head.log_id, [PageRequest(ITEMS, refs[0]), missing]) is None
 
 
+async def test_clock_of_the_store_is_known_from_the_answers_to_writes_and_never_ahead(
+    stores: MetadataStores,
+) -> None:
+    head = await new_log(stores)
+    seen_ms = stores.logs.clock_ms()
+    version = await new_producer(stores, head)
+    for ledger_id in (7, 8):
+        made = await stores.logs.register_ledger(
+            head.log_id, "app", 1, version, ledger_id, replace(METADATA, token=ledger_id)
+        )
+        assert made.value.token == ledger_id
+    for read in (stores.logs.recent_ms(), stores.logs.now_ms(head.log_id)):
+        now_ms = await read
+        assert 0 < seen_ms <= now_ms
+        seen_ms = now_ms
+    created = await stores.logs.created_ms([7, 8, 9])
+    assert created[2] is None
+    assert all(made_ms is not None and made_ms <= seen_ms for made_ms in created[:2])
+    await stores.logs.write_pages(head.log_id, "4" * 32, [b"page"])
+    (pages,) = await stores.logs.page_nodes(head.log_id)
+    assert seen_ms <= pages.created_ms + 1_000
+
+
 async def test_ledger_and_its_registration_appear_together(stores: MetadataStores) -> None:
     head = await new_log(stores)
     version = await new_producer(stores, head)

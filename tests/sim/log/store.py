@@ -154,15 +154,20 @@ class SimStore:
             return kind(ask.request, outcome, version)
         return kind(ask.request, outcome)
 
+    def _time(self, asked: m.AskedTime) -> int:
+        """The store's clock; where the last answer's will do, that came some time ago."""
+        behind_ms = {m.AskedTime.EXACT: 0, m.AskedTime.RECENT: self.now_ms() % 16}
+        return self.now_ms() - behind_ms[asked] if asked in behind_ms else 0
+
     def _look(self, ask: Any, state: State) -> Any:  # noqa: PLR0911
         number = ask.request
         match ask:
             case m.ReadHead():
-                return m.HeadRead(number, Outcome.OK, state.head, self.now_ms())
+                return m.HeadRead(number, Outcome.OK, state.head, self._time(ask.time))
             case m.ReadProducer():
                 found = state.producers.get(ask.app)
                 outcome = Outcome.OK if found else Outcome.GONE
-                return m.ProducerRead(number, outcome, found, self.now_ms())
+                return m.ProducerRead(number, outcome, found, self._time(ask.time))
             case m.ReadRegistered():
                 ids = tuple(sorted(state.registered.get(ask.app, {})))
                 return m.RegisteredRead(number, Outcome.OK, ids)

@@ -103,11 +103,11 @@ class OneLog:
             case m.Sync():
                 return m.Synced(ask.request, outcome.OK)
             case m.ReadHead():
-                return m.HeadRead(ask.request, outcome.OK, self.head, self.now_ms)
+                return m.HeadRead(ask.request, outcome.OK, self.head, self.time(ask))
             case m.ReadProducer():
                 found = self.producers.get(ask.app)
                 state = outcome.OK if found else outcome.GONE
-                return m.ProducerRead(ask.request, state, found, self.now_ms)
+                return m.ProducerRead(ask.request, state, found, self.time(ask))
             case m.ReadRegistered():
                 ids = self.registered.get(ask.app, ())
                 return m.RegisteredRead(ask.request, outcome.OK, ids)
@@ -136,6 +136,9 @@ class OneLog:
                 self.producers[ask.app] = Versioned(ask.producer, version)
                 return m.Written(ask.request, outcome.OK, version)
         raise AssertionError(ask)
+
+    def time(self, ask: Any) -> int:
+        return 0 if ask.time is self._m.AskedTime.NONE else self.now_ms
 
     def page(self, page: PageRequest) -> tuple[Any, ...]:
         return decode_page(page.kind, self.pages[page.ref.token, page.ref.number])

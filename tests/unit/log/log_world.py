@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,10 +29,6 @@ class LogWorld(ClientWorld):
 
     def skip(self, ms: int) -> None:
         self.now_ms += ms
-
-    def skip_to_the_clock_of_the_machine(self) -> None:
-        """Which tells when ledgers are made."""
-        self.now_ms = round(time.time() * 1e3)
 
     def logs(self) -> Logs:
         client, stores = self.client_and_stores()

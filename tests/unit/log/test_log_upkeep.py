@@ -291,7 +291,6 @@ def test_check_names_what_is_missing_and_what_nobody_knows_of(in_world: Any) -> 
         await world.client().delete_ledger(first)
         metadata = await world.client().ledger_metadata(second)
         orphan = await world.client().create_ledger(custom_metadata=metadata.custom)
-        world.skip_to_the_clock_of_the_machine()
         world.skip(120_000)
         for bookie in metadata.fragments[0].ensemble[:2]:
             del world.storages[bookie].ledgers[second]
@@ -315,7 +314,6 @@ def test_orphan_is_let_go_when_it_is_old_and_swept_after_the_grace(in_world: Any
         metadata = await world.client().ledger_metadata(before[0].ledger_id)
         orphan = await world.client().create_ledger(custom_metadata=metadata.custom)
         other = await world.client().create_ledger()
-        world.skip_to_the_clock_of_the_machine()
         world.skip(6 * DAY_MS)
         assert (await log.check()).orphans == (orphan.id,)
         assert await log.let_go_orphans() == ()

@@ -1,0 +1,108 @@
+"""The store's clock as a process counts it on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.metadata.log_store import CLOCK_AGE_MS_MAX
+from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory_tree import MemoryTree
+from ledgerlog_spark.metadata.store_clock import StoreClock, elapsed_ns
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.zookeeper_requests import written_ms_of
+from ledgerlog_spark.model import Version
+
+
+class Elapsed:
+    def __init__(self) -> None:
+        self.ms = 77
+
+    def __call__(self) -> int:
+        return self.ms * 1_000_000
+
+
+def test_clock_counts_on_from_the_newest_answer_and_never_before_it() -> None:
+    elapsed = Elapsed()
+    clock = StoreClock(elapsed)
+    assert clock.estimate_ms() is None
+    clock.note(1_000)
+    assert clock.estimate_ms() == 1_000
+    elapsed.ms += 250
+    assert clock.estimate_ms() == 1_250
+    clock.note(1_240)
+    assert clock.estimate_ms() == 1_240, "the store is asked, not this machine"
+
+
+def test_clock_is_not_known_any_more_when_the_answer_is_too_old() -> None:
+    elapsed = Elapsed()
+    clock = StoreClock(elapsed)
+    clock.note(1_000)
+    elapsed.ms += 60_000
+    assert clock.estimate_ms(60_000) == 61_000
+    elapsed.ms += 1
+    assert clock.estimate_ms(60_000) is None
+    assert clock.estimate_ms() == 61_001
+
+
+def test_elapsed_time_only_rises() -> None:
+    first = elapsed_ns()
+    assert elapsed_ns() >= first
+
+
+class Stat:
+    mtime = 5_000
+
+
+@pytest.mark.parametrize(
+    ("results", "found"),
+    [
+        ([Stat()], 5_000),
+        ([None, True, ("/path", Stat())], 5_000),
+        ([True, None], None),
+        ([], None),
+    ],
+)
+def test_time_of_a_transaction_is_that_of_any_node_that_it_wrote(
+    results: list[Any], found: int | None
+) -> None:
+    assert written_ms_of(results) == found
+
+
+class AskedTree(MemoryTree):
+    """A tree whose clock has to be told by its answers, as ZooKeeper's has."""
+
+    def __init__(self, nodes: MemoryNodes, elapsed: Elapsed) -> None:
+        super().__init__(nodes)
+        self.told = StoreClock(elapsed)
+        self.sets = 0
+
+    @property
+    def clock(self) -> StoreClock:
+        return self.told
+
+    async def set(self, path: str, data: bytes, version: Version | None) -> Version:
+        self.sets += 1
+        written = await super().set(path, data, version)
+        self.told.note(self.nodes.estimate_ms())
+        return written
+
+
+async def test_dates_cost_a_write_only_when_the_last_answer_is_old() -> None:
+    now_ms, elapsed = [1_000_000], Elapsed()
+    tree = AskedTree(MemoryNodes(lambda: now_ms[0]), elapsed)
+    stores = MetadataStores.on(tree, "/ledgers")
+    await stores.initialize()
+    assert stores.logs.clock_ms() == 0
+    assert await stores.logs.recent_ms() == 1_000_000
+    asked = tree.sets
+    for _ in range(10):
+        elapsed.ms += CLOCK_AGE_MS_MAX // 10
+        await stores.logs.recent_ms()
+    assert tree.sets == asked
+    elapsed.ms += 1
+    now_ms[0] = 7_000_000
+    assert await stores.logs.recent_ms() == 7_000_000
+    assert tree.sets > asked
+    assert stores.logs.clock_ms() == 7_000_000
