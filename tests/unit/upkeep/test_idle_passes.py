@@ -35,7 +35,7 @@ LARGE_BYTES = 1 << 30
 """Of a range that no merge is worth."""
 
 LEASE = Counter(create=1, sync=1, stat=1, delete=1)
-CLOCK = Counter(set=1, stat=1)
+CLOCK = Counter(set=1)
 IDS = Counter(children=1)
 
 
