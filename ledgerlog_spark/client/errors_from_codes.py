@@ -9,6 +9,7 @@ What a caller may conclude, for every outcome of an append:
     pending when closed by others LedgerClosedError          no
     pending, no ack quorum        AddTimeoutError            no
     pending, too few bookies      NotEnoughBookiesError      no
+    pending, bookies stay BUSY    QuorumError                no
     pending, ZooKeeper away       MetadataUnavailableError   no
 
 None of them is retriable on the same handle, which takes no more appends: create a new ledger.
@@ -51,6 +52,9 @@ FAILURES: dict[Failure, _Entry] = {
     ),
     Failure.ADD_TIMEOUT: _Entry(
         errors.AddTimeoutError, "seal the ledger to learn what it holds, and write to a new one"
+    ),
+    Failure.OVERLOADED: _Entry(
+        errors.QuorumError, "append less at a time, or add bookies, and write to a new ledger"
     ),
     Failure.METADATA_UNAVAILABLE: _Entry(
         errors.MetadataUnavailableError, "check that ZooKeeper runs and can be reached"

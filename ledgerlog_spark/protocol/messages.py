@@ -113,6 +113,7 @@ class Failure(Enum):
     NOT_ENOUGH_BOOKIES = "too few bookies"
     TOO_MANY_CHANGES = "too many ensemble changes"
     ADD_TIMEOUT = "no ack quorum in time"
+    OVERLOADED = "its bookies have too many requests"
     METADATA_UNAVAILABLE = "the metadata store cannot be reached"
     METADATA_UNREADABLE = "a metadata record that cannot be read"
     METADATA_CHANGED = "somebody else changed the record"

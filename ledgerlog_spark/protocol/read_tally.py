@@ -44,6 +44,11 @@ class ReplicaTally:
         return Verdict.ABSENT if absent else Verdict.UNKNOWN
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a member refused to answer because it has too many requests."""
+        return Code.BUSY in self.codes.values()
+
+    @property
     def is_hopeless(self) -> bool:
         """Whether everybody answered and nobody had the entry."""
         return self.verdict in (Verdict.ABSENT, Verdict.UNKNOWN)

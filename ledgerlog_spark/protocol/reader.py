@@ -39,6 +39,7 @@ from ledgerlog_spark.protocol.read_budget import EntriesToAsk, ReadBudget
 from ledgerlog_spark.protocol.read_tally import BatchInFlight, ReplicaTally
 from ledgerlog_spark.protocol.recovery_reads import Verdict
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
 """Payload that is delivered at once, or one larger answer of a bookie: taken, it makes room."""
+
+
+OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
 
 
 class ReaderPhase(Enum):
@@ -73,6 +77,7 @@ class ReaderSettings:
         singles_in_flight_max: Entries asked for one by one at once.
         hedge_delay_ms: A bookie that did not answer for one to two times this is helped by another.
         reloads_max: How often the record is loaded again for one entry.
+        overload: Pauses while no bookie has an entry and some answer BUSY; about 15 s in all.
     """
 
     entries_ahead_max: int = 16_384
@@ -84,6 +89,7 @@ class ReaderSettings:
     singles_in_flight_max: int = 256
     hedge_delay_ms: int = 500
     reloads_max: int = 3
+    overload: RetryPolicy = OVERLOAD
 
 
 class LedgerReader:
@@ -129,6 +135,8 @@ class LedgerReader:
         self._reloads = 0
         self._is_confirmed_by_reload = False
         self._hedge_timer = 0
+        self._busy_timer = 0
+        self._busy_rounds = 0
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event; the host performs the effects in order after this returned."""
@@ -141,6 +149,8 @@ class LedgerReader:
     def _fill(self) -> list[Effect]:
         """Ask further ahead, as far as the application's appetite and the limits go."""
         effects: list[Effect] = []
+        if self._busy_timer:
+            return effects
         while (first := self._to_ask.first) is not None and self._may_ask(first):
             last = self._last_of_batch(first)
             self._to_ask.take(last)
@@ -309,7 +319,7 @@ class LedgerReader:
             size_bytes += following.size_bytes
             self.next_entry_id = following.last_entry_id + 1
         if ready:
-            self._reloads = 0
+            self._reloads = self._busy_rounds = 0
             self._is_confirmed_by_reload = False
             effects.append(self._delivered(ready))
         return effects
@@ -322,14 +332,34 @@ class LedgerReader:
     def _see_about_the_head(self) -> list[Effect]:
         """Load the record again before an entry is called absent or unknown."""
         tally = self._tallies.get(self.next_entry_id)
-        if tally is None or not tally.is_hopeless:
+        if tally is None or not tally.is_hopeless or self._busy_timer:
             return []
+        if tally.is_busy and (timer := self._wait_for_busy()) is not None:
+            return [timer]
         if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
             return self._fail(tally.failure)
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
         return [LoadMetadata(self._reload, sync_first=True)]
+
+    def _wait_for_busy(self) -> StartTimer | None:
+        """The timer of a pause in which nothing is asked; None when pauses did not help."""
+        self._busy_rounds += 1
+        delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
+        if delay_ms is None:
+            return None
+        self._busy_timer = self._numbers.next()
+        return StartTimer(self._busy_timer, delay_ms)
+
+    def _on_pause_over(self) -> list[Effect]:
+        """Ask again for what busy bookies refused."""
+        self._busy_timer = 0
+        for entry_id, tally in tuple(self._tallies.items()):
+            if tally.is_hopeless and tally.is_busy:
+                del self._tallies[entry_id]
+                self._to_ask.put_back(entry_id, entry_id)
+        return self._advance() if self.phase is ReaderPhase.READING else []
 
     def _on_metadata_loaded(self, event: MetadataLoaded) -> list[Effect]:
         assert event.request == self._reload
@@ -371,6 +401,8 @@ class LedgerReader:
 
     def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
         """Ask one more replica for whatever was already out at the last tick."""
+        if event.request == self._busy_timer:
+            return self._on_pause_over()
         assert event.request == self._hedge_timer
         effects: list[Effect] = []
         for tally in self._tallies.values():

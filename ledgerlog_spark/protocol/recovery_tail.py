@@ -22,7 +22,9 @@ from ledgerlog_spark.protocol.messages import (
     ReadReplied,
     StartTimer,
 )
+from ledgerlog_spark.protocol.overload import BusyBookies
 from ledgerlog_spark.protocol.recovery_reads import ReadAhead, RecoveryReads, Verdict
+from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.write_back import WriteBack
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.fencing import Fencing
     from ledgerlog_spark.protocol.messages import Effect, TimerFired
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
+"""Waits for a bookie that answers BUSY, about 10 s in all; then it counts as one that failed."""
 
 
 class TailState(Enum):
@@ -102,6 +107,7 @@ class RecoveryTail:
         self._bookies = bookies
         self._read_ahead = read_ahead
         self._numbers = numbers
+        self._busy = BusyBookies(numbers, OVERLOAD)
         self._listing = 0
         self._hedge_timer = 0
         metadata = record.value
@@ -164,11 +170,18 @@ class RecoveryTail:
         if answer.code is Code.UNAUTHORIZED:
             return _failed(Failure.UNAUTHORIZED)
         if answer.code is Code.OK:
+            self._busy.stored(answer.index)
             pipeline.confirm()
             return self._advance([])
         if pipeline.is_suspended(answer.index):
             return self._advance([])
         pipeline.suspend(answer.index)
+        if answer.code is Code.BUSY:
+            self._busy.refused(answer.index)
+            timer = self._busy.wait(answer.index)
+            if timer is not None:
+                return self._advance([timer])
+        self._busy.forget(answer.index)
         self._bookies.report(answer.index, answer.bookie_id)
         return self._advance(self._list_bookies())
 
@@ -192,7 +205,15 @@ class RecoveryTail:
         return self._advance(effects)
 
     def take_timer(self, event: TimerFired) -> list[Effect]:
-        """Time to ask others for what is slow; a timer of an earlier attempt is none of ours."""
+        """Time to ask others for what is slow, or to send again what a busy bookie refused.
+
+        A timer of an earlier attempt is none of ours.
+        """
+        index, pipeline = self._busy.fired(event.request), self._write_back.pipeline
+        if index is not None and pipeline is not None:
+            sent = pipeline.resend(index)
+            self._busy.resumed(index, len(sent))
+            return [*sent]
         if event.request != self._hedge_timer:
             return []
         self._hedge_timer = self._numbers.next()
@@ -264,7 +285,9 @@ class RecoveryTail:
     def _is_stuck(self) -> bool:
         """Whether no reply that is still to come can complete the oldest run's ack quorum."""
         pipeline = self._write_back.pipeline
-        return pipeline is not None and not self._listing and pipeline.is_stuck
+        if pipeline is None or self._listing or self._busy.is_waiting:
+            return False
+        return pipeline.is_stuck
 
     def _fail_for_bookies(self) -> TailStep:
         """Without a replacement an attempt goes on only while an ack quorum is possible."""

@@ -9,6 +9,9 @@ timeout (PROTOCOL.md#A10).
 When there is no bookie to take a failed one's place, confirmation goes on with the others (no
 fragment changes), and after a delay the writer looks again and tries the same bookie when that is
 still registered. `WriterSettings.replacement` bounds this.
+
+A bookie that answers BUSY has not failed: what it refused is sent again after a wait, while
+confirmation goes on with the others. `overload.py` says for how long, and when it is replaced.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from ledgerlog_spark.protocol.messages import (
     TimerFired,
 )
 from ledgerlog_spark.protocol.metadata_update import Refusal, UpdatingMachine
+from ledgerlog_spark.protocol.overload import BusyBookies
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
 
@@ -144,6 +148,7 @@ class LedgerWriter(UpdatingMachine):
             window=self._settings.window,
         )
         self._failed = FailedBookies()
+        self._busy = BusyBookies(self._numbers)
         self._change: FragmentChange | None = None
         self._listing = 0
         self._retry_timer = 0
@@ -226,12 +231,35 @@ class LedgerWriter(UpdatingMachine):
             return []
         if answer.code is Code.OK:
             self._failed.recovered(answer.index)
+            if self._busy:
+                self._busy.stored(answer.index)
             return [*self._pipeline.confirm()]
         if answer.code in FATAL_ADD_CODES:
             return self._fail(
                 FATAL_ADD_CODES[answer.code], is_definite=False, bookie_ids=(answer.bookie_id,)
             )
+        if answer.code is Code.BUSY:
+            return self._on_member_busy(answer)
+        if not self._pipeline.is_suspended(answer.index):
+            self._busy.forget(answer.index)
         return self._on_member_failed(answer)
+
+    def _on_member_busy(self, refused: MemberAnswer) -> list[Effect]:
+        """Send nothing there for a while; refusals of what was sent together count as one."""
+        if self._pipeline.is_suspended(refused.index):
+            return []
+        self._busy.refused(refused.index)
+        if self._busy.should_be_replaced(refused.index):
+            return self._on_member_failed(refused)
+        self._pipeline.suspend(refused.index)
+        return self._wait_for_busy(refused.index)
+
+    def _wait_for_busy(self, index: int) -> list[Effect]:
+        timer = self._busy.wait(index)
+        if timer is not None:
+            return [timer]
+        busy = tuple(self._pipeline.ensemble[i] for i in self._busy.indexes)
+        return self._fail(Failure.OVERLOADED, is_definite=False, bookie_ids=busy)
 
     def _on_member_failed(self, failed: MemberAnswer) -> list[Effect]:
         """Collect the failure; one change at a time, and none while a retry is waited for."""
@@ -261,6 +289,11 @@ class LedgerWriter(UpdatingMachine):
             self._retry_timer = 0
             self._failed.waits_are_over()
             return self._begin_change() if self.phase is WriterPhase.OPEN else []
+        index = self._busy.fired(event.request)
+        if index is not None:
+            sent = self._pipeline.resend(index)
+            self._busy.resumed(index, len(sent))
+            return [*sent]
         return self._on_update_reply(event)
 
     def _begin_change(self) -> list[Effect]:
@@ -281,6 +314,10 @@ class LedgerWriter(UpdatingMachine):
         found = self._failed.choose(ensemble, event.candidates)
         effects: list[Effect] = []
         for index in found.unreplaced:
+            if self._busy.is_busy(index):
+                self._failed.settle(index)
+                effects += self._wait_for_busy(index)
+                continue
             # A dead bookie stays registered for seconds. Tried again at once, it would be listed
             # and sent everything for each run that goes on without it.
             if self._failed.has_waited(index) and ensemble[index] in event.candidates:
@@ -288,6 +325,8 @@ class LedgerWriter(UpdatingMachine):
                 effects += self._pipeline.resend(index)
             else:
                 self._failed.wait(index)
+        if self.phase is WriterPhase.FAILED:
+            return effects
         if not found.replaced:
             return [*effects, *self._go_on_without(found.unreplaced)]
         self._change = FragmentChange(
@@ -349,6 +388,7 @@ class LedgerWriter(UpdatingMachine):
         fragment = self.metadata.value.last_fragment
         for index in change.replacements:
             self._failed.settle(index)
+            self._busy.forget(index)
         replaced = tuple(failed for failed, _ in change.replacements.values())
         changed = EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]

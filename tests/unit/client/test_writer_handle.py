@@ -16,6 +16,7 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
+    QuorumError,
 )
 from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.metadata.stores import MetadataStores
@@ -58,6 +59,35 @@ async def settled(*futures: asyncio.Future[object]) -> list[object]:
 async def turns(count: int = 20) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def test_bookies_that_are_all_busy_for_seconds_delay_appends_and_nothing_else() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        ensemble = ledger.metadata.last_fragment.ensemble
+        for name in world.names:
+            world.transport.refusing[name] = Code.BUSY
+        appends = [ledger.append_async(b"x" * 1000) for _ in range(100)]
+        await asyncio.sleep(8)
+        assert not any(append.done() for append in appends)
+        world.transport.refusing.clear()
+        assert await asyncio.gather(*appends) == list(range(100))
+        assert (await ledger.close()).last_fragment.ensemble == ensemble
+
+    in_world(work, bookies=5)
+
+
+def test_bookies_that_stay_busy_end_appends_with_an_error_that_says_so() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        for name in world.names:
+            world.transport.refusing[name] = Code.BUSY
+        with pytest.raises(QuorumError, match="too many requests") as caught:
+            await ledger.append(b"x")
+        assert not caught.value.definite
+        assert not caught.value.retriable
+
+    in_world(work)
 
 
 def test_appends_get_dense_ids_in_the_order_of_the_calls() -> None:
