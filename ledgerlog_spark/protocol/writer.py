@@ -283,7 +283,7 @@ class LedgerWriter(UpdatingMachine):
             self._quorum_timer = 0
             oldest = self._pipeline.first_unconfirmed_entry_id
             if oldest is not None and oldest == self._oldest_at_quorum_timer:
-                return self._fail(Failure.ADD_TIMEOUT, is_definite=False, entry_id=oldest)
+                return self._fail_for_time(oldest)
             return [*self._arm_quorum_timer()]
         if event.request == self._retry_timer:
             self._retry_timer = 0
@@ -295,6 +295,11 @@ class LedgerWriter(UpdatingMachine):
             self._busy.resumed(index, len(sent))
             return [*sent]
         return self._on_update_reply(event)
+
+    def _fail_for_time(self, oldest: int) -> list[Effect]:
+        busy = tuple(self._pipeline.ensemble[index] for index in self._busy.indexes)
+        failure = Failure.OVERLOADED if busy else Failure.ADD_TIMEOUT
+        return self._fail(failure, is_definite=False, entry_id=oldest, bookie_ids=busy)
 
     def _begin_change(self) -> list[Effect]:
         """Pause confirmation and ask for candidates, if an index needs one."""
