@@ -2,7 +2,8 @@
 
 Spark 4.3 compares the first batch's schema with its own, nullability flags at every level
 included, and fails on any difference. Here columns are matched by name, put in order, cast where
-no value can change, and filled with nulls where a batch is older than the column.
+no value can change, and filled with nulls where a batch is older than the column. Names that differ
+in case alone are one name where Spark takes them for one, and an error elsewhere.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from ledgerlog_spark.arrow.names import place_of
 from ledgerlog_spark.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -29,10 +31,12 @@ class Conformer:
         target: The schema of every batch returned.
     """
 
-    def __init__(self, target: pa.Schema) -> None:
+    def __init__(self, target: pa.Schema, *, ignores_case: bool = False) -> None:
+        """To become `target`; names in another case are errors unless `ignores_case`."""
         self.target = target
+        self._ignores_case = ignores_case
         self._source: pa.Schema | None = None
-        self._steps: list[Convert | None] | None = None
+        self._steps: list[tuple[int, Convert] | None] | None = None
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The same rows with the target's columns; the batch's own buffers where they fit.
@@ -50,13 +54,15 @@ class Conformer:
             return batch.select([])
         return pa.RecordBatch.from_arrays(columns, schema=self.target)
 
-    def _column(self, batch: pa.RecordBatch, place: int, step: Convert | None) -> pa.Array:
+    def _column(
+        self, batch: pa.RecordBatch, place: int, step: tuple[int, Convert] | None
+    ) -> pa.Array:
         field = self.target.field(place)
         if step is None:
             return pa.nulls(batch.num_rows, field.type)
-        source = batch.schema.get_field_index(field.name)
+        source, convert = step
         try:
-            column = step(batch.column(source))
+            column = convert(batch.column(source))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             got = batch.schema.field(source)
             raise _mismatch(field.name, str(field.type), f"{got.type} ({error})") from error
@@ -64,17 +70,19 @@ class Conformer:
             raise _mismatch(field.name, f"{field.type} not null", "a null")
         return column
 
-    def _decide(self, schema: pa.Schema) -> list[Convert | None] | None:
+    def _decide(self, schema: pa.Schema) -> list[tuple[int, Convert] | None] | None:
         """One step for each target column; None when the schemas are equal already."""
         if schema.equals(self.target):
             return None
-        steps: list[Convert | None] = []
+        steps: list[tuple[int, Convert] | None] = []
         for field in self.target:
-            places = schema.get_all_field_indices(field.name)
-            if len(places) > 1:
-                raise _mismatch(field.name, "one column of that name", str(len(places)))
-            if places:
-                steps.append(conversion(schema.field(places[0]).type, field.type, field.name))
+            count = len(schema.get_all_field_indices(field.name))
+            if count > 1:
+                raise _mismatch(field.name, "one column of that name", str(count))
+            place = _source_of(field.name, schema.names, field.name, self._ignores_case)
+            if place is not None:
+                got = schema.field(place).type
+                steps.append((place, conversion(got, field.type, field.name, self._ignores_case)))
             elif field.nullable:
                 steps.append(None)
             else:
@@ -82,7 +90,25 @@ class Conformer:
         return steps
 
 
-def conversion(got: pa.DataType, wanted: pa.DataType, column: str) -> Convert:
+def _source_of(name: str, names: list[str], column: str, ignores_case: bool) -> int | None:
+    place = place_of(name, names)
+    if place is not None and names[place] != name and not ignores_case:
+        raise SchemaMismatchError(
+            f"column {column!r} is named {names[place]!r} in the rows, and here names in another "
+            'case are other names. Rename it; in Spark "spark.sql.caseSensitive" may be "false".',
+            column=column,
+            expected=name,
+            got=names[place],
+        )
+    return place
+
+
+def conversion(
+    got: pa.DataType,
+    wanted: pa.DataType,
+    column: str,
+    ignores_case: bool = False,
+) -> Convert:
     """How arrays of type `got` become `wanted` without changing a value.
 
     Raises:
@@ -91,21 +117,21 @@ def conversion(got: pa.DataType, wanted: pa.DataType, column: str) -> Convert:
     if got == wanted:
         return _unchanged
     if types.is_dictionary(got):
-        inner = conversion(got.value_type, wanted, column)
+        inner = conversion(got.value_type, wanted, column, ignores_case)
         return partial(_decoded, then=inner)
     if types.is_struct(got) and types.is_struct(wanted):
-        return _struct_conversion(got, wanted, column)
+        return _struct_conversion(got, wanted, column, ignores_case)
     if _is_list(got) and types.is_list(wanted):
         element = _checked(
-            conversion(got.value_type, wanted.value_type, f"{column}.element"),
+            conversion(got.value_type, wanted.value_type, f"{column}.element", ignores_case),
             wanted.value_field,
             f"{column}.element",
         )
         return partial(_list_array, wanted=wanted, convert=element)
     if types.is_map(got) and types.is_map(wanted):
-        key = conversion(got.key_type, wanted.key_type, f"{column}.key")
+        key = conversion(got.key_type, wanted.key_type, f"{column}.key", ignores_case)
         value = _checked(
-            conversion(got.item_type, wanted.item_type, f"{column}.value"),
+            conversion(got.item_type, wanted.item_type, f"{column}.value", ignores_case),
             wanted.item_field,
             f"{column}.value",
         )
@@ -186,16 +212,23 @@ def _without_nulls(convert: Convert, array: pa.Array, *, column: str) -> pa.Arra
     return converted
 
 
-def _struct_conversion(got: pa.DataType, wanted: pa.DataType, column: str) -> Convert:
+def _struct_conversion(
+    got: pa.DataType,
+    wanted: pa.DataType,
+    column: str,
+    ignores_case: bool,
+) -> Convert:
     children: list[tuple[int, Convert] | None] = []
+    names = [field.name for field in got]
     for field in wanted:
-        place = got.get_field_index(field.name)
-        if place < 0:
+        path = f"{column}.{field.name}"
+        place = _source_of(field.name, names, path, ignores_case)
+        if place is None:
             if not field.nullable:
-                raise _mismatch(f"{column}.{field.name}", f"{field.type} not null", "no such field")
+                raise _mismatch(path, f"{field.type} not null", "no such field")
             children.append(None)
         else:
-            inner = conversion(got.field(place).type, field.type, f"{column}.{field.name}")
+            inner = conversion(got.field(place).type, field.type, path, ignores_case)
             children.append((place, inner))
     return partial(_struct_array, wanted=wanted, children=children)
 

@@ -121,7 +121,13 @@ class RowSplitter(threading.local):
         """
         if self._checked is not None and schema.equals(self._checked):
             return
-        merged = merge(self._schema_json, schema_json_of(schema), log=self._log, add_columns=True)
+        merged = merge(
+            self._schema_json,
+            schema_json_of(schema),
+            log=self._log,
+            add_columns=True,
+            ignores_case=False,
+        )
         if merged != self._schema_json:
             raise self._has_more(merged)
         self._checked = schema

@@ -177,8 +177,8 @@ def decode_entries(
     Args:
         schema_entry: The ledger's entry 0.
         entries: Payloads of entries from 1 on, gaps allowed.
-        columns: Names of the top-level columns to decode, None for all; the batches have them in
-            the ledger's order, and names that it lacks are passed over.
+        columns: Names of the top-level columns to decode, in any case, None for all; the batches
+            have them in the ledger's order, and names that it lacks are passed over.
 
     Raises:
         WireFormatError: An entry is not a record batch message of that schema.
@@ -187,7 +187,8 @@ def decode_entries(
     source = _EntrySource(schema_entry, entries)
     wanted = None
     if columns is not None:
-        wanted = sorted(place for name in columns for place in schema.get_all_field_indices(name))
+        lower = {name.lower() for name in columns}
+        wanted = [place for place, name in enumerate(schema.names) if name.lower() in lower]
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
     try:
         reader = pa.ipc.open_stream(pa.PythonFile(source, mode="r"), options=options)

@@ -6,7 +6,7 @@
 - Which entries a scan reads: `planning`, `plan`, `time_travel`, `range_index`, `index_entries`,
   `leader_search`; `plan_json` shows it.
 - What a task reads: `batch_reader`, `raw_reader`, `scan_task`, `scan_range`, `committed_entries`,
-  `task_rows`. `schemas`: Spark's types and the log's.
+  `task_rows`. `schemas`: Spark's types and the log's; `case_rule`: Spark's rule for names.
 - What a job writes: `batch_writer`, `write_job`, `write_task`.
 - Streams, the source: `stream_reader`, `ledger_stream`, `stream_start`, `starting_offsets`,
   `stream_position`, `stream_offsets`, `stream_schemas`, `admission`, `watched_logs`, `stream_lag`,

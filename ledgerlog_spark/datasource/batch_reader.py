@@ -58,12 +58,20 @@ class BatchReader(DataSourceReader):
             VersionNotAvailableError: `versionAsOf` names a version that is gone or never was.
             ConfigurationError: Offsets that the log does not have.
             DataLossError: Offsets of rows that are gone.
+            SchemaMismatchError: The schema has a column that no log has.
         """
+        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
         from ledgerlog_spark.datasource.cluster import password_in
         from ledgerlog_spark.datasource.planning import tasks_of
 
         password = password_in(self._options.password_file)
-        tasks = tasks_of(self._options, self._uri, parallelism=self._parallelism, password=password)
+        tasks = tasks_of(
+            self._options,
+            self._uri,
+            arrow_schema_of(self._schema_json),
+            parallelism=self._parallelism,
+            password=password,
+        )
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -79,6 +87,7 @@ class BatchReader(DataSourceReader):
 
     def _read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
         from ledgerlog_spark.datasource.task_rows import task_rows
 
         yield from task_rows(
@@ -87,4 +96,5 @@ class BatchReader(DataSourceReader):
             arrow_schema_of(self._schema_json),
             password=partition.password,
             fail_on_data_loss=self._options.fail_on_data_loss,
+            ignores_case=task_ignores_case(),
         )

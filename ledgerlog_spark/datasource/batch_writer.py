@@ -59,6 +59,7 @@ class BatchWriter(DataSourceArrowWriter):
             SchemaMismatchError: A batch is not of the schema that Spark announced.
             LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
         """
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
         from ledgerlog_spark.datasource.cluster import logs_at
         from ledgerlog_spark.datasource.write_task import stage_ranges
 
@@ -74,6 +75,7 @@ class BatchWriter(DataSourceArrowWriter):
                 iterator,
                 compression=self._compression,
                 target_entry_bytes=self._target_entry_bytes,
+                ignores_case=task_ignores_case(),
             )
         )
 

@@ -70,7 +70,9 @@ class LedgerStream:
         self._rules = Rules(options.read.fail_on_data_loss, options.on_overwrite)
         self._selection = LogSelection.of(options.read)
         self._logs = WatchedLogs(uri, self._selection)
-        self._schemas = StreamSchemas(schema_json, options.read.columns)
+        self._schemas = StreamSchemas(
+            schema_json, options.read.columns, include_metadata=options.read.include_metadata
+        )
         self._ends: dict[str, LogOffset] | None = None
         self._initial: dict[str, LogOffset] | None = None
         self._reported: dict[str, LogOffset] = {}
@@ -86,6 +88,7 @@ class LedgerStream:
             LogNotFoundError: A log that is named does not exist.
             ConfigurationError: The options name an offset or a moment that the log does not have.
             DataLossError: The rows there are gone, unless `failOnDataLoss` is false.
+            SchemaMismatchError: The query has a column that no log has.
         """
         if self._initial is None:
             current = self._logs.current()
@@ -93,6 +96,8 @@ class LedgerStream:
                 if name not in current:
                     raise LogNotFoundError(f"there is no log {name!r}", log=name)
             self._initial = {name: self._begun(log) for name, log in sorted(current.items())}
+            views = [log.last_view for log in current.values() if log.last_view is not None]
+            self._schemas.reject_unknown(_scan(view, start_offset=0).snapshot for view in views)
         return self._initial
 
     def fix_ends(self) -> None:

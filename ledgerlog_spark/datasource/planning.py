@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
 from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.index_entries import find_span, read_indexes
 from ledgerlog_spark.datasource.log_selection import LogSelection
@@ -23,6 +24,8 @@ from ledgerlog_spark.protocol.log_records import LogContent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
 
     from ledgerlog_spark.datasource.options import ReadOptions
     from ledgerlog_spark.datasource.plan import ScanPartition
@@ -57,13 +60,19 @@ def schema_of(options: ReadOptions, uri: str) -> str:
 
 
 def tasks_of(
-    options: ReadOptions, uri: str, *, parallelism: int = 1, password: bytes = b""
+    options: ReadOptions,
+    uri: str,
+    schema: pa.Schema,
+    *,
+    parallelism: int = 1,
+    password: bytes = b"",
 ) -> list[ScanTask]:
     """The tasks of a scan; the snapshot is that of this moment.
 
     Args:
         options: What to read.
         uri: Of the cluster.
+        schema: Of the scan.
         parallelism: Tasks that run at once; counts where `minPartitions` is not given.
         password: Of the ledgers, whose index entries may be read.
 
@@ -73,9 +82,13 @@ def tasks_of(
         VersionNotAvailableError: The version asked for is gone or never was.
         ConfigurationError: Offsets or a time that the log does not have.
         DataLossError: Offsets of rows that are gone, unless `failOnDataLoss` is false.
-        SchemaMismatchError: A log lists rows of a schema that it does not have.
+        SchemaMismatchError: The schema has a column that no log has, or a log lists rows of a
+            schema that it does not have.
     """
     scans = _scans(uri, options)
+    reject_unknown_columns(
+        schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
+    )
     start, end = offsets_asked(uri, scans, options, password)
     return tasks_from(
         uri,

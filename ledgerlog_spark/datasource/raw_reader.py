@@ -75,7 +75,7 @@ class RawReader(DataSourceReader):
         from ledgerlog_spark.arrow.conform import Conformer
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 
-        conformer = Conformer(arrow_schema_of(self._schema_json))
+        conformer = Conformer(arrow_schema_of(self._schema_json), ignores_case=True)
         ids: list[int] = []
         payloads: list[bytes] = []
         size_bytes = 0

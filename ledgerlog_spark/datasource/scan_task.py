@@ -52,7 +52,7 @@ class ScanTask:
 
 
 def read_batches(
-    task: ScanTask, target: pa.Schema, read_entries: ReadEntries
+    task: ScanTask, target: pa.Schema, read_entries: ReadEntries, *, ignores_case: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, in batches of the schema `target`.
 
@@ -61,7 +61,7 @@ def read_batches(
         SchemaMismatchError: Stored rows cannot become the target's.
         LedgerLogError: As `read_entries`.
     """
-    conformer = Conformer(target)
+    conformer = Conformer(target, ignores_case=ignores_case)
     batches = (
         conformer.conform(batch)
         for scanned in task.ranges

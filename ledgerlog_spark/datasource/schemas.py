@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
-from ledgerlog_spark.arrow.schema_evolution import merge
+from ledgerlog_spark.arrow.names import place_of
+from ledgerlog_spark.arrow.schema_evolution import merge, reject_collations
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of, struct_of
 from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
@@ -33,7 +34,8 @@ _SPARK_SCHEMA = b"ledgerlog.spark_schema"
 def stored_schema(schema_json: str) -> bytes:
     """A log's schema record: the Arrow schema message of a Spark schema.
 
-    What Arrow has no word for (a collation, the fields of an interval) goes along in metadata.
+    What Arrow has no word for (metadata of fields, with collations and comments; the fields of an
+    interval) goes along in metadata of the schema, as Spark's JSON.
     """
     schema = arrow_schema_of(schema_json)
     if json.loads(schema_json_of(schema)) != json.loads(schema_json):
@@ -97,6 +99,7 @@ def scan_schema(
     merged = schemas[0][1]
     for name, schema in schemas[1:]:
         try:
+            reject_collations(merged, schema, log=name)
             merged = merge(merged, schema, log=name, add_columns=True)
         except SchemaMismatchError as error:
             raise SchemaMismatchError(
@@ -120,15 +123,17 @@ def raw_schema() -> str:
 def _pick(fields: list[dict[str, Any]], columns: Sequence[str] | None) -> list[dict[str, Any]]:
     if columns is None:
         return list(fields)
-    by_name = {field["name"]: field for field in fields}
+    names = [field["name"] for field in fields]
+    chosen: dict[int, None] = {}
     for column in columns:
-        if column not in by_name:
+        if (place := place_of(column, names)) is None:
             raise ConfigurationError(
-                f'option "columns" names {column!r}, which is none of {", ".join(by_name)}',
+                f'option "columns" names {column!r}, which is none of {", ".join(names)}',
                 option="columns",
                 got=column,
             )
-    return [by_name[column] for column in dict.fromkeys(columns)]
+        chosen[place] = None
+    return [fields[place] for place in chosen]
 
 
 def _reject_names(fields: Sequence[dict[str, Any]]) -> None:

@@ -88,6 +88,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
         from ledgerlog_spark.datasource.task_rows import task_rows
 
         assert isinstance(partition, LogPartition), partition
@@ -97,6 +98,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             arrow_schema_of(self._schema_json),
             password=partition.password,
             fail_on_data_loss=self._options.read.fail_on_data_loss,
+            ignores_case=task_ignores_case(),
         )
 
     def stop(self) -> None:

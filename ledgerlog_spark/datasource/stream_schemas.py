@@ -10,13 +10,15 @@ import pyarrow as pa
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.arrow.stream_codec import decode_schema
+from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
 from ledgerlog_spark.datasource.stream_lag import new_columns_notice
 from ledgerlog_spark.errors import SchemaMismatchError
 from ledgerlog_spark.protocol.log_records import LogContent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from ledgerlog_spark.protocol.log_records import LogSnapshot
     from ledgerlog_spark.protocol.log_view import LogView
 
 _logger = logging.getLogger(__name__)
@@ -25,9 +27,12 @@ _logger = logging.getLogger(__name__)
 class StreamSchemas:
     """What is known of the columns of a stream's logs."""
 
-    def __init__(self, schema_json: str, columns: Sequence[str] | None) -> None:
-        """Columns of the query, as JSON of a schema, and the option `columns`."""
+    def __init__(
+        self, schema_json: str, columns: Sequence[str] | None, *, include_metadata: bool
+    ) -> None:
+        """Columns of the query, as JSON of a schema, and the options of these names."""
         self._target = arrow_schema_of(schema_json)
+        self._include_metadata = include_metadata
         self._is_chosen = columns is not None
         self._checked: dict[str, int] = {}
         self._known: dict[str, set[str]] = {}
@@ -47,7 +52,9 @@ class StreamSchemas:
             return
         schema = decode_schema(view.schemas[view.schema_id])
         try:
-            Conformer(self._target).conform(pa.RecordBatch.from_pylist([], schema=schema))
+            Conformer(self._target, ignores_case=True).conform(
+                pa.RecordBatch.from_pylist([], schema=schema)
+            )
         except SchemaMismatchError as error:
             what = error.message.rstrip(".")
             raise SchemaMismatchError(
@@ -63,6 +70,10 @@ class StreamSchemas:
             self._new[view.name] = new
             _logger.warning("%s", new_columns_notice(view.name, new))
         self._checked[view.log_id] = view.schema_id
+
+    def reject_unknown(self, logs: Iterable[LogSnapshot]) -> None:
+        """Errors as of `reject_unknown_columns`; `logs` are those that the query begins with."""
+        reject_unknown_columns(self._target, logs, include_metadata=self._include_metadata)
 
     def new_columns(self, name: str) -> tuple[str, ...]:
         """Columns of the log of that name that came after the query began."""

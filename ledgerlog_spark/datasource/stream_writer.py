@@ -80,6 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             LocalProtocolError: A row is larger than an entry can be; names its size.
             LedgerLogError: The bookies or ZooKeeper failed; Spark tries the task again.
         """
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
         from ledgerlog_spark.datasource.cluster import client_of
         from ledgerlog_spark.datasource.stream_job import plan_of_batch
         from ledgerlog_spark.datasource.write_task import stage_ranges
@@ -116,6 +117,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 iterator,
                 compression=self._options.compression,
                 target_entry_bytes=self._options.target_entry_bytes,
+                ignores_case=task_ignores_case(),
             ),
         )
 

@@ -33,6 +33,7 @@ def task_rows(
     *,
     password: bytes = b"",
     fail_on_data_loss: bool = True,
+    ignores_case: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, in batches of the schema `target`.
 
@@ -43,6 +44,7 @@ def task_rows(
         password: Of the ledgers.
         fail_on_data_loss: False leaves out ranges of which an entry is lost, from there on, and
             says so in the worker's log.
+        ignores_case: False fails on a column that the log has in another case alone.
 
     Raises:
         DataLossError: Listed rows that no bookie has.
@@ -56,15 +58,21 @@ def task_rows(
     needed = with_needed_entries(uri, task, password)
     with CommittedEntries(uri, needed, password) as read_entries:
         if fail_on_data_loss:
-            yield from read_batches(needed, target, read_entries)
+            yield from read_batches(needed, target, read_entries, ignores_case=ignores_case)
         else:
-            yield from _without_lost(needed, target, read_entries)
+            yield from _without_lost(needed, target, read_entries, ignores_case)
 
 
-def _without_lost(task: ScanTask, target: pa.Schema, read_entries: Any) -> Iterator[pa.RecordBatch]:
+def _without_lost(
+    task: ScanTask,
+    target: pa.Schema,
+    read_entries: Any,
+    ignores_case: bool,
+) -> Iterator[pa.RecordBatch]:
     for scanned in task.ranges:
+        one = replace(task, ranges=(scanned,))
         try:
-            yield from read_batches(replace(task, ranges=(scanned,)), target, read_entries)
+            yield from read_batches(one, target, read_entries, ignores_case=ignores_case)
         except DataLossError as error:
             _logger.warning(
                 "%s", json.dumps({"event": "rows skipped by failOnDataLoss=false", **error.fields})

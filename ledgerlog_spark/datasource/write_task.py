@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
@@ -34,6 +34,7 @@ def stage_ranges(
     *,
     compression: str,
     target_entry_bytes: int,
+    ignores_case: bool = True,
 ) -> tuple[StagedRange, ...]:
     """Write the rows of one task attempt; no ledger at all without rows.
 
@@ -45,13 +46,15 @@ def stage_ranges(
         batches: Of the rows.
         compression: Of entries.
         target_entry_bytes: Of an entry, encoded.
+        ignores_case: False fails on a column that the log has in another case alone.
 
     Raises:
         LocalProtocolError: A row is larger than an entry can be; names its size.
         SchemaMismatchError: A batch cannot become the log's schema.
         LedgerLogError: The attempt failed; what it wrote is listed nowhere.
     """
-    writer = _Ranges(open_range, schema, compression, target_entry_bytes)
+    encoding = _Encoding(schema, compression, target_entry_bytes)
+    writer = _Ranges(open_range, encoding, ignores_case=ignores_case)
     try:
         for batch in batches:
             writer.add(batch)
@@ -61,22 +64,28 @@ def stage_ranges(
         raise
 
 
+class _Encoding(NamedTuple):
+    """How rows become entries: the job's schema message, the codec, the size of an entry."""
+
+    schema: bytes
+    compression: str
+    target_entry_bytes: int
+
+
 class _Ranges:
     """The ranges of one attempt, one open at a time."""
 
     def __init__(
         self,
         open_range: Callable[[], BlockingRangeWriter],
-        schema: bytes,
-        compression: str,
-        target_entry_bytes: int,
+        encoding: _Encoding,
+        *,
+        ignores_case: bool,
     ) -> None:
         self._open_range = open_range
-        self._schema_entry = schema
-        self._compression = compression
-        self._target_entry_bytes = target_entry_bytes
-        self._schema = arrow_schema_of(spark_schema(schema))
-        self._conformer = Conformer(self._schema)
+        self._encoding = encoding
+        self._schema = arrow_schema_of(spark_schema(encoding.schema))
+        self._conformer = Conformer(self._schema, ignores_case=ignores_case)
         self._splitter = self._new_splitter()
         self._writer: BlockingRangeWriter | None = None
         self._index_entry: bytes | None = None
@@ -102,8 +111,8 @@ class _Ranges:
     def _new_splitter(self) -> EntrySplitter:
         return EntrySplitter(
             self._schema,
-            compression=self._compression,
-            target_entry_bytes=self._target_entry_bytes,
+            compression=self._encoding.compression,
+            target_entry_bytes=self._encoding.target_entry_bytes,
         )
 
     def _append(self, entries: Iterator[EncodedEntry]) -> None:
@@ -148,7 +157,7 @@ class _Ranges:
         again = [*unconfirmed, *(payload for payload, rows in entries if rows)]
         released = self._splitter.release()
         self._next_range(staged)
-        for decoded in decode_entries(self._schema_entry, map(memoryview, again)):
+        for decoded in decode_entries(self._encoding.schema, map(memoryview, again)):
             self._append(self._splitter.add(decoded.batch))
         for batch in released:
             self._append(self._splitter.add(batch))

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import types as spark_types
 
+from ledgerlog_spark.datasource.source import LedgerDataSource
+from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
 from tests.spark.frames import load, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    from ledgerlog_spark.local.cluster import Cluster
 
 INNER = spark_types.StructType(
     [
@@ -85,13 +89,84 @@ def test_a_value_of_each_type_comes_back(
 
 
 def _without_nullability(value: Any) -> Any:
-    """A log has nulls everywhere, so flags differ; nothing else may, the options aside."""
+    """A log has nulls everywhere, so flags differ; nothing else may."""
     if isinstance(value, dict):
-        dropped = {"nullable", "containsNull", "valueContainsNull", "metadata"}
+        dropped = {"nullable", "containsNull", "valueContainsNull"}
         return {k: _without_nullability(v) for k, v in value.items() if k not in dropped}
     if isinstance(value, list):
         return [_without_nullability(item) for item in value]
     return value
+
+
+class Pair(spark_types.UserDefinedType):
+    """A type of a user's own, as those of ML are."""
+
+    @classmethod
+    def module(cls) -> str:
+        return __name__
+
+    @classmethod
+    def sqlType(cls) -> spark_types.DataType:  # noqa: N802 - Spark's name
+        return spark_types.ArrayType(spark_types.DoubleType())
+
+
+STORED_AS_OTHERS = {
+    "VariantType": "test_variants_come_back",
+    "CharType": "test_comments_char_and_ml_attributes_stay",
+    "VarcharType": "test_comments_char_and_ml_attributes_stay",
+}
+"""Types that tests with these names write."""
+REFUSED: list[tuple[str, spark_types.DataType]] = [
+    ("interval year to month", spark_types.YearMonthIntervalType()),
+    ("interval", spark_types.CalendarIntervalType()),
+    ("udt", Pair()),
+    ("void", spark_types.MapType(spark_types.NullType(), spark_types.LongType())),
+    ("geometry(OGC:CRS84)", spark_types.GeometryType(4326)),
+    ("geography(OGC:CRS84, SPHERICAL)", spark_types.GeographyType(4326)),
+]
+
+
+def test_every_type_of_spark_is_stored_or_refused() -> None:
+    abstract = {"DataType", "AtomicType", "NumericType", "IntegralType", "FractionalType",
+                "DatetimeType", "AnyTimeType", "SpatialType", "AnsiIntervalType",
+                "StructField"}  # fmt: skip
+    known = {
+        name
+        for name, kind in vars(spark_types).items()
+        if isinstance(kind, type) and issubclass(kind, spark_types.DataType)
+    }
+    tested = {type(data_type).__name__ for _, data_type, _ in CASES}
+    refused = {type(data_type).__name__ for _, data_type in REFUSED} | {"UserDefinedType"}
+    assert known - abstract == (tested | refused | set(STORED_AS_OTHERS)) & known
+
+
+@pytest.mark.parametrize("place", ["{}", "array<{}>", "struct<a: {}>"])
+@pytest.mark.parametrize(("spelled", "data_type"), REFUSED, ids=[case[0] for case in REFUSED])
+def test_a_type_that_is_refused_is_named_before_anything_is_written(
+    spelled: str, data_type: spark_types.DataType, place: str, cluster: Cluster, log_name: str
+) -> None:
+    kinds = {
+        "{}": data_type,
+        "array<{}>": spark_types.ArrayType(data_type),
+        "struct<a: {}>": spark_types.StructType([spark_types.StructField("a", data_type)]),
+    }
+    schema = spark_types.StructType([spark_types.StructField("c", kinds[place])])
+    options = {"log": log_name, "metadataServiceUri": cluster.metadata_service_uri}
+    for writer in ("writer", "streamWriter"):
+        with pytest.raises(SchemaMismatchError, match="no Arrow form") as caught:
+            getattr(LedgerDataSource(options), writer)(schema, overwrite=False)
+        assert caught.value.got == spelled
+    with pytest.raises(LogNotFoundError):
+        LedgerDataSource(options).schema()
+
+
+def test_a_refused_type_reaches_the_user_of_spark(
+    spark: SparkSession, log_name: str, save: Callable[..., None]
+) -> None:
+    with pytest.raises(Exception, match="column 'c' has the type interval year"):
+        save(spark.sql("SELECT INTERVAL '1' YEAR AS c"))
+    with pytest.raises(Exception, match="LogNotFoundError"):
+        load(spark, log_name)
 
 
 def test_all_types_share_one_row(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from ledgerlog_spark.arrow.schema_evolution import merge, storable
+from ledgerlog_spark.arrow.schema_evolution import merge, reject_collations, storable
 from ledgerlog_spark.errors import SchemaMismatchError
 
 
@@ -42,7 +42,8 @@ def test_a_new_log_stores_nulls_everywhere() -> None:
     text = storable(json_of({"a!": "long", "b!": {"c!": ["integer"]}}))
     schema = StructType.fromJson(json.loads(text))
     assert schema["a"].nullable
-    assert schema["a"].metadata == {}
+    assert schema["a"].metadata == {"comment": "a!"}
+    assert schema["b"].dataType["c"].metadata == {"comment": "c!"}
     assert schema["b"].dataType["c"].dataType.containsNull
 
 
@@ -62,6 +63,9 @@ def test_a_new_log_stores_nulls_everywhere() -> None:
         ({"l": [{"a": "integer"}]}, {"l": [{"a": "integer", "b": "string"}]},
          "struct<l:array<struct<a:int,b:string>>>"),
         ({"m": ("string", "long")}, {"m": ("string", "integer")}, "struct<m:map<string,bigint>>"),
+        ({"Carrier": "string"}, {"carrier": "string"}, "struct<Carrier:string>"),
+        ({"s": {"A": "long"}}, {"S": {"a": "integer", "b": "integer"}},
+         "struct<s:struct<A:bigint,b:int>>"),
     ],
 )  # fmt: skip
 def test_schemas_grow_by_adding_only(old: str, new: str, expected: str) -> None:
@@ -96,7 +100,6 @@ def test_a_new_field_of_a_struct_without_merge_schema_is_named_by_its_path() -> 
         ({"a": ["integer"]}, {"a": "integer"}, "a"),
         ({"a": ["integer"]}, {"a": ["string"]}, "a.element"),
         ({"a": "timestamp"}, {"a": "timestamp_ntz"}, "a"),
-        ({"Carrier": "string"}, {"carrier": "string"}, "carrier"),
     ],
 )
 def test_a_column_whose_values_would_change_is_an_error(old: str, new: str, column: str) -> None:
@@ -107,9 +110,60 @@ def test_a_column_whose_values_would_change_is_an_error(old: str, new: str, colu
     assert caught.value.got
 
 
-def test_two_columns_that_spark_cannot_tell_apart_are_refused() -> None:
-    with pytest.raises(SchemaMismatchError, match="'A'"):
-        storable(json_of({"a": "integer", "A": "integer"}))
+@pytest.mark.parametrize(
+    ("doubles", "named"),
+    [
+        ({"a": "integer", "A": "integer"}, "A"),
+        ({"s": {"a": "integer", "A": "integer"}}, "s.A"),
+        ({"l": [{"a": "integer", "A": "integer"}]}, "l.element.A"),
+        ({"m": ("string", {"a": "integer", "A": "integer"})}, "m.value.A"),
+    ],
+)
+def test_two_columns_that_spark_cannot_tell_apart_are_refused(doubles: Any, named: str) -> None:
+    with pytest.raises(SchemaMismatchError, match="Rename one") as caught:
+        storable(json_of(doubles))
+    assert caught.value.column == named
+
+
+def test_known_columns_keep_their_metadata_and_new_ones_bring_theirs() -> None:
+    old = storable(json_of({"a": "long"}))
+    new = json.loads(json_of({"A": "long", "b": "string"}))
+    new["fields"][1]["metadata"] = {"__COLLATIONS": {"b": "spark.UTF8_LCASE"}}
+    fields = json.loads(merge(old, json.dumps(new), log="flights", add_columns=True))["fields"]
+    assert [field["metadata"] for field in fields] == [
+        {"comment": "a"},
+        {"__COLLATIONS": {"b": "spark.UTF8_LCASE"}},
+    ]
+
+
+def test_metadata_of_one_query_is_not_stored() -> None:
+    rows = json.loads(json_of({"a": {"b": "long"}}))
+    for field in (rows["fields"][0], rows["fields"][0]["type"]["fields"][0]):
+        field["metadata"] = {
+            "ledgerlog.options": "{}", "spark.watermarkDelayMs": 5, "__metadata_col": True, "x": [1]
+        }  # fmt: skip
+    (field,) = json.loads(storable(json.dumps(rows)))["fields"]
+    assert (field["metadata"], field["type"]["fields"][0]["metadata"]) == ({"x": [1]}, {"x": [1]})
+
+
+def collated(places: dict[str, str], data_type: Any = "string") -> str:
+    metadata = {"__COLLATIONS": places} if places else {}
+    field = {"name": "c", "type": type_of(data_type), "nullable": True, "metadata": metadata}
+    return json.dumps({"type": "struct", "fields": [field]})
+
+
+def test_logs_whose_strings_are_compared_otherwise_are_not_read_together() -> None:
+    lower, plain = collated({"c": "spark.UTF8_LCASE"}), collated({})
+    reject_collations(lower, lower, log="b")
+    for one, other in ((lower, plain), (plain, lower)):
+        with pytest.raises(SchemaMismatchError, match="UTF8_LCASE") as caught:
+            reject_collations(one, other, log="b")
+        assert (caught.value.column, caught.value.log) == ("c", "b")
+    nested = [
+        collated({"c.element": name}, ["string"]) for name in ("spark.UTF8_LCASE", "icu.UNICODE")
+    ]
+    with pytest.raises(SchemaMismatchError, match=r"of collation UNICODE.*of collation UTF8_LCASE"):
+        reject_collations(nested[1], nested[0], log="b")
 
 
 def test_rows_without_columns_are_refused() -> None:

@@ -139,7 +139,7 @@ COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.timestamp("us"), MOMENTS),
     (pa.timestamp("us", "UTC"), MOMENTS.map(lambda moment: moment.replace(tzinfo=UTC))),
     (pa.time64("ns"), st.times()),
-    (pa.duration("us"), st.timedeltas()),
+    (pa.duration("us"), st.timedeltas(timedelta(days=-(10**8)), timedelta(days=10**8))),
 ]
 
 

@@ -1,0 +1,30 @@
+"""Names of columns and fields, compared as Spark compares them: by default without their case.
+
+A log never holds two columns, or two fields of one struct, whose names differ in case alone, so a
+name in any case means one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def place_of(name: str, names: Sequence[str]) -> int | None:
+    """The place of the same name, else of the first that differs in case alone, else None."""
+    if name in names:
+        return names.index(name)
+    lower = name.lower()
+    return next((place for place, other in enumerate(names) if other.lower() == lower), None)
+
+
+def first_double(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two names that are one to Spark; None when there are none."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            return seen[name.lower()], name
+        seen[name.lower()] = name
+    return None

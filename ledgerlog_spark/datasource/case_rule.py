@@ -1,0 +1,89 @@
+"""Spark's rule for names, `spark.sql.caseSensitive`, and columns that no log has.
+
+Spark shows its settings to tasks and not to what plans: so planning takes names in any case, and a
+task of a query that is case-sensitive fails on a name that is the log's in another case.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyarrow import types
+
+from ledgerlog_spark.arrow.stream_codec import decode_schema
+from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
+from ledgerlog_spark.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from ledgerlog_spark.protocol.log_records import LogSnapshot
+
+CASE_SETTING = "spark.sql.caseSensitive"
+
+
+def task_ignores_case() -> bool:
+    """Whether names in another case are the same names to the query of this task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is None or str(context.getLocalProperty(CASE_SETTING)).lower() != "true"
+
+
+def reject_unknown_columns(
+    schema: pa.Schema, logs: Iterable[LogSnapshot], *, include_metadata: bool
+) -> None:
+    """Returns when each column and field of a scan is one of some log, in any case.
+
+    A log without columns may get any: with one among the logs everything passes.
+
+    Args:
+        schema: Of the scan.
+        logs: What it reads.
+        include_metadata: Whether the scan has the metadata columns.
+
+    Raises:
+        SchemaMismatchError: No log has a column; names it and what there is.
+    """
+    known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
+    columns: dict[str, None] = {}
+    names = []
+    for snapshot in logs:
+        names.append(snapshot.name)
+        if not snapshot.schemas:
+            return
+        for stored in snapshot.schemas.values():
+            fields = decode_schema(stored)
+            columns |= dict.fromkeys(fields.names)
+            known |= {path.lower(): path for path in _paths(fields, "")}
+    if not names:
+        return
+    for path in _paths(schema, ""):
+        if path.lower() not in known:
+            raise SchemaMismatchError(
+                f"no log that is read ({', '.join(names)}) has a column {path!r}. Columns are "
+                f'{", ".join(columns)}. Leave it out of .schema("..."), or correct its name.',
+                column=path,
+                expected="a column of the log",
+                got=path,
+            )
+
+
+def _paths(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
+    """Names of fields at every depth, as errors name them."""
+    for field in fields:
+        path = f"{prefix}{field.name}"
+        yield path
+        yield from _paths_below(field.type, path)
+
+
+def _paths_below(data_type: pa.DataType, path: str) -> Iterator[str]:
+    if types.is_struct(data_type):
+        yield from _paths(data_type, f"{path}.")
+    elif types.is_list(data_type) or types.is_large_list(data_type):
+        yield from _paths_below(data_type.value_type, f"{path}.element")
+    elif types.is_map(data_type):
+        yield from _paths_below(data_type.key_type, f"{path}.key")
+        yield from _paths_below(data_type.item_type, f"{path}.value")
