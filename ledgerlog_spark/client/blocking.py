@@ -15,7 +15,6 @@ from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
 from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle, Inbox
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.closing import Closing
-from ledgerlog_spark.client.ledger_creation import CreateRecord
 from ledgerlog_spark.client.loop_thread import LoopThread, loop_thread
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, DigestType, LedgerMetadata
@@ -58,8 +57,6 @@ class BlockingClient(Closing):
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
         explicit_lac: bool = False,
-        ledger_id: int | None = None,
-        create: CreateRecord | None = None,
     ) -> BlockingWriteHandle:
         """The handle of a new ledger; see `LedgerClient.create_ledger`."""
         thread, client = self._connected()
@@ -73,8 +70,6 @@ class BlockingClient(Closing):
                 password=password,
                 custom_metadata=custom_metadata,
                 explicit_lac=explicit_lac,
-                ledger_id=ledger_id,
-                create=create,
                 face=inbox,
             )
         )

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ledgerlog_spark.client.append_batches import complete_each
+from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.entry_copies import entry_copies
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC, EXPLICIT_LAC_KEY
@@ -66,6 +67,7 @@ class LedgerClient:
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
         self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
         self._recent = RecentRecords()
+        self._drawn = DrawnIds()
         self._closing: set[Callable[[], None]] = set()
         self._is_closed = False
 
@@ -80,8 +82,6 @@ class LedgerClient:
         custom_metadata: Mapping[str, bytes] | None = None,
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
-        ledger_id: int | None = None,
-        create: CreateRecord | None = None,
         face: Face | None = None,
     ) -> WriteHandle:
         """The handle of a new ledger, whose record is in the metadata store.
@@ -97,20 +97,16 @@ class LedgerClient:
                 through their control service, so that readers see its last entry within 100 ms
                 without another append. Kept with the record, as custom metadata `ledgerlog.lac`.
             changes_ensemble: Replace bookies that fail; else the first one ends the handle.
-            ledger_id: An id from the store's `new_ids`, instead of a new one.
-            create: Creates the record instead of the store, so that it can be registered
-                elsewhere in the same transaction.
             face: Of another thread, to which the handle is told to report.
 
         Raises:
             ConfigurationError: A bad argument, before any I/O.
             NotEnoughBookiesError: At once, with `wanted` and `available`.
-            LedgerExistsError: `ledger_id` is taken.
             MetadataUnavailableError: Nothing was created.
             MetadataUnknownError: An empty ledger that nobody knows of may remain.
         """
         self.check_open()
-        chosen, created = await create_record(
+        ledger_id, created = await create_record(
             self.services,
             quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
             digest_type=digest_type,
@@ -119,11 +115,56 @@ class LedgerClient:
                 **(custom_metadata or {}),
                 **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {}),
             },
-            ledger_id=ledger_id,
+        )
+        return self._writing(ledger_id, created, changes_ensemble=changes_ensemble, face=face)
+
+    async def create_registered_ledger(
+        self,
+        create: CreateRecord,
+        *,
+        quorum: Quorum,
+        digest_type: str | DigestType = "CRC32C",
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger_id: int | None = None,
+    ) -> WriteHandle:
+        """The handle of a new ledger that is registered elsewhere in the same transaction.
+
+        Args:
+            create: Creates the record, and what belongs to it.
+            quorum: Of the ledger.
+            digest_type: CRC32C, CRC32, HMAC or DUMMY.
+            password: Asked of everybody who reads or seals; stored in the clear.
+            custom_metadata: Kept with the record.
+            ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
+
+        Raises:
+            LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
+            LedgerLogError: As of `create_ledger`, and whatever `create` raises.
+        """
+        self.check_open()
+        drawn_id = None if ledger_id is None else self._drawn.use(ledger_id)
+        chosen, created = await create_record(
+            self.services,
+            quorum=quorum,
+            digest_type=digest_type,
+            password=password,
+            custom_metadata=custom_metadata or {},
+            drawn_id=drawn_id,
             create=create,
         )
+        return self._writing(chosen, created, changes_ensemble=True, face=None)
+
+    def _writing(
+        self,
+        ledger_id: int,
+        created: Versioned[LedgerMetadata],
+        *,
+        changes_ensemble: bool,
+        face: Face | None,
+    ) -> WriteHandle:
         handle = WriteHandle(
-            ledger_id=chosen,
+            ledger_id=ledger_id,
             created=created,
             services=self.services,
             changes_ensemble=changes_ensemble,
@@ -134,13 +175,17 @@ class LedgerClient:
         return handle
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Ids that nobody was or will be given, rising, for `create_ledger`; at most 64.
+        """Ids that nobody was or will be given, rising; at most 64.
+
+        For `create_registered_ledger` of this client, each once.
 
         Raises:
             MetadataUnavailableError: None were taken.
         """
         self.check_open()
-        return await self.services.ledgers.new_ids(count)
+        drawn = await self.services.ledgers.new_ids(count)
+        self._drawn.add(drawn)
+        return drawn
 
     async def open_ledger(
         self,

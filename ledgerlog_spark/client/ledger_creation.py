@@ -124,7 +124,7 @@ async def create_record(
     digest_type: str | DigestType,
     password: bytes,
     custom_metadata: Mapping[str, bytes],
-    ledger_id: int | None = None,
+    drawn_id: int | None = None,
     create: CreateRecord | None = None,
 ) -> tuple[int, Versioned[LedgerMetadata]]:
     """The id and the record of a new, empty ledger.
@@ -135,20 +135,19 @@ async def create_record(
         digest_type: Name or value.
         password: Stored in the clear.
         custom_metadata: Stored with the record.
-        ledger_id: To use instead of a new one.
+        drawn_id: Drawn before for this ledger; None draws one now.
         create: Creates the record instead of the ledger store.
 
     Raises:
         ConfigurationError: A bad argument.
         NotEnoughBookiesError: Fewer writable bookies than the ensemble; names both numbers.
-        LedgerExistsError: `ledger_id` is taken.
+        LedgerExistsError: `drawn_id` is taken: the cluster's counter was set back.
         MetadataUnavailableError: Nothing was created.
         MetadataUnknownError: An empty ledger may have been created; nobody knows its id.
     """
     kind = checked_digest_type(digest_type)
     checked_password(password)
     custom = _checked_custom(custom_metadata)
-    wanted_id = None if ledger_id is None else checked_ledger_id(ledger_id)
     metadata = LedgerMetadata(
         quorum=quorum,
         fragments=(Fragment(0, await placed(services, quorum)),),
@@ -160,10 +159,10 @@ async def create_record(
     )
     store_create = create or services.ledgers.create
     for attempt in range(IDS_TRIED_MAX):
-        chosen = (await services.ledgers.new_ids())[0] if wanted_id is None else wanted_id
+        chosen = (await services.ledgers.new_ids())[0] if drawn_id is None else drawn_id
         try:
             return chosen, await store_create(chosen, metadata)
         except LedgerExistsError:
-            if wanted_id is not None or attempt + 1 == IDS_TRIED_MAX:
+            if drawn_id is not None or attempt + 1 == IDS_TRIED_MAX:
                 raise
     raise MetadataUnknownError("no free ledger id was found")

@@ -236,7 +236,7 @@ class Log(LogRecords):
         Args:
             job: As `begin` made it.
             schema_message: Entry 0; None for the job's own schema.
-            ledger_id: From `Ledgers.new_ledger_ids`; None takes a new one.
+            ledger_id: From `new_ledger_ids`, each once; None takes a new one.
 
         Raises:
             ProducerFencedError: A later run took over; the job cannot commit any more.
@@ -248,15 +248,13 @@ class Log(LogRecords):
         async def register(ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
             return await self._register(job, ledger_id, metadata)
 
-        handle = await self._ledgers.create_ledger(
-            ensemble_size=properties.ensemble_size,
-            write_quorum=properties.write_quorum,
-            ack_quorum=properties.ack_quorum,
+        handle = await self._ledgers.create_registered_ledger(
+            register,
+            quorum=properties.quorum,
             digest_type=properties.digest_type,
             password=job.password,
             custom_metadata={LOG_ID_KEY: self.log_id.encode(), APP_KEY: job.app.encode()},
             ledger_id=ledger_id,
-            create=register,
         )
         reach("ledger.registered")
         ledger = StagedLedger(handle, properties)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.ledger_creation import CreateRecord
     from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.model import Code, LedgerMetadata
+    from ledgerlog_spark.model import Code, LedgerMetadata, Quorum
 
 
 class LedgerWriterHandle(Protocol):
@@ -100,11 +100,21 @@ class Ledgers(Protocol):
         custom_metadata: Mapping[str, bytes] | None = None,
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
-        ledger_id: int | None = None,
-        create: CreateRecord | None = None,
         face: Face | None = None,
     ) -> LedgerWriterHandle:
-        """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`."""
+        """A new ledger."""
+
+    async def create_registered_ledger(
+        self,
+        create: CreateRecord,
+        *,
+        quorum: Quorum,
+        digest_type: str = "CRC32C",
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger_id: int | None = None,
+    ) -> LedgerWriterHandle:
+        """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`, once."""
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
         """Ids that nobody was or will be given, rising."""
