@@ -124,6 +124,7 @@ class LedgerRecovery(UpdatingMachine):
         super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
         self._failed = FailedBookies()
         self._request = 0
+        self._may_have_written = False
         self._base: Versioned[LedgerMetadata] | None = None
         self._fencing: Fencing | None = None
         self._tail: RecoveryTail | None = None
@@ -176,6 +177,7 @@ class LedgerRecovery(UpdatingMachine):
         return current.in_recovery() if current.state is LedgerState.OPEN else Refusal(None)
 
     def _on_updated(self, result: UpdateResult) -> list[Effect]:
+        self._may_have_written |= not result.is_definite
         if result.failure is not None:
             return self._try_again(result.failure)
         if result.current.value.is_closed:
@@ -308,7 +310,7 @@ class LedgerRecovery(UpdatingMachine):
         return [
             LedgerFailed(
                 failure,
-                is_definite=failure not in RETRIABLE,
+                is_definite=failure not in RETRIABLE and not self._may_have_written,
                 last_add_confirmed=found,
                 is_retriable=is_retriable,
                 **about,

@@ -7,9 +7,11 @@ import sys
 import time
 from contextlib import nullcontext
 
+from tests.sim.coverage import Coverage
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.schedule import Outcome, run_schedule
 from tests.sim.shrink import shrink
+from tests.sim.unreached import CODES, FILES, REASONS, TABLES
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -21,6 +23,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--without", default="", help="deviations to leave out, by comma")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--trace-hash", action="store_true", help="print each schedule's hash")
+    parser.add_argument(
+        "--coverage", action="store_true", help="print what the schedules reach, and what not"
+    )
     parser.add_argument("--keep-going", action="store_true", help="past the first violation")
     return parser.parse_args(arguments)
 
@@ -47,6 +52,7 @@ def report(options: argparse.Namespace, outcome: Outcome) -> None:
     assert violation is not None
     sys.stdout.write(f"seed {outcome.seed}: {violation}\n")
     sys.stdout.write(f"  replay: {command(options, outcome.seed, [])}\n")
+    sys.stdout.flush()
     if options.no_shrink:
         return
 
@@ -60,8 +66,22 @@ def report(options: argparse.Namespace, outcome: Outcome) -> None:
     sys.stdout.write(f"  shrunk: {command(options, outcome.seed, left_out)}\n")
 
 
+def cover(options: argparse.Namespace) -> int:
+    """Run the schedules and say what they reach; 1 when something has no reason not to be."""
+    coverage = Coverage(FILES)
+    with coverage.watching(TABLES):
+        for seed in range(options.seed, options.seed + options.schedules):
+            outcome = run_schedule(seed)
+            if outcome.violation is not None:
+                report(options, outcome)
+                return 1
+    return 1 if coverage.report(sys.stdout, REASONS, CODES) else 0
+
+
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
+    if options.coverage:
+        return cover(options)
     with applied(options.mutation) if options.mutation else nullcontext():
         if options.replay:
             return replay(options)

@@ -15,7 +15,7 @@ from bookie_server.service.collector import Collector
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.manifest import initialize_directory
 from ledgerlog_spark.model import Code, LedgerState
-from tests.sim.disk import SimDisk, SimFileSystem
+from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
 from tests.sim.runtime import Host
 
 if TYPE_CHECKING:
@@ -192,6 +192,14 @@ class SimBookie:
 
         host.spawn("stop", closing())
 
+    def tear(self) -> None:
+        """Lose power in the middle of a write: the next boot cuts the torn tail."""
+        active = self.storage and self.storage._keeper.active
+        self.stop(power=True)
+        content = active and self.disk.durable_names.get(active.entry.slot)
+        if active and content and active.end + SECTOR <= active.entry.size_bytes:
+            tear_tail(content, active.end)
+
     def make_slow(self, latency_us: tuple[int, int]) -> None:
         """Every operation of the disk takes so long from now on."""
         self.latency_us = latency_us
@@ -302,8 +310,8 @@ class SimBookie:
     def peek(self, ledger_id: int, entry_id: int) -> bytes | None:
         """What this bookie would serve now, past the network; starts it when it is down."""
         found: list[tuple[Code, bytes | None]] = []
-        if not self.is_up:
-            self.start()
+        self.world.restart(self.name)
+        self.world.scheduler.run_until(lambda: self.is_up)
         request = ReadRequest(ledger_id, entry_id)
         self.serve(
             lambda storage: storage.read(request, lambda code, stored: found.append((code, stored)))

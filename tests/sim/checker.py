@@ -155,7 +155,7 @@ class Checker:
             denied = self.copies.denied(promise, code, stored)
             require(not denied, "L32", f"{bookie} {denied}")
         if stored is not None:
-            self._served(bookie, stored)
+            self._served(bookie, stored, promise)
 
     def batch_answered(
         self, bookie: str, code: Code, stored: Sequence[bytes], promise: Promise
@@ -170,10 +170,14 @@ class Checker:
                 "L6",
                 f"{bookie} serves entry {entry_id} at place {number} from {promise.entry_id} on",
             )
-            self._served(bookie, one)
+            # Only the first one is looked for; what follows it in its record goes with it, also
+            # where there is a newer copy. All copies of an entry have the same payload.
+            self._served(bookie, one, promise, is_newest=number == 0)
 
-    def _served(self, bookie: str, stored: bytes) -> None:
-        wrong = self.copies.wrong_bytes(bookie, stored)
+    def _served(
+        self, bookie: str, stored: bytes, promise: Promise, *, is_newest: bool = True
+    ) -> None:
+        wrong = self.copies.wrong_bytes(bookie, stored, promise.asked if is_newest else 0)
         require(not wrong, "L6", f"{bookie} serves {stored[OVERHEAD_BYTES:]!r}: {wrong}")
         self.lac_served(bookie, head_of(stored)[2])
 

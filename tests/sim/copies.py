@@ -47,12 +47,14 @@ class Promise:
         lac: The largest LAC, of an entry's header or announced.
         entry_id: That was asked for.
         has_entry: Whether it had acknowledged that one.
+        asked: When the question came, counted in calls.
     """
 
     last_entry_id: int
     lac: int
     entry_id: int
     has_entry: bool
+    asked: int
 
 
 class Copies:
@@ -97,10 +99,17 @@ class Copies:
             self._lac.get(bookie, NO_ENTRY),
             entry_id,
             any(copy.acked != NEVER for copy in copies),
+            self._now,
         )
 
-    def wrong_bytes(self, bookie: str, stored: bytes) -> str:
-        """Why the bookie may not serve these bytes; empty when it may."""
+    def wrong_bytes(self, bookie: str, stored: bytes, asked: int) -> str:
+        """Why the bookie may not serve these bytes; empty when it may.
+
+        Args:
+            bookie: That serves them.
+            stored: The bytes.
+            asked: When the question came; what it acknowledged later need not show.
+        """
         _, entry_id, _, _ = head_of(stored)
         copies = self._copies.get((bookie, entry_id), [])
         same = [copy for copy in copies if copy.stored == stored]
@@ -108,7 +117,7 @@ class Copies:
             return "bytes that nobody sent to it"
         # A copy that was never acknowledged may still be written, and then it is the newest.
         latest = max(copy.acked for copy in same)
-        if any(c.begun > latest and c.acked != NEVER for c in copies if c.stored != stored):
+        if any(c.begun > latest and c.acked <= asked for c in copies if c.stored != stored):
             return "an older copy than the last one that it acknowledged"
         return ""
 

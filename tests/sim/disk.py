@@ -7,6 +7,7 @@ lost or kept in any subset. Each operation first waits (a crash point), then hap
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -23,6 +24,8 @@ from bookie_server.ports import Buffer, Lane
 from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
+GROUPS_IN_DOUBT = 2
+"""Groups that nothing may vouch for yet: one that is synced and one that is being written."""
 
 
 class Content:
@@ -33,8 +36,16 @@ class Content:
         self.durable = bytearray()
         self.unsynced: list[tuple[int, bytes]] = []
         self.allocated = 0
+        self.starts: deque[int] = deque(maxlen=GROUPS_IN_DOUBT + 1)
+
+    @property
+    def vouched_end(self) -> int:
+        """End of what later writes vouch for: damage before it is never taken for a torn tail."""
+        return self.starts[0] if len(self.starts) > GROUPS_IN_DOUBT else 0
 
     def write(self, offset: int, data: bytes) -> None:
+        if not self.starts or offset > self.starts[-1]:
+            self.starts.append(offset)
         put(self.seen, offset, data)
         self.unsynced.append((offset, data))
 
@@ -55,6 +66,12 @@ class Content:
                     put(self.durable, offset + start, data[start : start + SECTOR])
         self.unsynced = []
         self.seen = bytearray(self.durable)
+
+
+def tear_tail(content: Content, end: int) -> None:
+    """After a power loss: part of one more record stands where the file ended."""
+    put(content.durable, end, bytes(range(1, 101)))
+    content.seen = bytearray(content.durable)
 
 
 def put(target: bytearray, offset: int, data: Buffer) -> None:
@@ -107,15 +124,6 @@ class SimDisk:
     seen_names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
     unsynced_names: list[tuple[str, Content | None]] = field(default_factory=list)
-    last_written: Content | None = None
-
-    def tear_tail(self) -> None:
-        """After a power loss: part of one more record stands behind what was written last."""
-        content = self.last_written
-        if content is not None:
-            end = -(-len(content.durable.rstrip(b"\0")) // SECTOR) * SECTOR
-            put(content.durable, end, bytes(range(1, 101)))
-            content.seen = bytearray(content.durable)
 
     def lose_power(self) -> None:
         """Drop what no sync covered, in part. The caller kills the host first."""
@@ -325,8 +333,6 @@ class SimFile:
         self._check_open()
         data = b"".join(buffers)
         disk = self.files.disk
-        if self.name.startswith("slot-"):
-            disk.last_written = self.content
         disk.counters.writes += 1
         disk.counters.bytes_written += len(data)
         growth = offset + len(data) - max(len(self.content.seen), self.content.allocated)

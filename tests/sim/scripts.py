@@ -110,3 +110,20 @@ def b18_a_deleted_record_settles_no_unknown_write() -> World:
     ended = world.clients["w"].ended
     require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
     return world
+
+
+def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
+    """The same of a recovery: its closing write happened, and then the record is gone."""
+    world = world_with(rpc_timeout_ms=20)
+    world.add()
+    world.run_for(10)
+    world.clients["w"].crash()
+    lose(world, ("cas_reply", "zk", "r"))
+    recover(world)
+    closed = world.run_until(lambda: world.checker.record.is_closed, 500)
+    require(closed, "SCRIPT", "not closed")
+    world.delete_ledger()
+    world.run_for(100)
+    ended = world.clients["r"].ended
+    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
+    return world

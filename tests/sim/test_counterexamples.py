@@ -21,6 +21,7 @@ from tests.sim.options import LEDGER
 from tests.sim.scripts import (
     Script,
     b18_a_deleted_record_settles_no_unknown_write,
+    b18_recovery_of_a_deleted_record_may_have_closed_it,
     f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger,
     hold,
     lose,
@@ -482,6 +483,7 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (a7_an_old_answer_does_not_count_for_another_send, "old_answers_count", "L4"),
     (b12_everything_is_forgotten_before_anything_is_confirmed, "forget_one_by_one", "L4"),
     (b18_a_deleted_record_settles_no_unknown_write, "gone_is_definite", "L27"),
+    (b18_recovery_of_a_deleted_record_may_have_closed_it, "gone_is_definite", "L27"),
     (v2_recovery_looks_for_stuck_runs_after_every_answer, "stuck_runs_are_missed", "V2"),
     (f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger, "replaced_bookie_fences", "L31"),
 ]

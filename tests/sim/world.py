@@ -234,8 +234,8 @@ class World:
 
     def lose_state(self, name: str) -> None:
         """Lose power in the middle of a write: the next boot cuts the torn tail."""
-        self.kill(name, power=True)
-        self.bookies[name].disk.tear_tail()
+        self.note(name, "loses power in the middle of a write")
+        self.bookies[name].tear()
         self.restart(name)
 
     def delete_ledger(self, ledger_id: int = LEDGER) -> None:

@@ -1,0 +1,229 @@
+"""What random schedules reach: transitions, effects, codes, failures, lines of the shipped code.
+
+Transitions are those of the dispatch tables, so a pair that no schedule meets is known by name.
+Lines are traced only until each function was met whole, so that a run takes about twice its time.
+What is never reached is reached by a new kind of schedule, or has its reason in a list
+(tests/sim/unreached.py for ledgers).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, TextIO
+
+import ledgerlog_spark.protocol as protocol_package
+from ledgerlog_spark.protocol import dispatch as dispatch_module
+from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED
+
+ROOT = Path(__file__).parents[2]
+
+
+def functions_of(code: CodeType) -> Iterator[CodeType]:
+    """The functions of a module's code, nested ones included; no class bodies."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            is_function = constant.co_flags & 0x02  # fast locals: a function, not a class body
+            if is_function and constant.co_name != "<lambda>":
+                yield constant
+            yield from functions_of(constant)
+
+
+def lines_of(code: CodeType) -> set[int]:
+    """Lines of a function that are executed, without its first."""
+    return {line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}
+
+
+class Lines:
+    """Lines met in some source files."""
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        self._missing: dict[tuple[str, int, str], set[int]] = {}
+        self._totals: dict[tuple[str, int, str], int] = {}
+        self._names: dict[tuple[str, int, str], str] = {}
+        self._roots = tuple(str(ROOT / prefix) for prefix in prefixes)
+        for prefix in prefixes:
+            path = ROOT / prefix
+            for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+                module = compile(source.read_text(), str(source), "exec")
+                for code in functions_of(module):
+                    key = self._key(code)
+                    self._missing[key] = lines_of(code)
+                    self._totals[key] = len(self._missing[key])
+                    place = source.relative_to(ROOT)
+                    self._names[key] = f"{place}:{code.co_qualname}"
+
+    @staticmethod
+    def _key(code: CodeType) -> tuple[str, int, str]:
+        return code.co_filename, code.co_firstlineno, code.co_name
+
+    def trace(self, frame: FrameType, _event: str, _argument: Any) -> Any:
+        """For `sys.settrace`: follow a frame only while its function has lines to be met."""
+        code = frame.f_code
+        if not code.co_filename.startswith(self._roots):
+            return None
+        missing = self._missing.get(self._key(code))
+        if not missing:
+            return None
+
+        def follow(frame: FrameType, event: str, _argument: Any) -> Any:
+            if event == "line":
+                missing.discard(frame.f_lineno)
+            return follow if missing else None
+
+        return follow
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """Lines met, and lines there are."""
+        missing = sum(map(len, self._missing.values()))
+        total = sum(self._totals.values())
+        return total - missing, total
+
+    def unreached(self) -> dict[str, list[int]]:
+        """`file:function` to its lines that were never met."""
+        return {self._names[key]: sorted(lines) for key, lines in self._missing.items() if lines}
+
+
+class Coverage:
+    """Counts of everything that the machines did while `watching`.
+
+    Args:
+        prefixes: Files and folders, relative to the repository, whose lines are traced.
+    """
+
+    def __init__(self, prefixes: Sequence[str] = ()) -> None:
+        self.transitions: Counter[str] = Counter()
+        self.effects: Counter[str] = Counter()
+        self.codes: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.lines = Lines(prefixes)
+        self._tables: dict[int, str] = {}
+        self._entries: dict[str, str] = {}
+
+    @contextmanager
+    def watching(self, tables: Sequence[str]) -> Iterator[None]:
+        """Count for as long as the context lasts.
+
+        Args:
+            tables: Names of the dispatch tables that the schedules are to exhaust.
+        """
+        modules = [
+            importlib.import_module(f"{protocol_package.__name__}.{found.name}")
+            for found in pkgutil.iter_modules(protocol_package.__path__)
+        ]
+        original = dispatch_module.dispatch
+        for module in modules:
+            for name in tables:
+                table = vars(module).get(name)
+                if table is not None and id(table) not in self._tables:
+                    self._tables[id(table)] = name
+                    for phase, row in table.items():
+                        for event, method in row.items():
+                            self._entries[f"{name}.{phase.name}.{event.__name__}"] = method
+
+        def counted(machine: Any, table: Any, phase: Any, event: Any) -> list[Any]:
+            name = self._tables.get(id(table))
+            if name is None:
+                return original(machine, table, phase, event)
+            kind = type(event).__name__
+            self.transitions[f"{name}.{phase.name}.{kind}"] += 1
+            for field in ("code", "outcome"):
+                value = getattr(event, field, None)
+                if value is not None:
+                    self.codes[f"{kind}.{value.name}"] += 1
+            effects = original(machine, table, phase, event)
+            for effect in effects:
+                self.effects[type(effect).__name__] += 1
+                failure = getattr(effect, "failure", None)
+                if failure is not None:
+                    self.failures[f"{type(machine).__name__}.{failure.name}"] += 1
+            return effects
+
+        users = [module for module in modules if vars(module).get("dispatch") is original]
+        for module in users:
+            vars(module)["dispatch"] = counted
+        before = sys.gettrace()
+        sys.settrace(self.lines.trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+            for module in users:
+                vars(module)["dispatch"] = original
+
+    def never(self) -> list[str]:
+        """Transitions that no schedule met; REFUSED ones are mistakes of a caller."""
+        return [
+            name
+            for name, method in self._entries.items()
+            if name not in self.transitions and method != REFUSED
+        ]
+
+    def report(self, out: TextIO, reasons: Mapping[str, str], wanted: Sequence[str]) -> int:
+        """Print what was reached, and what was not and why; returns how much has no reason.
+
+        Args:
+            out: To print to.
+            reasons: Patterns of transitions, codes, failures and `file:function`, and why no
+                schedule reaches them.
+            wanted: Codes and failures that schedules are to reach.
+        """
+        for title, counts in (
+            ("transitions", self.transitions),
+            ("effects", self.effects),
+            ("codes and outcomes", self.codes),
+            ("failures", self.failures),
+        ):
+            out.write(f"{title}\n")
+            for name in sorted(counts):
+                ignored = " (ignored)" if self._entries.get(name) == IGNORED else ""
+                out.write(f"  {counts[name]:9,} {name}{ignored}\n")
+        missing = self.never()
+        missing += [n for n in wanted if n not in self.codes and n not in self.failures]
+        unreached = self.lines.unreached()
+        used: set[str] = set()
+
+        def reason_of(name: str) -> str | None:
+            for pattern, reason in reasons.items():
+                if fnmatchcase(name, pattern):
+                    used.add(pattern)
+                    return reason
+            return None
+
+        explained = unexplained = 0
+        out.write("never reached\n")
+        for name in [*missing, *unreached]:
+            reason = reason_of(name)
+            explained += reason is not None
+            unexplained += reason is None
+            where = f" {_spans(unreached[name])}" if name in unreached else ""
+            out.write(f"  {name}{where}: {reason or 'NO REASON'}\n")
+        for pattern in reasons:
+            if pattern not in used:
+                out.write(f"  {pattern}: is reached, its reason is out of date\n")
+        met, total = self.lines.reached
+        entries = len(self._entries)
+        out.write(
+            f"{entries - len(self.never())} of {entries} transitions, {met:,} of {total:,} lines, "
+            f"{explained} gaps with a reason, {unexplained} without\n"
+        )
+        return unexplained
+
+
+def _spans(lines: Sequence[int]) -> str:
+    """Line numbers, consecutive ones as spans."""
+    spans: list[list[int]] = []
+    for line in lines:
+        if spans and line == spans[-1][1] + 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
