@@ -80,6 +80,7 @@ class LedgerStream:
         self._waits_since: float | None = None
         self._has_planned = False
         self._passed_over: set[str] = set()
+        self._seen_ends: dict[str, LogOffset] = {}
 
     def initial(self) -> dict[str, LogOffset]:
         """Where a query without a checkpoint begins: once for all, however often it is asked.
@@ -144,7 +145,7 @@ class LedgerStream:
         for name in sorted({*current, *self._selected(start)}):
             log = current.get(name)
             if log is None:
-                self._reject_deletion(name)
+                self._reject_deletion(name, self._unread(name, start))
                 continue
             if self._ends is not None and not self._is_among_ends(log):
                 continue
@@ -152,7 +153,7 @@ class LedgerStream:
                 backlog = self._backlog(log, start.get(name))
             except LogNotFoundError:
                 self._logs.forget(name)
-                self._reject_deletion(name)
+                self._reject_deletion(name, self._unread(name, start))
                 continue
             if isinstance(backlog, LogOffset):
                 ends[name] = backlog
@@ -201,7 +202,7 @@ class LedgerStream:
             try:
                 view = self._view_up_to(name, since.offset, until)
             except LogNotFoundError:
-                self._reject_deletion(name)
+                self._reject_deletion(name, until.offset - since.offset)
                 continue
             starts[name] = readable_from(view, since.offset, rules, accepted_version=None)
             ends[name] = readable_from(view, until.offset, rules, accepted_version=None)
@@ -274,12 +275,20 @@ class LedgerStream:
 
     def _accept(self, view: LogView) -> None:
         self._schemas.check(view)
+        self._seen_ends[view.name] = LogOffset(view.log_id, view.end_offset)
         if view.versions:
             self._accepted[view.log_id] = view.versions[-1].version
 
-    def _reject_deletion(self, name: str) -> None:
+    def _unread(self, name: str, start: Offsets) -> int | None:
+        """Rows of a log that were seen and not read, None when it was not looked at."""
+        position, seen = start.get(name), self._seen_ends.get(name)
+        if position is None or seen is None or position.log_id != seen.log_id:
+            return None
+        return max(0, seen.offset - position.offset)
+
+    def _reject_deletion(self, name: str, unread_rows: int | None) -> None:
         if self._rules.fail_on_data_loss:
-            raise log_deleted(name)
+            raise log_deleted(name, unread_rows)
         if name not in self._passed_over:
             self._passed_over.add(name)
             _logger.warning("log %s was deleted; the query goes on without it", name)

@@ -176,6 +176,7 @@ class SourceOptions:
                     f"{'begin' if edge == 'starting' else 'end'}: give one",
                     option=option,
                 )
+        _reject_backward_times(values["starting_timestamp"], values["ending_timestamp"])
         if values["version_as_of"] is not None and chosen != ["log"]:
             raise ConfigurationError(
                 'option "versionAsOf" counts the versions of one log: name it by "log"',
@@ -245,6 +246,17 @@ class SourceOptions:
                 'name the log to write by save("name"), or start("name") of a stream',
                 option="log",
             )
+
+
+def _reject_backward_times(start: int | None, end: int | None) -> None:
+    """Two times of one kind, absolute or relative to now, are in order."""
+    if start is None or end is None or (start < 0) != (end < 0) or start <= end:
+        return
+    raise ConfigurationError(
+        'option "endingTimestamp" is before "startingTimestamp": no row is committed between them. '
+        "Exchange them, or correct one.",
+        option="endingTimestamp",
+    )
 
 
 def _check_named(read: ReadOptions) -> None:

@@ -117,7 +117,8 @@ def plan(logs: Sequence[LogScan], options: ScanOptions) -> ScanPlan:
     """Plan a scan.
 
     Raises:
-        ConfigurationError: Offsets name a log that is not read, or lie beyond the log's end.
+        ConfigurationError: Offsets name a log that is not read, lie beyond the log's end, or end
+            before they begin.
         DataLossError: Rows that the offsets ask for were truncated, and `fail_on_data_loss`.
     """
     needed = list(_needed(_listed(logs, options)))
@@ -218,6 +219,7 @@ def _check_names(logs: Sequence[LogScan], options: ScanOptions) -> None:
 
 def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
     """The rows to read, within what the version has."""
+    name = log.snapshot.name
     start = _offset(
         log,
         "startingOffsets",
@@ -228,7 +230,17 @@ def _interval_of(log: LogScan, options: ScanOptions) -> tuple[int, int]:
     end = _offset(
         log, "endingOffsets", options.ending_offsets, default=LATEST, fail_on_data_loss=False
     )
-    return start, max(start, end)
+    if start > end:
+        raise ConfigurationError(
+            f"the read of log {name!r} is to begin at offset {start} and to end at offset {end}, "
+            f'which is before it. Correct "startingOffsets" or "startingTimestamp", or '
+            f'"endingOffsets" or "endingTimestamp": the row at the end is not read, so the two may '
+            f"be equal.",
+            log=name,
+            start_offset=start,
+            end_offset=end,
+        )
+    return start, end
 
 
 def _offset(

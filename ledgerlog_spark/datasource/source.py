@@ -55,10 +55,19 @@ class LedgerDataSource(DataSource):
         from ledgerlog_spark.datasource.options import table_options
         from ledgerlog_spark.datasource.planning import schema_of
         from ledgerlog_spark.datasource.table_options import with_table_options
+        from ledgerlog_spark.errors import VersionNotAvailableError
 
         given = dict(self.options)
         options = self._options(given)
-        schema_json = schema_of(options.for_read(), self._service_uri(options))
+        try:
+            schema_json = schema_of(options.for_read(), self._service_uri(options))
+        except VersionNotAvailableError as error:
+            # Spark asks the same for streams, which have no use for a version at all.
+            raise VersionNotAvailableError(
+                f'{error.message} A stream takes neither "versionAsOf" nor "timestampAsOf", which '
+                "are options of spark.read.",
+                **error.fields,
+            ) from error
         return _struct(with_table_options(schema_json, table_options(given)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -78,20 +87,23 @@ class LedgerDataSource(DataSource):
         return batch_reader.BatchReader(uri, read, rows, parallelism=self.configured_parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """A streaming reader.
+        """A streaming reader; with bad options one that fails with their error when it is used.
 
-        Raises:
-            ConfigurationError: A bad option, or one that only batch reads have, before any I/O.
+        Spark 4.3 hides an error that is raised here behind an UnboundLocalError of its own.
         """
-        from ledgerlog_spark.datasource.stream_reader import LedgerStreamReader
+        from ledgerlog_spark.datasource.stream_reader import FailedStreamReader, LedgerStreamReader
+        from ledgerlog_spark.errors import LedgerLogError
 
-        options = self._options(self._with_table_options(schema))
-        return LedgerStreamReader(
-            self._service_uri(options),
-            options.for_stream(),
-            self._rows_schema(schema),
-            parallelism=self.configured_parallelism,
-        )
+        try:
+            options = self._options(self._with_table_options(schema))
+            return LedgerStreamReader(
+                self._service_uri(options),
+                options.for_stream(),
+                self._rows_schema(schema),
+                parallelism=self.configured_parallelism,
+            )
+        except LedgerLogError as error:
+            return FailedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer of one commit.

@@ -123,13 +123,28 @@ def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
     return versions[place].commit_time_ms if place < len(versions) else 0
 
 
-def log_deleted(name: str) -> DataLossError:
-    """The error for a log that is gone."""
+def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
+    """The error for a log that is gone.
+
+    Args:
+        name: Of the log.
+        unread_rows: That the query had not read of those that it saw; None when it saw none.
+    """
+    if unread_rows is None:
+        lost = "rows that it had not read, if there were any, are lost"
+    elif unread_rows:
+        lost = f"{unread_rows} rows or more that it had not read are lost"
+    else:
+        lost = (
+            "it had read every row that it saw; only rows that were committed just before the "
+            "deletion, if there were any, are lost"
+        )
     return DataLossError(
-        f"log {name!r}, which the query reads, was deleted: rows that it had not read are lost. If "
+        f"log {name!r}, which the query reads, was deleted: {lost}. If "
         f"the log is to stay deleted, leave it out of the query, or {_GO_ON} to go on without it "
         f"(and with a log that is made under that name later, from its first row).",
         log=name,
+        unread_rows=unread_rows,
     )
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.datasource.admission import Limits
     from ledgerlog_spark.datasource.ledger_stream import LedgerStream
     from ledgerlog_spark.datasource.options import StreamOptions
+    from ledgerlog_spark.errors import LedgerLogError
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -128,3 +129,35 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._uri, self._options, self._schema_json, parallelism=self._parallelism
             )
         return self._opened
+
+
+class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What a query gets whose options are wrong: everything that Spark asks first is the error."""
+
+    def __init__(self, error: LedgerLogError) -> None:
+        """A reader that raises `error`."""
+        self.error = error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802 - Spark's name
+        """The error."""
+        raise self.error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's
+        """The error."""
+        raise self.error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002 - Spark's
+        """The error."""
+        raise self.error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -150,3 +150,56 @@ def test_a_commit_by_somebody_else_fails_an_overwrite(
     same_rows(load(spark, log_name), spark.range(5))
     lenient.commit([])
     assert load(spark, log_name).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": "x"}, 'unknown option "subscribe"'),
+        ({"endingOffsets": "3"}, 'option "endingOffsets" is for batch reads'),
+        ({"versionAsOf": "1"}, 'option "versionAsOf" is for batch reads'),
+        ({"log": "another"}, "the path names .* and the option"),
+        ({"maxBytesPerTrigger": "much"}, '"maxBytesPerTrigger"'),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+@pytest.mark.parametrize(
+    "trigger", [{"availableNow": True}, {"processingTime": "1 second"}], ids=str
+)
+def test_a_stream_with_bad_options_stops_with_the_error_of_the_option(
+    options: dict[str, str],
+    said: str,
+    trigger: dict[str, Any],
+    spark: SparkSession,
+    log_name: str,
+    save: Save,
+    tmp_path: Path,
+) -> None:
+    save(spark.range(1))
+    # A schema of the user's own: Spark asks the source nothing before the query starts.
+    frame = spark.readStream.format("ledger").schema("id long").options(**options).load(log_name)
+    writing = frame.writeStream.format("noop").trigger(**trigger)
+    query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(Exception, match=f"ConfigurationError.*{said}") as caught:
+        query.awaitTermination()
+    assert "UnboundLocalError" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", [{"timestampAsOf": "2001-01-01"}, {"versionAsOf": "9"}], ids=str)
+def test_a_version_that_is_not_there_is_no_advice_for_a_stream(
+    option: dict[str, str], spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(1))
+    said = 'A stream takes neither "versionAsOf" nor "timestampAsOf", which are options of spark'
+    with pytest.raises(Exception, match=said):
+        spark.readStream.format("ledger").options(**option).load(log_name)
+
+
+def test_an_end_before_the_start_is_an_error(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(10))
+    frame = load(spark, log_name, startingOffsets="7", endingOffsets="3")
+    with pytest.raises(Exception, match="begin at offset 7 and to end at offset 3"):
+        frame.collect()
+    assert load(spark, log_name, startingOffsets="7", endingOffsets="7").count() == 0

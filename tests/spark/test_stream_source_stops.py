@@ -149,8 +149,21 @@ def test_a_log_deleted_under_a_running_query_stops_it(
     query = reading.start()
     reading.until(10)
     BlockingLogs(client).delete(log_name)
-    with pytest.raises(Exception, match=r"which the query reads, was deleted.*failOnDataLoss"):
+    said = r"was deleted: it had read every row that it saw; only rows .*failOnDataLoss"
+    with pytest.raises(Exception, match=said):
         query.awaitTermination()
+
+
+def test_a_deleted_log_that_was_not_looked_at_may_have_had_rows(
+    reading: Reading, write: Write, client: BlockingClient, log_name: str
+) -> None:
+    write(0, 10)
+    write(100, 110, log=f"{log_name}-b")
+    del reading.options["log"]
+    reading.options["logPattern"] = f"{log_name}.*"
+    reading.run()
+    BlockingLogs(client).delete(log_name)
+    stopped(reading, r"was deleted: rows that it had not read, if there were any, are lost")
 
 
 def test_a_log_deleted_and_made_again_is_another_log(

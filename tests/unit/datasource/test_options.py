@@ -265,3 +265,25 @@ def test_offsets_of_a_log_that_may_come_later_are_taken() -> None:
     assert SourceOptions.parse(options).for_stream().read.starting_offsets == {
         "flights": 5, "ferries": -2,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_wrong"),
+    [
+        ("2026-01-02", "2026-01-01", True),
+        ("-10m", "-20m", True),
+        ("-20m", "-10m", False),
+        ("-10m", "2026-01-01", False),
+        ("5", "5", False),
+    ],
+)
+def test_times_that_end_before_they_begin_are_an_error(
+    start: str, end: str, is_wrong: bool
+) -> None:
+    given = {"log": "flights", "startingTimestamp": start, "endingTimestamp": end}
+    if not is_wrong:
+        assert SourceOptions.parse(given).for_read().starting_timestamp is not None
+        return
+    with pytest.raises(ConfigurationError, match='"endingTimestamp" is before') as caught:
+        SourceOptions.parse(given).for_read()
+    assert caught.value.option == "endingTimestamp"

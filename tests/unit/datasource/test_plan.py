@@ -76,9 +76,13 @@ def test_rows_before_the_start_are_data_loss_unless_told_otherwise() -> None:
     assert kept.partitions[0].ranges[0].start_offset == 50
 
 
-def test_an_end_before_the_start_reads_nothing() -> None:
+def test_an_end_before_the_start_is_an_error_and_one_at_the_start_reads_nothing() -> None:
     options = ScanOptions(starting_offsets={"*": 60}, ending_offsets={"*": 40})
-    assert plan([scan_of([ITEM])], options).partitions == ()
+    said = "log 'flights' is to begin at offset 60 and to end at offset 40, which is before it"
+    with pytest.raises(ConfigurationError, match=said):
+        plan([scan_of([ITEM])], options)
+    empty = replace(options, ending_offsets={"*": 60})
+    assert plan([scan_of([ITEM])], empty).partitions == ()
 
 
 def test_a_merged_range_has_the_times_of_its_commits() -> None:
@@ -178,7 +182,7 @@ def test_offsets_keep_exactly_the_rows_between_them(
     listed: list[Item], edges: tuple[int, int]
 ) -> None:
     end = listed[-1].end_offset if listed else 0
-    start, behind = (min(edge, end) for edge in edges)
+    start, behind = sorted(min(edge, end) for edge in edges)
     options = ScanOptions(starting_offsets={"*": start}, ending_offsets={"*": behind})
     planned_scan = plan([scan_of(listed)], options)
     kept = [
