@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NETWORK = frozenset({"drop", "tail", "partition", "freeze", "reset"})
 CRASHES = frozenset({"answer", "boot", "kill", "power", "restart", "torn"})
-BOOKIE = NETWORK | CRASHES | {"busy", "disk", "full", "impatient", "rot", "slow"}
+BOOKIE = NETWORK | CRASHES | {"busy", "disk", "full", "garble", "impatient", "rot", "slow"}
 STORE = NETWORK | {"away", "cas", "impatient"}
 
 EXPLAINED_BY = {
@@ -24,18 +24,29 @@ EXPLAINED_BY = {
     Failure.OVERLOADED: frozenset({"busy"}),
     Failure.ADD_TIMEOUT: BOOKIE | STORE,
     Failure.RECOVERY: BOOKIE,
-    Failure.ENTRY_UNKNOWN: BOOKIE | STORE,
+    Failure.ENTRY_UNKNOWN: BOOKIE | STORE | {"unreadable"},
     Failure.LAC_UNKNOWN: BOOKIE,
     Failure.METADATA_UNAVAILABLE: STORE,
-    Failure.DIGEST_MISMATCH: frozenset({"rot"}),
+    Failure.DIGEST_MISMATCH: frozenset({"garble", "rot"}),
+    Failure.METADATA_UNREADABLE: frozenset({"unreadable"}),
+    Failure.UNAUTHORIZED: frozenset({"password"}),
 }
 """Failures of no client's own making, and the faults of which one has happened in its time."""
 
 
-def judge(client: SimClient, failure: Failure, checker: Checker, faults: Faults) -> None:
+def judge(client: SimClient, indication: Any, checker: Checker, faults: Faults) -> None:
     """Require that what a client reports is true, or explained by a fault in its lifetime."""
+    if not isinstance(indication, m.LedgerFailed | m.ReadFailed):
+        return
+    failure = indication.failure
     about = f"{client.name} reports {failure.name}"
     state = checker.record.state
+    if failure is Failure.ADD_TIMEOUT:
+        entry_id: Any = indication.entry_id
+        waited_ms = (faults.now_us() - checker.added_us[entry_id]) // 1_000
+        allowed_ms: Any = client.machine._settings.add_quorum_timeout_ms
+        waits = waited_ms >= allowed_ms
+        require(waits, "L35", f"{about} of entry {entry_id}, which waited {waited_ms} ms")
     if failure is Failure.FENCED:
         recovered = state is not LedgerState.OPEN or checker.is_deleted
         require(recovered, "L31", f"{about}, the ledger is OPEN")
@@ -57,10 +68,3 @@ def judge(client: SimClient, failure: Failure, checker: Checker, faults: Faults)
             faults.happened_between(kind, client.began_us) for kind in sorted(kinds)
         )
         require(explained, "L35", f"{about}, and no fault in its time explains it")
-
-
-def failure_of(indication: Any) -> Failure | None:
-    """Why a machine gave up, None when it did not."""
-    if isinstance(indication, m.LedgerFailed | m.ReadFailed):
-        return indication.failure
-    return None

@@ -282,11 +282,15 @@ class SimBookie:
 
         return self.serve(look)
 
-    def write_lac(self, ledger_id: int, lac: int, key: bytes) -> bool:
+    def take_lac(self, ledger_id: int, lac: int, key: bytes, *, is_written: bool) -> bool:
         """A writer announces how far its ledger is confirmed."""
         checkers = self.world.checkers
 
         def store(storage: LedgerStorage) -> None:
+            if not is_written:
+                storage.tell_lac(ledger_id, lac, key)
+                return
+
             def on_done(code: Code) -> None:
                 if code is Code.OK and self.storage is storage:
                     checkers.mark("LAC announced")

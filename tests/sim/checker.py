@@ -21,7 +21,7 @@ from ledgerlog_spark.model import (
 )
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoveryPhase
-from ledgerlog_spark.protocol.writer import LedgerWriter
+from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase
 from tests.sim.copies import Copies, Copy, Promise, head_of
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Checker:
         self.fenced: dict[str, bool] = {}
         self.ends: dict[str, tuple[int, int]] = {}
         self.writer_saw_fence = False
+        self.writers: set[str] = set()
+        self.added_us: dict[int, int] = {}
         self.is_deleted = False
         self.changes = 0
         self.marks: dict[str, int] = {} if marks is None else marks
@@ -204,9 +206,20 @@ class Checker:
             before = machine.last_add_confirmed
             effects = machine.handle(event)
             require(machine.last_add_confirmed >= before, "L8", "the writer's LAC fell")
+            self.writers.add(client.name)
+            self._require_confirmed(machine)
             return effects
         effects: list[Any] = machine.handle(event)
         return effects
+
+    @staticmethod
+    def _require_confirmed(machine: LedgerWriter) -> None:
+        """V2: a run that has its ack quorum does not wait for an event that may never come."""
+        pipeline = machine._pipeline
+        if machine.phase is WriterPhase.OPEN and pipeline._unconfirmed:
+            oldest = pipeline._unconfirmed[0]
+            is_waiting = pipeline._has_quorum(oldest, oldest.acked)
+            require(not is_waiting, "V2", f"{oldest} has its ack quorum and is not confirmed")
 
     def _around_recovery(self, client: SimClient, machine: LedgerRecovery, event: Any) -> list[Any]:
         seen = self._recoveries.setdefault(client.name, RecoverySeen())
@@ -273,7 +286,7 @@ class Checker:
             "L8",
             f"the writer sends LAC {run.last_add_confirmed}, it confirmed {self.last_confirmed}",
         )
-        ensemble = self.record.last_fragment.ensemble
+        ensemble = self.record.fragment_of(run.first_entry_id).ensemble
         require(
             self.record.is_closed or ensemble[effect.index] == effect.bookie_id,
             "L26",
@@ -296,6 +309,8 @@ class Checker:
             self._read(client, effect)
         elif kind is m.LedgerFailed:
             self.mark(f"failed {effect.failure.name}")
+            if isinstance(client.machine, LedgerWriter):
+                self._writer_failed(client, effect)
             closed_by = self.records[-1][0] if self.record.is_closed else None
             require(
                 not (effect.is_definite and closed_by == client.name),
@@ -341,6 +356,25 @@ class Checker:
         if record.state is not LedgerState.OPEN:
             self.mark("confirmed while not open")
 
+    def _writer_failed(self, client: SimClient, failed: m.LedgerFailed) -> None:
+        """L27, A10: what became of its entries, as it tells its application."""
+        sent = client.machine.next_entry_id - 1
+        unknown = self.last_confirmed + 1 if sent > self.last_confirmed else None
+        require(
+            (failed.last_add_confirmed, failed.first_unknown_entry_id)
+            == (self.last_confirmed, unknown),
+            "L27",
+            f"{client.name} reports {failed}, it confirmed {self.last_confirmed} and sent {sent}",
+        )
+        is_true = unknown is None or not failed.is_definite
+        require(is_true, "L27", f"{client.name} reports {failed} as definite, it sent {sent}")
+        self._require_empty_window(client)
+
+    @staticmethod
+    def _require_empty_window(client: SimClient) -> None:
+        left = client.machine.entries_in_flight
+        require(not left, "V9", f"{client.name} has ended with {left} entries in flight")
+
     def _closed(self, client: SimClient, metadata: LedgerMetadata) -> None:
         self.ends[client.name] = end = (metadata.last_entry_id, metadata.length)
         record = self.record
@@ -355,6 +389,7 @@ class Checker:
                 "L1",
                 f"the writer closed at {metadata.last_entry_id}, confirmed {self.last_confirmed}",
             )
+            self._require_empty_window(client)
 
     def _read(self, client: SimClient, effect: m.EntriesRead) -> None:
         following = self._reading.get(client.name, 0)
@@ -389,6 +424,11 @@ class Checker:
             old.state <= new.state and old.state is not LedgerState.CLOSED,
             "L12",
             f"{client} turned {old.state.name} into {new.state.name}",
+        )
+        require(
+            old.state is LedgerState.OPEN or client not in self.writers,
+            "L12",
+            f"{client}, the writer, wrote over a ledger that is {old.state.name}",
         )
         self._require_valid_fragments(client, new)
         if new.state is not LedgerState.CLOSED:

@@ -12,7 +12,7 @@ from ledgerlog_spark.model import Code, DigestType
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.wire.entry_codec import EntryCodec
 from ledgerlog_spark.wire.master_key import master_key
-from tests.sim.blame import failure_of, judge
+from tests.sim.blame import judge
 from tests.sim.checker import require
 from tests.sim.liveness import Liveness
 from tests.sim.network import Message
@@ -116,9 +116,7 @@ class SimClient:
                 continue
             self.world.note(self.name, effect)
             checker.indicated(self, effect)
-            failure = failure_of(effect)
-            if failure is not None:
-                judge(self, failure, checker.of(self.ledger_id), self.world.faults)
+            judge(self, effect, checker.of(self.ledger_id), self.world.faults)
             if isinstance(
                 effect, m.LedgerClosed | m.LedgerFailed | m.RangeRead | m.ReadFailed | m.LacRead
             ):
@@ -187,6 +185,11 @@ class SimClient:
         network.send(Message(kind, self.address, bookie_id, arrive, entry_id, fence, is_recovery))
         self._deadline(lost)
 
+    def _is_garbled(self, request: int) -> bool:
+        """Whether the bytes of an answer change on their way, so that their digest does not fit."""
+        world = self.world
+        return world.faults.happens(world.options.garble_rate, "garble", self.name, request)
+
     def _send_add(self, effect: m.SendAdd) -> None:
         run = effect.run
         if run.attachment is None:
@@ -237,7 +240,8 @@ class SimClient:
         def reply(code: Code, stored: bytes | None) -> m.ReadReplied:
             entry = None
             if stored is not None:
-                entry = as_entry(stored, self.ledger_id, effect.entry_id)
+                if not self._is_garbled(effect.request):
+                    entry = as_entry(stored, self.ledger_id, effect.entry_id)
                 code = code if entry is not None else Code.DIGEST_MISMATCH
             return m.ReadReplied(effect.request, code, entry)
 
@@ -259,7 +263,7 @@ class SimClient:
 
         def reply(code: Code, stored: Sequence[bytes]) -> m.BatchReplied:
             entries: list[m.StoredEntry] = []
-            for one in stored:
+            for one in () if stored and self._is_garbled(effect.request) else stored:
                 entry = as_entry(one, self.ledger_id, effect.first_entry_id + len(entries))
                 if entry is None:
                     break
@@ -305,6 +309,9 @@ class SimClient:
                 ledger_id, is_synced=effect.sync_first, name=f"{self.name} {number}"
             )
             outcome = m.MetadataOutcome.OK if loaded is not None else m.MetadataOutcome.GONE
+            rate = world.options.unreadable_rate
+            if loaded and world.faults.happens(rate, "unreadable", self.name, number):
+                outcome, loaded = m.MetadataOutcome.UNREADABLE, None
             event = m.MetadataLoaded(number, outcome, loaded)
             world.network.send(
                 Message("load_reply", "zk", self.address, lambda: self._answer(event))

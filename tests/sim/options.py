@@ -76,6 +76,9 @@ class Options:
     tail_rate: float = 0.0
     tail_ms: int = 60
     busy_rate: float = 0.0
+    garble_rate: float = 0.0
+    unreadable_rate: float = 0.0
+    wrong_passwords: int = 0
     answer_crash_rate: float = 0.0
     boot_crash_rate: float = 0.0
     partitions: int = 0
@@ -139,7 +142,7 @@ def drawn(draws: Draws) -> Options:
             (None, None, 0, 1, 3) if tight else (None, None, None, entries // 2), "when stored"
         ),
         floor=draws.pick((None, None, None, "confirmed", "confirmed", "beyond"), "floor"),
-        readers=draws.pick((0, 1, 2), "readers"),
+        readers=draws.pick((0, 1, 2, 4), "readers"),
         read_batch_entries=draws.pick((1, 5, 64), "read batch"),
         read_ahead_entries=draws.pick((4, 16_384), "read ahead"),
         read_pause_us=draws.pick((0, 0, 3_000), "read pause"),
@@ -157,6 +160,9 @@ def drawn(draws: Draws) -> Options:
         tail_rate=rate("tail", 0.2 if tight else 0.05),
         tail_ms=draws.pick((20, 60, 300), "tail_ms"),
         busy_rate=rate("busy", 0.03, 0.25),
+        garble_rate=rate("garble", 0.05, 0.2),
+        unreadable_rate=rate("unreadable", 0.1, 0.05),
+        wrong_passwords=1 if draws.uniform("wrong password") < 0.05 else 0,
         answer_crash_rate=rate("answer crash", 0.02, 0.3),
         boot_crash_rate=rate("boot crash", 0.4, 0.3),
         partitions=count("partitions", 2),

@@ -99,6 +99,7 @@ class Workload:
         for kind, count, act in (
             ("reader", options.readers, self._read_lac),
             ("announcement", options.announcements, self._announce),
+            ("wrong password", options.wrong_passwords, self._intrude),
         ):
             for number in range(count):
                 at = self.draws.integer(2, options.span_ms, kind, number)
@@ -149,8 +150,14 @@ class Workload:
             delay_us = self.draws.integer(1, 30_000, "recoverer dies at", number)
             world.scheduler.call_later(delay_us, client.crash)
 
+    def _intrude(self, number: int) -> None:
+        """Somebody without the password wants to recover a ledger."""
+        if self.world.faults.take(f"password {number}"):
+            self.world.recoverer(f"intruder{number}", password=b"guess").feed(m.Start())
+
     def _announce(self, number: int) -> None:
-        self.world.announce(self.draws.pick(self.streams, "announces", number).name)
+        name = self.draws.pick(self.streams, "announces", number).name
+        self.world.announce(name, is_written=self.draws.uniform("is written", number) < 0.6)
 
     def _delete(self) -> None:
         ids = sorted(self.world.store.records)

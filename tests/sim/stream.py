@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.writer import WriterPhase
 from tests.sim.options import LEDGER
 
 if TYPE_CHECKING:
+    from tests.sim.client import SimClient
     from tests.sim.world import World
 
 
@@ -52,7 +54,8 @@ class Stream:
             name=self.name,
             address=self.address,
         )
-        self.writer.on_indication = self._on_writer
+        writer = self.writer
+        writer.on_indication = lambda said: self._on_writer(said) if writer is self.writer else None
         self._go_on()
 
     def _go_on(self, delay_us: int = 0) -> None:
@@ -100,11 +103,26 @@ class Stream:
             else:
                 self.is_over = True
         elif isinstance(indication, m.LedgerFailed):
-            self._die()
+            if self.draws.uniform("closes after failure", self.name) < 0.5:
+                delay_us = self.draws.integer(0, 20_000, "close after failure", self.name)
+                writer = self.writer
+                self.world.scheduler.call_later(delay_us, lambda: self._close_failed(writer))
+            else:
+                self.writer.crash()
+            self._begin_anew()
+
+    def _close_failed(self, writer: SimClient) -> None:
+        """An application that closes its handle although appending failed."""
+        if writer.is_alive and writer.machine.phase is WriterPhase.FAILED:
+            writer.feed(m.CloseRequested())
 
     def _die(self) -> None:
-        """The process ends, or its ledger has: seal what it wrote, and begin another ledger."""
+        """The process ends."""
         self.writer.crash()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Seal what the last writer wrote, and begin another ledger."""
         if self.is_over:
             return
         if self.left == 0 or self.restarts >= self.options.restarts:

@@ -131,6 +131,7 @@ class World:
         floor: int = NO_ENTRY,
         attempts_max: int = 4,
         address: str = "",
+        password: bytes = b"",
     ) -> SimClient:
         settings = RecoverySettings(
             read_ahead=ReadAhead(
@@ -146,7 +147,7 @@ class World:
         return self.client(
             name,
             LedgerRecovery(
-                ledger_id=ledger_id, password=b"", floor_entry_id=floor, settings=settings
+                ledger_id=ledger_id, password=password, floor_entry_id=floor, settings=settings
             ),
             ledger_id,
             address,
@@ -161,7 +162,9 @@ class World:
         writer = self.clients[name]
         first, ledger_id = writer.machine.next_entry_id, writer.ledger_id
         payloads = tuple(self.payload(first + i, ledger_id) for i in range(entries))
-        self.checkers.of(ledger_id).payloads.update(enumerate(payloads, first))
+        checker = self.checkers.of(ledger_id)
+        checker.payloads.update(enumerate(payloads, first))
+        checker.added_us.update(dict.fromkeys(range(first, first + entries), self.scheduler.now_us))
         self.note(name, f"adds {first}..{first + entries - 1}")
         writer.feed(m.AddRequested(payloads))
 
@@ -215,8 +218,8 @@ class World:
             if one.address == client and one.is_alive and one.reset(bookie_id):
                 self.checkers.mark("connection reset")
 
-    def announce(self, name: str) -> None:
-        """A writer writes its LAC to its ensemble (DESIGN 6.3); nobody waits for the answers."""
+    def announce(self, name: str, *, is_written: bool = True) -> None:
+        """A writer gives its LAC to its ensemble, to write or to remember; nobody waits for it."""
         writer = self.clients[name]
         lac, ledger_id = writer.machine.last_add_confirmed, writer.ledger_id
         if not writer.is_alive or lac == NO_ENTRY:
@@ -228,7 +231,9 @@ class World:
                     "write_lac",
                     writer.address,
                     bookie_id,
-                    lambda bookie=bookie: bookie.write_lac(ledger_id, lac, KEY),
+                    lambda bookie=bookie: bookie.take_lac(
+                        ledger_id, lac, KEY, is_written=is_written
+                    ),
                 )
             )
 

@@ -1,0 +1,359 @@
+"""Mistakes in a bookie's decisions and in its storage."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+CORE = "bookie_server/core"
+STORAGE = "bookie_server/storage"
+
+_CORE = [
+    Mutation(
+        "bookie_takes_adds_after_fence",
+        f"{CORE}/ledger_gate.py",
+        "if is_regular and state is not None and (state.is_fenced or state.in_limbo):",
+        "if is_regular and state is not None and state.in_limbo:",
+        "a fence keeps nobody out",
+    ),
+    Mutation(
+        "bookie_fences_recovery_adds",
+        f"{CORE}/ledger_gate.py",
+        "if is_regular and state is not None and (state.is_fenced or state.in_limbo):",
+        "if state is not None and (state.is_fenced or state.in_limbo):",
+        "recovery cannot write back",
+    ),
+    Mutation(
+        "bookie_skips_metadata_check",
+        f"{CORE}/ledger_gate.py",
+        "    if is_regular and needs_check(request.ledger_id, state, health):\n"
+        "        return Wait.METADATA_CHECK\n",
+        "",
+        "an add is taken although its fence was lost in a torn tail",
+    ),
+    Mutation(
+        "bookie_says_absent_with_files_in_doubt",
+        f"{CORE}/ledger_gate.py",
+        "if health.has_failed or health.files_in_doubt:",
+        "if health.has_failed:",
+        "an entry in a damaged file is denied",
+    ),
+    Mutation(
+        "bookie_says_absent_after_failure",
+        f"{CORE}/ledger_gate.py",
+        "if health.has_failed or health.files_in_doubt:",
+        "if health.files_in_doubt:",
+        "entries whose write failed are denied",
+    ),
+    Mutation(
+        "bookie_adds_after_failure",
+        f"{CORE}/ledger_gate.py",
+        """    if health.has_failed:
+        return Code.IO_ERROR
+    if state is not None and not key_fits(state, request""",
+        "    if state is not None and not key_fits(state, request",
+        "a bookie whose disk failed goes on",
+    ),
+    Mutation(
+        "bookie_is_full_and_writes",
+        f"{CORE}/ledger_gate.py",
+        "if not (health.is_writable if is_regular else health.has_room):",
+        "if not (True if is_regular else health.has_room):",
+        "regular adds take the room of recovery and control records",
+    ),
+    Mutation(
+        "fence_waits_for_nothing",
+        f"{CORE}/durability.py",
+        '        the answer includes them all (schedule T39).\n        """\n'
+        "        return state.last_ticket",
+        '        the answer includes them all (schedule T39).\n        """\n        return 0',
+        "a fence is answered before it is durable",
+    ),
+    Mutation(
+        "state_loses_fences",
+        f"{CORE}/ledger_state.py",
+        "state.is_fenced = bool(flags & FLAG_FENCED)",
+        "state.is_fenced = False",
+        "a start from the ledger-state file forgets fences",
+    ),
+    Mutation(
+        "state_loses_explicit_lac",
+        f"{CORE}/ledger_state.py",
+        "state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone",
+        "state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, -1, tombstone",
+        "an announced LAC falls over a restart",
+    ),
+    Mutation(
+        "lac_is_that_of_entries",
+        f"{CORE}/ledger_state.py",
+        "return max(self.last_add_confirmed, self.explicit_lac)",
+        "return self.last_add_confirmed",
+        "announcements change nothing",
+    ),
+    Mutation(
+        "pieces_older_copy_wins",
+        f"{CORE}/pieces.py",
+        "            if piece.origin > new.origin:",
+        "            if piece.origin < new.origin:",
+        "a bookie serves a copy that was overwritten",
+    ),
+    Mutation(
+        "pieces_overlap_loses_rest",
+        f"{CORE}/pieces.py",
+        "                result.append(cut(piece, new.last + 1, piece.last))\n",
+        "                pass\n",
+        "entries after an overlap are denied",
+    ),
+    Mutation(
+        "pieces_overlap_loses_begin",
+        f"{CORE}/pieces.py",
+        "                result.append(cut(piece, piece.first, new.first - 1))\n",
+        "                pass\n",
+        "entries before an overlap are denied",
+    ),
+    Mutation(
+        "replay_drops_unvouched_records",
+        f"{CORE}/replay_decision.py",
+        "rewritten = [r for r in tail if cut_at is None or r.offset < cut_at]",
+        "rewritten = []",
+        "the last group before a crash is lost",
+    ),
+    Mutation(
+        "replay_takes_records_behind_tear",
+        f"{CORE}/replay_decision.py",
+        "rewritten = [r for r in tail if cut_at is None or r.offset < cut_at]",
+        "rewritten = tail",
+        "records behind a torn one are taken, so a fence may come without the adds before it",
+    ),
+    Mutation(
+        "replay_sees_no_damage",
+        f"{CORE}/replay_decision.py",
+        "        has_damage=was_reached\n"
+        "        and any(_hides_a_record(gap, scan, vouched, following) for gap in scan.gaps),",
+        "        has_damage=False,",
+        "a synced record that rotted is denied after a restart",
+    ),
+    Mutation(
+        "replay_trusts_manifest_alone",
+        f"{CORE}/replay_decision.py",
+        "return max(durable_upto, *(r.durable_upto for scan in scans for r in scan.records), 0)",
+        "return max(durable_upto, 0)",
+        "damage in a file that is not finished is taken for a torn tail",
+    ),
+]
+
+_STORAGE = [
+    Mutation(
+        "add_is_compared_but_not_admitted_again",
+        f"{STORAGE}/adds.py",
+        "            self.in_flight_bytes -= len(request.body)\n"
+        "            if isinstance(error, CorruptRecordError):",
+        "            if isinstance(error, CorruptRecordError):",
+        "bytes of refused adds count as in flight for ever",
+    ),
+    Mutation(
+        "repeated_add_before_durable",
+        f"{STORAGE}/adds.py",
+        "        self._log.when_durable(covered, durable.set_result)\n        await durable\n"
+        "        try:\n            is_repeated",
+        "        durable.set_result(Code.OK)\n        await durable\n"
+        "        try:\n            is_repeated",
+        "a repeated add is compared with what is not durable yet",
+        equivalent="copies that are not durable are not found, so the run is stored once more",
+    ),
+    Mutation(
+        "repeated_add_of_dropped_ledger",
+        f"{STORAGE}/adds.py",
+        "if is_repeated and state.drop_ticket <= covered:",
+        "if is_repeated:",
+        "a repeated add is answered from a copy that a drop has buried",
+    ),
+    Mutation(
+        "repeated_add_ignores_fence",
+        f"{STORAGE}/adds.py",
+        "if verdict is None or verdict in (Code.READ_ONLY, Code.BUSY):",
+        "if True:",
+        "a repeated add is acknowledged after the fence",
+    ),
+    Mutation(
+        "overlap_is_a_repeat",
+        f"{STORAGE}/adds.py",
+        "                return False, True\n",
+        "                continue\n",
+        "an add with other bytes is acknowledged and not stored",
+    ),
+    Mutation(
+        "check_of_replaced_bookie_fences",
+        f"{STORAGE}/adds.py",
+        "        elif standing is Standing.NOT_WRITABLE:",
+        "        elif standing in (Standing.NOT_WRITABLE, Standing.OPEN_WITHOUT_ME):",
+        "a bookie that was replaced fences a healthy ledger",
+    ),
+    Mutation(
+        "check_of_unwritable_ledger_is_not_remembered",
+        f"{STORAGE}/adds.py",
+        "            await self._fence_unwritable(ledger_id, master_key)\n",
+        "            pass\n",
+        "an add that met a lost fence asks again for ever",
+    ),
+    Mutation(
+        "fence_is_not_written",
+        f"{STORAGE}/read_answers.py",
+        "            state.last_ticket = self._log.submit(record)\n",
+        "",
+        "a fence lasts until the next power loss",
+    ),
+    Mutation(
+        "fence_does_not_bar",
+        f"{STORAGE}/read_answers.py",
+        "            state.is_fenced = True\n",
+        "",
+        "a fence that was answered keeps nobody out before the next start",
+    ),
+    Mutation(
+        "last_entry_in_limbo",
+        f"{STORAGE}/read_answers.py",
+        "entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY",
+        "entry_id = state.last_entry_id",
+        "a damaged bookie names a last entry that may not be the last",
+    ),
+    Mutation(
+        "log_answers_before_sync",
+        f"{STORAGE}/log.py",
+        "                await self._files.active.handle.write_synced(start, buffers)",
+        "                await self._files.active.handle.write(start, buffers)",
+        "an add is acknowledged before its bytes are synced",
+    ),
+    Mutation(
+        "log_waiters_see_next_ticket",
+        f"{STORAGE}/log.py",
+        "        elif ticket <= self.durable_ticket:",
+        "        elif ticket <= self.durable_ticket + 1:",
+        "a fence is answered one record too early",
+    ),
+    Mutation(
+        "log_vouches_for_itself",
+        f"{STORAGE}/log.py",
+        "sequence, durable_upto = self.next_sequence, self.durable_sequence",
+        "sequence, durable_upto = self.next_sequence, self.next_sequence",
+        "a torn group is taken for damage",
+    ),
+    Mutation(
+        "log_reports_failure_of_nobody",
+        f"{STORAGE}/log.py",
+        "        for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):\n"
+        "            callback(Code.IO_ERROR)\n",
+        "",
+        "a fence whose sync failed is never answered",
+    ),
+    Mutation(
+        "tombstone_forgets_fence",
+        f"{STORAGE}/drops.py",
+        "        state.is_fenced = True\n",
+        "",
+        "a deleted ledger takes adds until its tombstone is durable",
+    ),
+    Mutation(
+        "tombstone_keeps_last_entry",
+        f"{STORAGE}/drops.py",
+        "        state.last_entry_id = -1\n",
+        "",
+        "a fence of a deleted ledger names an entry that is gone",
+    ),
+    Mutation(
+        "dropped_ledger_is_forgotten_with_records",
+        f"{STORAGE}/drops.py",
+        "forgotten = [state.ledger_id for state in old if state.ledger_id not in needed]",
+        "forgotten = [state.ledger_id for state in old]",
+        "old records of a forgotten ledger come back",
+    ),
+    Mutation(
+        "boot_forgets_fences_of_the_log",
+        f"{STORAGE}/boot.py",
+        "        state.is_fenced = True\n",
+        "        pass\n",
+        "a fence that is only in the log is lost at a start",
+    ),
+    Mutation(
+        "boot_forgets_lac_of_the_log",
+        f"{STORAGE}/boot.py",
+        "        state.explicit_lac = max(state.explicit_lac, record.value)\n",
+        "        pass\n",
+        "an announced LAC falls over a restart",
+    ),
+    Mutation(
+        "boot_raises_no_check_epoch",
+        f"{STORAGE}/boot.py",
+        "            self.health.check_epoch += 1\n",
+        "",
+        "a fence that was in a torn tail is lost and nobody asks",
+    ),
+    Mutation(
+        "boot_does_not_sync_copies",
+        f"{STORAGE}/boot.py",
+        "            append_end_mark(active, buffers)\n"
+        "            await active.handle.write_synced(start, buffers)\n",
+        "            append_end_mark(active, buffers)\n"
+        "            await active.handle.write(start, buffers)\n",
+        "what a killed process left in the page cache is served and lost at the next power loss",
+    ),
+    Mutation(
+        "boot_does_not_rewrite",
+        f"{STORAGE}/boot.py",
+        "            for record in file.verdict.rewritten:\n"
+        "                assert file.handle is not None\n",
+        "            for record in file.verdict.rewritten[:0]:\n"
+        "                assert file.handle is not None\n",
+        "the last group before a crash is lost",
+    ),
+    Mutation(
+        "boot_last_entry_of_active_file",
+        f"{STORAGE}/boot.py",
+        "            state.last_entry_id = max(state.last_entry_id, total.last_entry_id)",
+        "            state.last_entry_id = total.last_entry_id",
+        "a fence names a last entry that is not the last",
+    ),
+    Mutation(
+        "reads_oldest_file_wins",
+        f"{STORAGE}/reads.py",
+        "if piece is not None and (best is None or piece.origin > best.origin):",
+        "if piece is not None and (best is None or piece.origin < best.origin):",
+        "a copy that was overwritten is served",
+    ),
+    Mutation(
+        "reads_active_file_alone",
+        f"{STORAGE}/reads.py",
+        "for file in self._keeper.finished.holding(ledger_id)[::-1]:",
+        "for file in self._keeper.finished.holding(ledger_id)[:0]:",
+        "entries of finished files are denied",
+    ),
+    Mutation(
+        "reads_dropped_entries",
+        f"{STORAGE}/reads.py",
+        "if best is None or best.origin < self._tombstone_of(ledger_id):",
+        "if best is None:",
+        "entries of a dropped ledger come back",
+    ),
+    Mutation(
+        "batch_says_absent_for_damage",
+        f"{STORAGE}/reads.py",
+        "            if not entries:\n                raise\n",
+        "            pass\n",
+        "a damaged entry is denied by a batch",
+    ),
+    Mutation(
+        "keeper_frees_files_in_doubt",
+        f"{STORAGE}/held_files.py",
+        "if not file.live and file.entry.file_id not in files_in_doubt",
+        "if not file.live",
+        "a damaged file is freed, and with it entries that could be rebuilt",
+    ),
+    Mutation(
+        "storage_last_entry_is_newest",
+        f"{STORAGE}/ledger_storage.py",
+        "state.last_entry_id = max(state.last_entry_id, ids[-1])",
+        "state.last_entry_id = ids[-1]",
+        "a fence names a last entry that is not the last",
+    ),
+]
+
+MUTATIONS = [*_CORE, *_STORAGE]

@@ -1,0 +1,571 @@
+"""Mistakes in the machines of one ledger: writing, recovering, reading."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+PROTOCOL = "ledgerlog_spark/protocol"
+
+_PIPELINE = [
+    Mutation(
+        "pipeline_confirms_with_one_answer_less",
+        f"{PROTOCOL}/add_pipeline.py",
+        "return acked.bit_count() >= self._ack_quorum",
+        "return acked.bit_count() >= self._ack_quorum - 1",
+        "an entry is confirmed on too few bookies",
+    ),
+    Mutation(
+        "pipeline_confirms_while_paused",
+        f"{PROTOCOL}/add_pipeline.py",
+        "while self._unconfirmed and not self.is_paused:",
+        "while self._unconfirmed:",
+        "the LAC passes the first entry of the fragment that is being written",
+    ),
+    Mutation(
+        "pipeline_sends_nothing_missing_to_replacements",
+        f"{PROTOCOL}/add_pipeline.py",
+        "return [effect for index in indexes for effect in self._send_missing(index)]",
+        "return []",
+        "pending runs never reach the replacement",
+    ),
+    Mutation(
+        "pipeline_resends_pending_runs_only",
+        f"{PROTOCOL}/add_pipeline.py",
+        """            for pending in (*self._late.values(), *self._unconfirmed)
+            if pending.owners & bit""",
+        """            for pending in self._unconfirmed
+            if pending.owners & bit""",
+        "confirmed runs are never stored by the bookie that missed them, and fill the window",
+    ),
+    Mutation(
+        "pipeline_keeps_late_runs_of_replaced",
+        f"{PROTOCOL}/add_pipeline.py",
+        """            for pending in tuple(self._late.values()):
+                self._let_off(pending, index)
+            self._suspended""",
+        """            self._suspended""",
+        "the window never empties after a change",
+    ),
+    Mutation(
+        "pipeline_stays_suspended_after_replacement",
+        f"{PROTOCOL}/add_pipeline.py",
+        """                self._let_off(pending, index)
+            self._suspended &= ~(1 << index)""",
+        """                self._let_off(pending, index)""",
+        "runs added after a change are not sent to the replacement",
+    ),
+    Mutation(
+        "pipeline_stays_suspended_after_resend",
+        f"{PROTOCOL}/add_pipeline.py",
+        """late runs included.\"\"\"
+        self._suspended &= ~(1 << index)""",
+        """late runs included.\"\"\"""",
+        "a bookie that is tried again gets nothing new",
+    ),
+    Mutation(
+        "pipeline_length_forgets_run",
+        f"{PROTOCOL}/add_pipeline.py",
+        "        self._length_sent = run.length\n",
+        "        self._length_sent = run.length_before\n",
+        "headers carry a wrong length",
+    ),
+    Mutation(
+        "pipeline_lac_of_first_entry",
+        f"{PROTOCOL}/add_pipeline.py",
+        "        self.last_add_confirmed = run.last_entry_id\n        self.length",
+        "        self.last_add_confirmed = run.first_entry_id\n        self.length",
+        "the LAC stays behind within a run of several entries",
+    ),
+    Mutation(
+        "pipeline_recovery_headers_move_their_lac",
+        f"{PROTOCOL}/add_pipeline.py",
+        "return self._lac_found if self.is_recovery else self.last_add_confirmed",
+        "return self.last_add_confirmed",
+        "readers may see a LAC above the closed end",
+    ),
+    Mutation(
+        "pipeline_never_releases_window",
+        f"{PROTOCOL}/add_pipeline.py",
+        "                self.entries_in_flight -= run.entries\n",
+        "",
+        "the window fills and the writer stops",
+    ),
+    Mutation(
+        "pipeline_striped_entries_all_sent",
+        f"{PROTOCOL}/add_pipeline.py",
+        "entry_ids = owned if len(owned) < run.entries else None",
+        "entry_ids = None",
+        "bookies hold entries outside their write sets",
+        equivalent="more copies than needed break no promise; bytes on the wire are not a rule",
+    ),
+    Mutation(
+        "stuck_counts_what_is_not_out",
+        f"{PROTOCOL}/add_pipeline.py",
+        "        return not self._has_quorum(pending, possible)",
+        "        return not self._has_quorum(pending, possible | pending.owners)",
+        "a run that cannot be completed is waited for until its bookies are abandoned",
+        equivalent="an owner that neither has it nor is asked is about to be replaced or abandoned",
+    ),
+]
+
+_WRITER = [
+    Mutation(
+        "writer_ignores_fence",
+        f"{PROTOCOL}/writer.py",
+        "    Code.FENCED: Failure.FENCED,\n",
+        "",
+        "a fenced writer replaces the bookies that fenced it and goes on",
+    ),
+    Mutation(
+        "writer_changes_without_pause",
+        f"{PROTOCOL}/writer.py",
+        "        self._pipeline.is_paused = True\n",
+        "",
+        "runs are confirmed between a failure and the new ensemble",
+    ),
+    Mutation(
+        "writer_never_resumes",
+        f"{PROTOCOL}/writer.py",
+        "        self._pipeline.is_paused = False\n",
+        "",
+        "nothing is confirmed after the first failure",
+    ),
+    Mutation(
+        "writer_resumes_without_confirming",
+        f"{PROTOCOL}/writer.py",
+        """        self._pipeline.is_paused = False
+        return [*self._pipeline.confirm()]""",
+        """        self._pipeline.is_paused = False
+        return []""",
+        "what was answered during a change waits for the next answer, which may never come",
+    ),
+    Mutation(
+        "writer_fragment_begins_at_lac",
+        f"{PROTOCOL}/writer.py",
+        "return self._pipeline.last_add_confirmed + 1",
+        "return max(0, self._pipeline.last_add_confirmed)",
+        "the last confirmed entry belongs to bookies that may not have it",
+    ),
+    Mutation(
+        "writer_forgets_failures_during_change",
+        f"{PROTOCOL}/writer.py",
+        """        if self._failed and not self._retry_timer:
+            return [*effects, *self._begin_change()]
+        return [*effects, *self._resume()]""",
+        "        return [*effects, *self._resume()]",
+        "a bookie that failed during a change is never replaced",
+    ),
+    Mutation(
+        "writer_waits_for_no_timer",
+        f"{PROTOCOL}/writer.py",
+        """            effects.append(StartTimer(self._retry_timer, delay_ms))
+""",
+        "",
+        "a writer without a spare bookie never looks again",
+    ),
+    Mutation(
+        "writer_quorum_timer_never_expires",
+        f"{PROTOCOL}/writer.py",
+        "if oldest is not None and oldest == self._oldest_at_quorum_timer:",
+        "if oldest is not None and oldest != self._oldest_at_quorum_timer:",
+        "an add without a quorum waits for ever, and a healthy one fails",
+    ),
+    Mutation(
+        "writer_close_over_recovery",
+        f"{PROTOCOL}/writer.py",
+        """        if current.state is LedgerState.IN_RECOVERY:
+            return Refusal(Failure.FENCED)
+        if current.state is LedgerState.CLOSED:
+            same""",
+        """        if current.state is LedgerState.CLOSED:
+            same""",
+        "a writer closes a ledger that is being recovered, at its own end",
+    ),
+    Mutation(
+        "writer_close_accepts_any_end",
+        f"{PROTOCOL}/writer.py",
+        "return Refusal(None if same else Failure.CLOSED)",
+        "return Refusal(None)",
+        "a close reports success although recovery closed at another entry",
+    ),
+    Mutation(
+        "writer_close_keeps_pending_runs",
+        f"{PROTOCOL}/writer.py",
+        """        self.phase = WriterPhase.CLOSING
+        withdrawn = self._pipeline.withdraw()
+""",
+        """        self.phase = WriterPhase.CLOSING
+        withdrawn = self._pipeline.first_unconfirmed_entry_id
+""",
+        "runs that became unknown stay in the window of a closed writer",
+    ),
+    Mutation(
+        "writer_failure_is_definite_with_pending_runs",
+        f"{PROTOCOL}/writer.py",
+        "is_definite=is_definite and self._withdrawn_from is None,",
+        "is_definite=is_definite,",
+        "adds of unknown outcome are reported as not happened",
+    ),
+    Mutation(
+        "change_over_recovery",
+        f"{PROTOCOL}/ensemble_change.py",
+        """        if current.state is LedgerState.IN_RECOVERY:
+            return Refusal(Failure.FENCED)
+        ensemble""",
+        """        ensemble""",
+        "the ensemble changes while recovery reads",
+    ),
+    Mutation(
+        "change_replaces_whoever_sits_there",
+        f"{PROTOCOL}/ensemble_change.py",
+        "            if members[index] == failed:\n                members[index] = replacement",
+        "            members[index] = replacement",
+        "a bookie that another client put there is replaced",
+        equivalent="a ledger has one writer: nobody else changes the ensemble of an OPEN one",
+    ),
+    Mutation(
+        "fragment_of_no_entries_is_kept",
+        f"{PROTOCOL}/ensemble_change.py",
+        "if new.first_entry_id == fragments[-1].first_entry_id else fragments",
+        "if False else fragments",
+        "two fragments begin at the same entry",
+    ),
+    Mutation(
+        "replacement_sits_in_ensemble",
+        f"{PROTOCOL}/placement.py",
+        "fresh = [name for name in dict.fromkeys(candidates) if name not in members]",
+        "fresh = [name for name in dict.fromkeys(candidates) if name not in members[1:]]",
+        "one bookie has two places of an ensemble",
+    ),
+    Mutation(
+        "failed_bookies_are_first_choice",
+        f"{PROTOCOL}/placement.py",
+        "fresh.sort(key=lambda name: failures.get(name, 0))",
+        "fresh.sort(key=lambda name: -failures.get(name, 0))",
+        "bookies that are dead take each other's place again and again",
+    ),
+    Mutation(
+        "failed_bookies_are_never_passed_over",
+        f"{PROTOCOL}/ensemble_change.py",
+        "FAILURES_IN_A_ROW_MAX = 3",
+        "FAILURES_IN_A_ROW_MAX = 3_000",
+        "two dead bookies that are still registered take each other's place a thousand times",
+    ),
+]
+
+_METADATA = [
+    Mutation(
+        "unknown_write_is_not_loaded",
+        f"{PROTOCOL}/metadata_update.py",
+        """                self._may_be_written = True
+                return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
+        """                self._may_be_written = True
+                return self._wait(UpdatePhase.WAITING_TO_WRITE)""",
+        "an unknown write is sent again before it is looked for",
+        equivalent="one version admits one of the two; the conflict loads the record, as before",
+    ),
+    Mutation(
+        "unknown_write_is_definite",
+        f"{PROTOCOL}/metadata_update.py",
+        "                self._may_be_written = True\n",
+        "",
+        "a write that may have happened is reported as not happened",
+    ),
+    Mutation(
+        "unsynced_load_settles",
+        f"{PROTOCOL}/metadata_update.py",
+        "return [LoadMetadata(self._request, sync_first=True)], None",
+        "return [LoadMetadata(self._request, sync_first=False)], None",
+        "a stale replica settles a write",
+    ),
+    Mutation(
+        "conflict_is_written_again",
+        f"{PROTOCOL}/metadata_update.py",
+        """            case MetadataOutcome.CONFLICT:
+                return self._load()""",
+        """            case MetadataOutcome.CONFLICT:
+                return self._wait(UpdatePhase.WAITING_TO_WRITE)""",
+        "a change that lost its race ends as unavailable instead of being decided again",
+    ),
+    Mutation(
+        "same_version_is_settled",
+        f"{PROTOCOL}/metadata_update.py",
+        """        if loaded.version == self.current.version:
+            return self._wait(UpdatePhase.WAITING_TO_WRITE)
+""",
+        "",
+        "a write that may still happen is decided anew",
+        equivalent="the new decision over the same record is the same write at the same version",
+    ),
+    Mutation(
+        "record_key_ignores_fragments",
+        f"{PROTOCOL}/metadata_update.py",
+        "        metadata.fragments,\n",
+        "",
+        "another client's record with other fragments counts as ours",
+    ),
+    Mutation(
+        "record_key_ignores_end",
+        f"{PROTOCOL}/metadata_update.py",
+        "        metadata.last_entry_id,\n        metadata.length,\n",
+        "",
+        "another client's close at another end counts as ours",
+    ),
+]
+
+_RECOVERY = [
+    Mutation(
+        "recovery_joins_without_mark",
+        f"{PROTOCOL}/recovery.py",
+        "return current.in_recovery() if current.state is LedgerState.OPEN else Refusal(None)",
+        "return Refusal(None)",
+        "bookies are fenced while the record is OPEN",
+    ),
+    Mutation(
+        "recovery_loads_without_sync",
+        f"{PROTOCOL}/recovery.py",
+        "return [LoadMetadata(self._request, sync_first=True)]",
+        "return [LoadMetadata(self._request, sync_first=False)]",
+        "recovery begins with a stale record",
+        equivalent="the mark's compare-and-swap finds out, and states never change back",
+    ),
+    Mutation(
+        "recovery_ignores_floor",
+        f"{PROTOCOL}/recovery.py",
+        """        if self._tail.last_add_confirmed < self._floor_entry_id:
+            return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+        self.phase = RecoveryPhase.CLOSING""",
+        """        self.phase = RecoveryPhase.CLOSING""",
+        "a ledger is closed below what something durable refers to",
+    ),
+    Mutation(
+        "recovery_adopts_below_floor",
+        f"{PROTOCOL}/recovery.py",
+        "if result.current.value.last_entry_id < self._floor_entry_id:",
+        "if result.current.value.last_entry_id < -1:",
+        "a close by somebody else below the floor is reported as success",
+    ),
+    Mutation(
+        "recovery_keeps_fragments_behind_end",
+        f"{PROTOCOL}/recovery.py",
+        "kept = (f for f in behind if f.first_entry_id <= last)",
+        "kept = (f for f in behind)",
+        "a closed record names a fragment that begins after its last entry",
+    ),
+    Mutation(
+        "recovery_drops_replaced_fragments",
+        f"{PROTOCOL}/recovery.py",
+        "return current.with_fragments((*current.fragments[:-1], first, *kept)).closed(",
+        "return current.with_fragments((*current.fragments[:-1], first)).closed(",
+        "entries that were written back to replacements are looked for on the old bookies",
+    ),
+    Mutation(
+        "recovery_gives_up_at_once",
+        f"{PROTOCOL}/recovery.py",
+        "if failure not in RETRIABLE or delay_ms is None:",
+        "if True:",
+        "one lost answer ends a recovery",
+    ),
+    Mutation(
+        "recovery_unknown_close_is_definite",
+        f"{PROTOCOL}/recovery.py",
+        "is_definite=failure not in RETRIABLE and not self._may_have_written,",
+        "is_definite=failure not in RETRIABLE,",
+        "a close that happened is reported as not happened",
+    ),
+    Mutation(
+        "fencing_counts_timeouts",
+        f"{PROTOCOL}/fencing.py",
+        "FENCED_CODES = (Code.OK,",
+        "FENCED_CODES = (Code.TIMEOUT, Code.OK,",
+        "bookies that never heard of the fence count as fenced",
+    ),
+    Mutation(
+        "fencing_counts_io_errors",
+        f"{PROTOCOL}/fencing.py",
+        "FENCED_CODES = (Code.OK,",
+        "FENCED_CODES = (Code.IO_ERROR, Code.UNAVAILABLE, Code.OK,",
+        "bookies that refused the fence count as fenced",
+    ),
+    Mutation(
+        "fencing_takes_smallest_lac",
+        f"{PROTOCOL}/fencing.py",
+        """                self.last_add_confirmed = max(
+                    self.last_add_confirmed, reply.entry.last_add_confirmed
+                )""",
+        """                self.last_add_confirmed = reply.entry.last_add_confirmed""",
+        "recovery reads more than it has to",
+        equivalent="a smaller LAC makes recovery read and write back more; the end is the same",
+    ),
+    Mutation(
+        "fencing_never_ends_uncovered",
+        f"{PROTOCOL}/fencing.py",
+        """            self.state = FencingState.UNCOVERED
+""",
+        """            pass
+""",
+        "a recovery that could not fence enough waits for ever",
+    ),
+    Mutation(
+        "coverage_of_one_window",
+        f"{PROTOCOL}/quorum.py",
+        """    return all(
+        (mask & ~known_mask).bit_count() < quorum.ack_quorum for mask in write_set_masks(quorum)
+    )""",
+        """    return any(
+        (mask & ~known_mask).bit_count() < quorum.ack_quorum for mask in write_set_masks(quorum)
+    )""",
+        "of a striped ledger only one write set is fenced",
+    ),
+    Mutation(
+        "negative_quorum_is_one_less",
+        f"{PROTOCOL}/quorum.py",
+        "return quorum.write_quorum - quorum.ack_quorum + 1",
+        "return max(1, quorum.write_quorum - quorum.ack_quorum)",
+        "an entry that was confirmed counts as absent",
+    ),
+    Mutation(
+        "recovery_reads_without_fence",
+        f"{PROTOCOL}/recovery_reads.py",
+        "                    fence=True,\n",
+        "                    fence=False,\n",
+        "a bookie that missed the fence takes an add after it said absent",
+    ),
+    Mutation(
+        "recovery_asks_one_member",
+        f"{PROTOCOL}/recovery_reads.py",
+        "return self._ask_all(tally) if verdict is Verdict.UNDECIDED else []",
+        "return []",
+        "an entry whose first member failed stays undecided until the hedge",
+        equivalent="hedging asks the others after two ticks: slower, and nothing else",
+    ),
+    Mutation(
+        "recovery_never_hedges",
+        f"{PROTOCOL}/recovery_reads.py",
+        "                if tally.is_slow:\n                    effects += self._ask_all(tally)\n",
+        "",
+        "a slow member is waited for until its deadline",
+        equivalent="the deadline of the request answers it: slower, and nothing else",
+    ),
+    Mutation(
+        "recovery_absent_stays_absent",
+        f"{PROTOCOL}/recovery_reads.py",
+        "            self._absent.pop(tally.entry_id, None)\n",
+        "            pass\n",
+        "nothing further is asked for after a copy turned up late",
+    ),
+    Mutation(
+        "recovery_unknown_is_absent",
+        f"{PROTOCOL}/recovery_reads.py",
+        """        if self.answers == len(self.members):
+            return Verdict.UNKNOWN""",
+        """        if self.answers == len(self.members):
+            return Verdict.ABSENT""",
+        "an entry that nobody could deny counts as absent",
+    ),
+    Mutation(
+        "recovery_batch_skips_entry",
+        f"{PROTOCOL}/recovery_reads.py",
+        "self._next_to_ask = found.last_entry_id + 1",
+        "self._next_to_ask = found.last_entry_id + 2",
+        "an entry between two batches is never asked for",
+    ),
+    Mutation(
+        "recovery_reads_after_lac_of_last_fragment",
+        f"{PROTOCOL}/recovery_tail.py",
+        "first_entry_id=found + 1,",
+        "first_entry_id=found + 2,",
+        "the first entry after the LAC is not written back",
+    ),
+    Mutation(
+        "recovery_end_is_not_waited_for",
+        f"{PROTOCOL}/recovery_tail.py",
+        "if is_end and self._write_back.is_finished:",
+        "if is_end:",
+        "a ledger is closed before its last entries are on an ack quorum",
+    ),
+    Mutation(
+        "recovery_fails_at_first_missing_spare",
+        f"{PROTOCOL}/recovery_tail.py",
+        "        for index in found.unreplaced:\n            pipeline.abandon(index)\n",
+        "",
+        "the window never empties when a failed bookie has no successor",
+    ),
+    Mutation(
+        "recovery_new_fragment_at_lac",
+        f"{PROTOCOL}/recovery_tail.py",
+        "new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)",
+        "new = Fragment(pipeline.next_entry_id, found.ensemble)",
+        "entries that were sent again belong to the fragment of the failed bookies",
+    ),
+    Mutation(
+        "measured_length_of_other_fragment",
+        f"{PROTOCOL}/recovery_tail.py",
+        "ensemble = metadata.fragment_of(last).ensemble",
+        "ensemble = metadata.last_fragment.ensemble",
+        "the length is asked of bookies that never had the entry",
+    ),
+    Mutation(
+        "write_back_length_of_first_entry",
+        f"{PROTOCOL}/write_back.py",
+        "length=first.length - len(first.payload),",
+        "length=first.length,",
+        "the closed length counts one entry twice",
+    ),
+    Mutation(
+        "write_back_is_finished_with_buffer",
+        f"{PROTOCOL}/write_back.py",
+        "return idle and not self._buffered",
+        "return idle",
+        "entries that wait for the window are left out of the closed ledger",
+    ),
+    Mutation(
+        "write_back_small_runs_wait_for_ever",
+        f"{PROTOCOL}/write_back.py",
+        "if is_small and not is_end and pipeline.first_unconfirmed_entry_id is not None:",
+        "if is_small and pipeline.first_unconfirmed_entry_id is not None:",
+        "the last entries wait for those before them",
+        equivalent="they are sent when those before them are confirmed: slower, and nothing else",
+    ),
+]
+
+_READING = [
+    Mutation(
+        "reader_absent_without_reload",
+        f"{PROTOCOL}/reader.py",
+        "if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:",
+        "if True:",
+        "an entry is called absent by bookies that were replaced meanwhile",
+    ),
+    Mutation(
+        "reader_unknown_is_absent",
+        f"{PROTOCOL}/read_tally.py",
+        "absent = all(code.is_absent for code in self.codes.values())",
+        "absent = any(code.is_absent for code in self.codes.values())",
+        "an entry that one replica could not read is called absent",
+    ),
+    Mutation(
+        "reader_batch_crosses_fragments",
+        f"{PROTOCOL}/reader.py",
+        "                return fragment.first_entry_id - 1\n",
+        "                break\n",
+        "bookies are asked for entries that they never had",
+        equivalent="what they do not have is asked for one by one under the right ensemble",
+    ),
+    Mutation(
+        "lac_read_is_done_after_one",
+        f"{PROTOCOL}/lac.py",
+        "if not self._sent or (covered and not self._waits_for_all):",
+        "if True:",
+        "a LAC read hears one bookie and says that the ensemble is covered",
+    ),
+    Mutation(
+        "lac_below_last_fragment",
+        f"{PROTOCOL}/lac.py",
+        "self.last_add_confirmed = max(self.last_add_confirmed, floor)",
+        "self.last_add_confirmed = max(self.last_add_confirmed, NO_ENTRY)",
+        "entries that were confirmed before a change seem unconfirmed",
+    ),
+]
+
+MUTATIONS = [*_PIPELINE, *_WRITER, *_METADATA, *_RECOVERY, *_READING]
