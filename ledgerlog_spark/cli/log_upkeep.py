@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking import BlockingClient
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.check import LogCheck
+    from ledgerlog_spark.log.sweeper import Swept
     from ledgerlog_spark.upkeep.merging import Merged
     from ledgerlog_spark.upkeep.upkeep import Kept
 
@@ -140,8 +141,21 @@ def _swept(done: Kept) -> dict[str, Any]:
         + (len(truncated.unlisted) if truncated else 0),
         "ledgers_deleted": swept.ledgers_deleted if swept else 0,
         "pages_deleted": swept.pages_deleted if swept else 0,
-        "problem": "; ".join(map(str, done.errors)) or None,
+        "ledgers_kept": len(swept.ledgers_kept) if swept else 0,
+        "problem": "; ".join((*map(str, done.errors), *_kept_by(swept))) or None,
     }
+
+
+def _kept_by(swept: Swept | None) -> list[str]:
+    """What a deleted log waits for."""
+    if swept is None or not swept.ledgers_kept:
+        return []
+    kept = swept.ledgers_kept
+    problem = (
+        f"deleted, and waits for {len(kept)} ledgers that could not be sealed, ledger {kept[0]} "
+        "among them: bring back their bookies, or run `ledgerlog ledgers delete`"
+    )
+    return [problem]
 
 
 @app.command("merge", epilog="Example: ledgerlog logs merge flights")

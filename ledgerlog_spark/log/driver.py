@@ -258,21 +258,32 @@ class Driver:
         return m.Written(ask.request, outcome)
 
     async def _drop_ledger(self, ask: m.DropLedger) -> m.Written:
-        outcome, _ = await _attempt(self.drop_ledger(ask.ledger_id))
-        return m.Written(ask.request, outcome)
+        if ask.marked_ms is not None:
+            marked = self._store.marked_ms(self.log_id, ask.ledger_id)
+            outcome, marked_ms = await _attempt(marked)
+            if outcome is MetadataOutcome.OK and marked_ms != ask.marked_ms:
+                outcome = MetadataOutcome.CONFLICT
+            if outcome is not MetadataOutcome.OK:
+                return m.Written(ask.request, outcome)
+        outcome, is_gone = await _attempt(self.drop_ledger(ask.ledger_id))
+        is_kept = outcome is MetadataOutcome.OK and not is_gone
+        return m.Written(ask.request, MetadataOutcome.UNAVAILABLE if is_kept else outcome)
 
-    async def drop_ledger(self, ledger_id: int) -> None:
+    async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
         """Seal and delete a ledger that nothing can name any more, then take back its mark.
 
-        Sealed first: a writer that is still there must not go on writing to nowhere.
+        Sealed first: a writer that is still there must not go on writing to nowhere. False when it
+        is kept, because it could not be sealed, or is open and `may_seal` is false.
 
         Raises:
-            MetadataUnavailableError: It is kept, because it could not be sealed.
+            MetadataUnavailableError: The store cannot be reached; the ledger is kept.
             MetadataUnknownError: It may be gone; doing it again is safe.
         """
         assert self._ledgers is not None, "this driver deletes no ledgers"
         try:
             metadata = await self._ledgers.ledger_metadata(ledger_id)
+            if not metadata.is_closed and not may_seal:
+                return False
             await self._ledgers.seal(ledger_id, password=metadata.password)
             reach("sweep.ledger_sealed")
             await self._ledgers.delete_ledger(ledger_id)
@@ -281,12 +292,10 @@ class Driver:
             pass
         except (MetadataUnavailableError, MetadataUnknownError):
             raise
-        except LedgerLogError as error:
-            raise MetadataUnavailableError(
-                f"ledger {ledger_id} is kept, it could not be sealed: {error}",
-                ledger_id=ledger_id,
-            ) from error
+        except LedgerLogError:
+            return False
         await self._store.forget_mark(self.log_id, ledger_id)
+        return True
 
 
 def _key_of(page: PageRequest) -> tuple[str, int]:

@@ -7,6 +7,8 @@ written down before anything is deleted.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import logging
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,9 +18,10 @@ from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.older_ledgers import Sealed, seal_open
 from ledgerlog_spark.log.sweep_memory import LOOK_AGAIN_MS, SweepMemory
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log_messages import WriteHead
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import listed_ledgers
-from ledgerlog_spark.protocol.log_records import LogHead
+from ledgerlog_spark.protocol.log_records import LogHead, Paged
 from ledgerlog_spark.protocol.log_rows import ITEMS
 from ledgerlog_spark.protocol.log_sweep import (
     STEP_LEDGERS_MAX,
@@ -43,6 +46,11 @@ PAGES_GRACE_MS = 3_600_000
 
 PAGES_AT_ONCE = 100
 
+FAILED_SEALS_MAX = 64
+"""Ledgers of a deleted log that could not be sealed in a pass, after which no more are tried."""
+
+_logger = logging.getLogger(__name__)
+
 ATTEMPTS_MAX = 20
 """Of a step that a commit crossed: a stream with a commit every few milliseconds crosses most."""
 
@@ -58,6 +66,7 @@ class Swept:
         ledgers_deleted: Ledgers sealed and deleted.
         pages_deleted: Tokens of which pages were deleted.
         is_removed: The log was deleted long enough ago, and now its last record is gone.
+        ledgers_kept: Of a deleted log, which ends once these could be sealed and deleted.
     """
 
     log_id: str
@@ -66,6 +75,7 @@ class Swept:
     ledgers_deleted: int = 0
     pages_deleted: int = 0
     is_removed: bool = False
+    ledgers_kept: tuple[int, ...] = ()
 
 
 class Sweeper:
@@ -225,7 +235,7 @@ class _LogSweep:
         due = due_ledgers(marked, now_ms, grace_ms)
         deleted, is_crossed = 0, False
         for first in range(0, len(due), STEP_LEDGERS_MAX):
-            some = due[first : first + STEP_LEDGERS_MAX]
+            some = dict(itertools.islice(due.items(), first, first + STEP_LEDGERS_MAX))
             for _ in range(ATTEMPTS_MAX):
                 machine = LedgerSweep(self._head.name, some)
                 gone: tuple[int, ...] = await self._driver.run(machine)
@@ -233,8 +243,7 @@ class _LogSweep:
                 is_crossed = machine.is_crossed
                 if not is_crossed:
                     break
-        is_due = frozenset(due)
-        later = [mark.marked_ms + grace_ms for mark in marked if mark.ledger_id not in is_due]
+        later = [mark.marked_ms + grace_ms for mark in marked if mark.ledger_id not in due]
         again_ms = now_ms if is_crossed else now_ms + min(grace_ms, LOOK_AGAIN_MS)
         self._due.marks = min([*later, again_ms])
         return deleted
@@ -316,10 +325,39 @@ class _LogSweep:
         ledger_ids = dict.fromkeys(sorted(listed_ledgers(self._head, items)))
         await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
-        for ledger_id in ledger_ids:
-            await self._driver.drop_ledger(ledger_id)
+        kept: list[int] = []
+        # In any order, so that those that fail do not keep the same ones waiting in each pass.
+        for ledger_id in self._driver.random.sample(list(ledger_ids), len(ledger_ids)):
+            may_seal = len(kept) < FAILED_SEALS_MAX
+            if not await self._driver.drop_ledger(ledger_id, may_seal=may_seal):
+                kept.append(ledger_id)
+        deleted = len(ledger_ids) - len(kept)
+        if kept:
+            await self._keep_marked(kept)
+            self._due.removal = now_ms + LOOK_AGAIN_MS
+            return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
         await self._store.remove_log(log_id)
-        return Swept(log_id, ledgers_deleted=len(ledger_ids), is_removed=True)
+        return Swept(log_id, ledgers_deleted=deleted, is_removed=True)
+
+    async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:
+        """Mark what is left of a deleted log, in place of its list: the next pass is as short."""
+        _logger.warning(
+            "deleted log %s keeps ledgers that could not be sealed (%s, ledger %s among them): bring "
+            "back their bookies, or run `ledgerlog ledgers delete`",
+            *(self._head.name, len(ledger_ids), ledger_ids[0]),
+        )
+        for first in range(0, len(ledger_ids), STEP_LEDGERS_MAX):
+            found = await self._store.read_head(self._log_id)
+            if found is None or not found.value.items.count + len(found.value.open_ledgers):
+                return
+            some = tuple(ledger_ids[first : first + STEP_LEDGERS_MAX])
+            is_last = first + STEP_LEDGERS_MAX >= len(ledger_ids)
+            token = uuid.uuid4().hex
+            head = replace(found.value, token=token)
+            if is_last:
+                head = replace(head, items=Paged(), open_ledgers=())
+            write = WriteHead(0, token, head, found.version, unlisted=some)
+            await self._store.write_head(self._log_id, write)
 
     async def _items(self, log_id: str, head: LogHead) -> tuple[Item, ...]:
         walk: Walk[Item] = Walk(ITEMS, head.items, 0, head.end_offset)
@@ -347,8 +385,10 @@ class _LogSweep:
                     break
 
 
-def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> tuple[int, ...]:
-    """Ledgers whose time of grace is over; those that were never listed need none."""
-    return tuple(
-        mark.ledger_id for mark in marked if mark.is_staged or now_ms - mark.marked_ms >= grace_ms
-    )
+def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
+    """When each ledger was marked whose time of grace is over; one never listed needs none."""
+    return {
+        mark.ledger_id: mark.marked_ms
+        for mark in marked
+        if mark.is_staged or now_ms - mark.marked_ms >= grace_ms
+    }

@@ -190,6 +190,11 @@ class TreeLogProducers:
             if was is not None
         ]
 
+    async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
+        """See `LogStore.marked_ms`."""
+        stat = await self._tree.stat(self._paths.mark(log_id, ledger_id))
+        return None if stat is None else stat.changed_ms
+
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
         """See `LogStore.forget_mark`."""
         await self._delete(self._paths.mark(log_id, ledger_id))

@@ -227,6 +227,9 @@ class LogStore(Protocol):
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
         """All ledgers that are marked for deletion, rising."""
 
+    async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
+        """When the ledger was marked, None when it is not."""
+
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
         """Take back the mark of a ledger that is gone; fine when there is none."""
 

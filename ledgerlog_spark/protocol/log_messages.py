@@ -180,11 +180,17 @@ class DeletePages:
 class DropLedger:
     """Seal the ledger, delete it, then its mark `unlisted/<ledger>`; answered by `Written`.
 
-    A ledger that is gone already is fine.
+    A ledger that is gone already is fine. `CONFLICT`, and nothing done, when its mark is not of
+    `marked_ms` any more: it was renewed, so a time of grace began anew.
+
+    Attributes:
+        ledger_id: The ledger, which nothing can list any more.
+        marked_ms: When the mark was made that made it due; None for a ledger without one.
     """
 
     request: int
     ledger_id: int
+    marked_ms: int | None = None
 
 
 LogRequest = (

@@ -6,6 +6,7 @@ could still name the thing fails; then look whether the log names it; only then 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -32,6 +33,8 @@ from ledgerlog_spark.protocol.log_walk import Walk
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ledgerlog_spark.model import Versioned
     from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
 
@@ -212,7 +215,9 @@ class LedgerSweep(HeadReader):
     What is listed again, because its writer went on with it, is left alone, with its mark and its
     registration: it will be unlisted again one day. The others are deregistered wherever they are
     registered, which bumps those producer records, then looked for in the list once more, sealed
-    and deleted. Ends with `Finished(tuple[int, ...])`: the ledgers deleted.
+    and deleted. From that last look on nothing can list them, so nothing renews their marks: one
+    that was renewed before is found so, and its ledger stays. Ends with
+    `Finished(tuple[int, ...])`: the ledgers deleted.
 
     Attributes:
         is_crossed: A producer changed in between, so that nothing was deleted: run it again.
@@ -222,17 +227,25 @@ class LedgerSweep(HeadReader):
         "_deleted",
         "_doing",
         "_ledger_ids",
+        "_marked_ms",
         "_registrations",
         "_to_drop",
         "is_crossed",
         "sweep_phase",
     )
 
-    def __init__(self, log: str, ledger_ids: tuple[int, ...]) -> None:
+    def __init__(self, log: str, marked_ms: Mapping[int, int]) -> None:
+        """Machine of one step.
+
+        Args:
+            log: Name, for messages.
+            marked_ms: When each ledger that is due was marked; the first 1,000 are taken.
+        """
         super().__init__(log)
         self.sweep_phase = SweepPhase.FIRST_LOOK
+        self._marked_ms = marked_ms
         self.is_crossed = False
-        self._ledger_ids = ledger_ids[:STEP_LEDGERS_MAX]
+        self._ledger_ids = tuple(itertools.islice(marked_ms, STEP_LEDGERS_MAX))
         self._registrations: list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]] = []
         self._doing = -1
         self._to_drop: list[int] = []
@@ -293,5 +306,6 @@ class LedgerSweep(HeadReader):
         self._doing = -1
         if self._to_drop:
             self._doing = self._to_drop.pop(0)
-            return self._ask(partial(DropLedger, ledger_id=self._doing))
+            marked_ms = self._marked_ms[self._doing]
+            return self._ask(partial(DropLedger, ledger_id=self._doing, marked_ms=marked_ms))
         return self._finish(tuple(self._deleted))

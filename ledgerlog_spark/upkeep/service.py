@@ -137,6 +137,7 @@ def _fields(kept: Kept) -> dict[str, Any]:
         "ledgers_unlisted": unlisted + (swept.unlisted + swept.deregistered if swept else 0),
         "ranges_merged": merged.ranges_before - merged.ranges_after if merged else 0,
         "ledgers_deleted": swept.ledgers_deleted if swept else 0,
+        "ledgers_kept": len(swept.ledgers_kept) if swept else 0,
         "is_removed": bool(swept and swept.is_removed),
         "errors": [_short(error) for error in kept.errors[:ERRORS_MAX]],
     }

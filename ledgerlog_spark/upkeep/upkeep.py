@@ -58,7 +58,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether anything was dropped, merged or deleted."""
+        """Whether anything was dropped, merged or deleted, or should have been."""
         dropped = self.truncated is not None and bool(self.truncated.unlisted)
         merged = self.merged is not None and self.merged.ledgers > 0
         swept = self.swept
@@ -68,6 +68,7 @@ class Kept:
             or swept.ledgers_deleted
             or swept.pages_deleted
             or swept.is_removed
+            or swept.ledgers_kept
         )
         return dropped or merged or gone
 

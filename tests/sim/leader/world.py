@@ -191,7 +191,8 @@ class LeaderWorld(World):
         session = Session()
         for _ in range(8):
             yield self.sleep(self.random.randint(50, 400))
-            due = tuple(i for i, at in self.store.state.marks.items() if self.now - at >= GRACE_MS)
+            marks = self.store.state.marks.items()
+            due = {i: at for i, at in marks if self.now - at >= GRACE_MS}
             with contextlib.suppress(LedgerLogError):
                 yield self.drive(session, LedgerSweep("log", due))
 

@@ -96,7 +96,9 @@ def merge_renumbers(patch: pytest.MonkeyPatch) -> None:
 def merge_deletes_at_once(patch: pytest.MonkeyPatch) -> None:
     """Gives readers that planned before no time to finish."""
     patch.setattr(
-        sweeper, "due_ledgers", lambda marked, *_: tuple(mark.ledger_id for mark in marked)
+        sweeper,
+        "due_ledgers",
+        lambda marked, *_: {mark.ledger_id: mark.marked_ms for mark in marked},
     )
 
 

@@ -225,6 +225,8 @@ class SimStore:
                     at, pages=others | ({ask.token: (number, kept)} if kept else {})
                 ), None
             case m.DropLedger():
+                if ask.marked_ms is not None and at.marks.get(ask.ledger_id) != ask.marked_ms:
+                    return None, None
                 if not self.drop(ask.ledger_id):
                     return None, None
                 return self._without_mark(at, ask.ledger_id), None

@@ -267,7 +267,7 @@ class World:
             with contextlib.suppress(LedgerLogError):
                 yield self.drive(session, PagesSweep("log", tokens))
 
-    def due(self) -> tuple[int, ...]:
+    def due(self) -> dict[int, int]:
         listed = self.checks.listed_ever
         marks = [
             MarkedLedger(ledger_id, at, is_staged=ledger_id not in listed)

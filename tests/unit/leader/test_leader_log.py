@@ -830,7 +830,7 @@ def test_sweeper_leaves_an_open_ledger_alone() -> None:
     bench = Bench()
     bench.leader()
     (first,) = bench.open_ids
-    sweep = LedgerSweep("flights", (first,))
+    sweep = LedgerSweep("flights", {first: 7})
     ask: Any
     (ask,) = sweep.start()
     while isinstance(ask, m.Sync | m.ReadHead):

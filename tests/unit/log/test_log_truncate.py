@@ -186,7 +186,7 @@ def test_sweeper_that_is_overtaken_by_a_commit_after_its_first_look_drops_nothin
     truncate(log, 100)
     log.producer("stream", "run")
     log.register("stream", 1)
-    sweep = LedgerSweep("flights", (1, 2))
+    sweep = LedgerSweep("flights", {1: 7, 2: 7})
     asked: list[Any] = []
     (ask,) = sweep.start()
     while not isinstance(ask, m.Finished):
