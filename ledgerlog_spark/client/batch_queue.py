@@ -13,6 +13,8 @@ from concurrent.futures import CancelledError
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from ledgerlog_spark.waits import forever
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
@@ -92,5 +94,5 @@ class BatchQueue(Generic[T]):
         self._is_full = True
         # What was taken before that would wake nobody.
         if self._came.qsize() > AHEAD_MAX // 2:
-            await self._room.wait()
+            await forever(self._room.wait(), "the thread takes a batch, or closes the iteration")
         self._is_full = False

@@ -31,6 +31,7 @@ from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
+    LedgerRecoveryError,
     LocalProtocolError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
@@ -430,7 +431,12 @@ class LedgerClient:
         )
         try:
             host.post(Start())
-            return await done
+            return await host.result(
+                done,
+                lambda why: LedgerRecoveryError(
+                    f"ledger {ledger_id} was not sealed: {why}; seal it again", ledger_id=ledger_id
+                ),
+            )
         finally:
             host.stop()
 

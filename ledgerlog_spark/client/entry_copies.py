@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.quorum import write_set
 from ledgerlog_spark.transport.port import ReadEntry
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,4 +40,4 @@ async def _asked(services: Services, bookie_id: str, ledger_id: int, entry_id: i
     services.transport.read(
         bookie_id, ReadEntry(ledger_id, entry_id), services.settings.read_timeout_ms, on_reply
     )
-    return await done
+    return await forever(done, "the transport answers each request by its deadline")

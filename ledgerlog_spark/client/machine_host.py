@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.event_queue import EventQueue
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.stall_watch import StallWatch
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.messages import (
@@ -42,8 +43,12 @@ from ledgerlog_spark.protocol.messages import (
     SendReadLac,
     StartTimer,
     StoredEntry,
+    TimerFired,
 )
 from ledgerlog_spark.transport.port import ReadBatch, ReadEntry
+from ledgerlog_spark.waits import forever
+
+T = TypeVar("T")
 
 
 class Machine(Protocol):
@@ -58,7 +63,11 @@ OnCrash = Callable[[LedgerLogError], None]
 
 
 class MachineHost(EventQueue):
-    """Drives one machine. All methods on the event loop's thread."""
+    """Drives one machine. All methods on the event loop's thread.
+
+    Attributes:
+        replies: How many requests were answered, timers apart.
+    """
 
     def __init__(
         self,
@@ -92,6 +101,7 @@ class MachineHost(EventQueue):
         self._ledger = ledger
         self._on_indication = on_indication
         self._open: set[int] = set()
+        self.replies = 0
         self._performers: dict[type, Callable[[Any], None]] = {
             SendAdd: self._send_add,
             SendRead: self._send_read,
@@ -102,6 +112,26 @@ class MachineHost(EventQueue):
             ListBookies: self._list_bookies,
             StartTimer: self._start_timer,
         }
+
+    async def result(self, done: asyncio.Future[T], stalled: Callable[[str], LedgerLogError]) -> T:
+        """The result that the machine ends with, or its error.
+
+        Args:
+            done: Gets it.
+            stalled: The error of a machine that gets no replies any more; is given what happened.
+        """
+        stall_ms = self._services.settings.stall_ms
+
+        def on_stall() -> None:
+            if not done.done():
+                done.set_exception(stalled(f"no request was answered for {stall_ms / 1e3:g} s"))
+
+        watch = StallWatch(lambda: self.replies, on_stall, stall_ms)
+        watch.start()
+        try:
+            return await forever(done, "the machine ends, or the watch ends it")
+        finally:
+            watch.stop()
 
     def stop(self) -> None:
         """Forget the machine: no more events, timers or replies. Open requests run out."""
@@ -131,6 +161,8 @@ class MachineHost(EventQueue):
         request = event.request  # type: ignore[union-attr]
         if request in self._open:
             self._open.discard(request)
+            if type(event) is not TimerFired:
+                self.replies += 1
             self.post(event)
 
     # --- bookies: the transport answers each exactly once, its deadline included ---

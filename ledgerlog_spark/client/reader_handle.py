@@ -18,7 +18,9 @@ from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_follower import LedgerFollower
 from ledgerlog_spark.client.machine_host import Machine, MachineHost
 from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.stall_watch import StallWatch
 from ledgerlog_spark.errors import (
+    EntryUnknownError,
     InternalError,
     LedgerLogError,
     LocalProtocolError,
@@ -40,6 +42,7 @@ from ledgerlog_spark.protocol.messages import (
 )
 from ledgerlog_spark.protocol.reader import LedgerReader
 from ledgerlog_spark.transport.port import LacRise
+from ledgerlog_spark.waits import forever
 
 Entry = StoredEntry
 """What readers get: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
@@ -194,7 +197,9 @@ class ReadHandle:
         )
         try:
             host.post(Start())
-            return await done
+            return await host.result(
+                done, lambda why: EntryUnknownError(f"ledger {self.id}: {why}", ledger_id=self.id)
+            )
         finally:
             host.stop()
 
@@ -333,13 +338,17 @@ class _Range:
         self._is_over = False
         self._error: LedgerLogError | None = None
         self._waiting: asyncio.Future[None] | None = None
+        stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
+        self._watch = StallWatch(lambda: self._host.replies, self._on_stall, stall_ms)
 
     def start(self) -> None:
         """Ask for the first entries."""
+        self._watch.start()
         self._host.post(Start())
 
     def stop(self) -> None:
         """Forget what is still on its way."""
+        self._watch.stop()
         self._host.stop()
 
     def fail(self, error: LedgerLogError) -> None:
@@ -358,7 +367,7 @@ class _Range:
             if self._is_over:
                 return ()
             self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+            await forever(self._waiting, "the machine goes on or ends, or `_on_stall` ends it")
         batch = self._batches.popleft()
         self._host.post(EntriesTaken(batch[-1].entry_id))
         return batch
@@ -373,6 +382,19 @@ class _Range:
             assert isinstance(indication, RangeRead), indication
             self._is_over = True
         self._wake()
+
+    def _on_stall(self) -> None:
+        """No request was answered for long: an error, if the next entries are waited for."""
+        if self._waiting is not None and not self._waiting.done():
+            entry_id = self.reader.next_entry_id
+            self.fail(
+                EntryUnknownError(
+                    f"entry {entry_id} of ledger {self._ledger_id} was not read: no request was "
+                    "answered for long; read it again",
+                    ledger_id=self._ledger_id,
+                    entry_id=entry_id,
+                )
+            )
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -43,6 +43,8 @@ class ClientSettings:
         entries_in_flight_min: The same for the entries of a leader log. More of them at a time
             are each slower than together they are quicker: whole entries are what makes a log
             fast, and those never wait.
+        close_timeout_ms: How long the close of a ledger waits for the metadata store, after its
+            appends have ended.
         explicit_lac_ms: How long after it became idle a writer that announces its last add
             confirmed writes it to all bookies of the ensemble; one of them is told of each at once.
         backlog_entries_max: Appends taken from the caller and not yet sent, beyond which the
@@ -61,12 +63,19 @@ class ClientSettings:
     linger_ms: int = 2
     runs_in_flight_min: int = 2
     entries_in_flight_min: int = 1
+    close_timeout_ms: int = 30_000
     explicit_lac_ms: int = 50
     backlog_entries_max: int = 16_384
     backlog_size_bytes_max: int = 16 << 20
     writer: WriterSettings = field(default_factory=_writer_settings)
     reader: ReaderSettings = field(default_factory=ReaderSettings)
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
+
+    @property
+    def stall_ms(self) -> int:
+        """A machine that waits for so long without any reply stands still: no request takes it."""
+        longest = max(self.add_timeout_ms, self.read_timeout_ms, self.metadata_timeout_ms)
+        return 2 * longest + 10_000
 
     def __post_init__(self) -> None:
         for setting in fields(self):

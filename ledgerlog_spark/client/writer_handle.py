@@ -30,6 +30,7 @@ from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     LedgerClosedError,
     LedgerLogError,
+    MetadataUnavailableError,
 )
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.messages import (
@@ -42,6 +43,9 @@ from ledgerlog_spark.protocol.messages import (
     RunConfirmed,
 )
 from ledgerlog_spark.protocol.writer import LedgerWriter
+from ledgerlog_spark.waits import forever, within
+
+PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends what is pending"
 
 
 class WriteHandle:
@@ -110,6 +114,7 @@ class WriteHandle:
         self._refusal: Callable[[], LedgerLogError] | None = None
         self._closing: asyncio.Task[LedgerMetadata] | None = None
         self._closed: asyncio.Future[LedgerMetadata] | None = None
+        self._timeout_ms = settings.close_timeout_ms
         self._idle: deque[asyncio.Future[None]] = deque()
         self._room: deque[asyncio.Future[None]] = deque()
 
@@ -161,7 +166,7 @@ class WriteHandle:
         """
         future = self.append_async(payload)
         self.send_now()
-        return await future
+        return await forever(future, PENDING_ENDS)
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """A future of the entry id, admitted in order; errors as of `append`.
@@ -181,7 +186,7 @@ class WriteHandle:
         """
         future = self.append_batch_async(payloads)
         self.send_now()
-        return await future
+        return await forever(future, PENDING_ENDS)
 
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
@@ -200,7 +205,7 @@ class WriteHandle:
         while self._pace.has_backlog and self._refusal is None:
             room: asyncio.Future[None] = self._loop.create_future()
             self._room.append(room)
-            await room
+            await forever(room, PENDING_ENDS)
 
     async def flush(self) -> None:
         """Wait until nothing is pending: each append so far was acknowledged or failed."""
@@ -208,7 +213,7 @@ class WriteHandle:
             idle: asyncio.Future[None] = self._loop.create_future()
             self._idle.append(idle)
             self.send_now()
-            await idle
+            await forever(idle, PENDING_ENDS)
 
     async def close(self) -> LedgerMetadata:
         """The closed record; all appends before this one were acknowledged or failed.
@@ -217,10 +222,9 @@ class WriteHandle:
         retriable: then it is tried again. A handle that failed is closed at its last confirmed
         entry, unless another client took the ledger over.
 
-        While the metadata store is away this tries `RetryPolicy.attempts_max` times: with the
-        defaults for half a minute when each request fails at once, and for nearly four when each
-        takes all of `metadata_timeout_ms`. Then it raises MetadataUnavailableError and can be
-        called again. Before that, appends still pending have up to twice `add_quorum_timeout_ms`.
+        Appends still pending have up to twice `add_quorum_timeout_ms`. After that the metadata
+        store has `close_timeout_ms`, 30 s by default; then this raises MetadataUnavailableError
+        and can be called again, while the close goes on in the background.
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger; its close decides.
@@ -234,7 +238,7 @@ class WriteHandle:
                 self._refuse(self._closed_error)
             self._closing = self._loop.create_task(self._close())
             self._closing.add_done_callback(_look_at_outcome)
-        return await asyncio.shield(self._closing)
+        return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
 
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
@@ -361,15 +365,26 @@ class WriteHandle:
             raise self._host.crash
         if self._host.is_stopped:
             raise self._closed_error()
-        self._closed = self._loop.create_future()
-        self._host.post(CloseRequested())
-        return await self._closed
+        if self._closed is None or (self._closed.done() and self._closed.exception()):
+            self._closed = self._loop.create_future()
+            self._closed.add_done_callback(_look_at_outcome)
+            self._host.post(CloseRequested())
+        timeout_ms = self._timeout_ms
+        try:
+            return await within(asyncio.shield(self._closed), timeout_ms / 1e3)
+        except TimeoutError:
+            raise MetadataUnavailableError(
+                f"ledger {self.id} was not closed within {timeout_ms / 1e3:g} s, and may be closed "
+                "yet: check that ZooKeeper runs, and close it again or seal it later",
+                definite=False,
+                ledger_id=self.id,
+            ) from None
 
     def __repr__(self) -> str:
         return f"WriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"
 
 
-def _look_at_outcome(closing: asyncio.Task[LedgerMetadata]) -> None:
+def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
     """Mark an error as seen: whoever waited may be gone, and asyncio would report it as lost."""
     if not closing.cancelled():
         closing.exception()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.waits import forever
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
@@ -23,14 +25,14 @@ class BegunRange:
     async def following(self) -> Sequence[Any] | None:
         """The next batch, None at the end; raises what reading raised."""
         first, self._first = self._first, None
-        return await (first if first is not None else self._next())
+        return await self._next() if first is None else await forever(first, "its reader ends")
 
     async def aclose(self) -> None:
         """Forget what is on its way, an error of it too; closing again is fine."""
         first, self._first = self._first, None
         if first is not None:
             first.cancel()
-            await asyncio.wait([first])
+            await forever(asyncio.wait([first]), "a task that is cancelled ends")
             if not first.cancelled():
                 first.exception()
         await self._batches.aclose()

@@ -31,6 +31,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     RollRequested,
 )
 from ledgerlog_spark.protocol.messages import CloseRequested
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,9 @@ class Led(Protocol):
 
     async def truncate(self, offset: int) -> Any:
         """Drop everything below an offset."""
+
+
+REQUESTS_END = "the machine ends: each of its requests does, by its own deadline"
 
 
 class Leader:
@@ -165,7 +169,7 @@ class Leader:
         """
         self._host.start()
         try:
-            await self._opened
+            await forever(self._opened, REQUESTS_END)
         except BaseException:
             self._host.retire()
             raise
@@ -186,7 +190,7 @@ class Leader:
         """
         future = self.append_async(record)
         self.send_now()
-        return await future
+        return await forever(future, REQUESTS_END)
 
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
         """A future of the position, admitted in order; errors as of `append`.
@@ -205,7 +209,7 @@ class Leader:
         """
         future = self.append_many_async(records)
         self.send_now()
-        return await future
+        return await forever(future, REQUESTS_END)
 
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
@@ -236,7 +240,7 @@ class Leader:
         """
         future = self.append_rows_async(rows)
         self.send_now()
-        return await future
+        return await forever(future, REQUESTS_END)
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> asyncio.Future[Positions]:
         """A future of the positions, admitted in order; like `append_rows`.
@@ -309,7 +313,7 @@ class Leader:
         if self.is_leading:
             await self.flush()
             self._begin_to_close()
-        await asyncio.shield(self._ended)
+        await forever(asyncio.shield(self._ended), REQUESTS_END)
         await self._host.finish()
         if self._error is not None:
             raise self._error
@@ -451,7 +455,7 @@ class Leader:
         """Wait until something was acknowledged, sent, listed, or failed."""
         change: asyncio.Future[None] = self._loop.create_future()
         self._changes.add(change)
-        await change
+        await forever(change, REQUESTS_END)
 
     def _wake(self) -> None:
         changes, self._changes = self._changes, set()

@@ -28,6 +28,7 @@ from ledgerlog_spark.protocol.leader_messages import (
 )
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 from ledgerlog_spark.protocol.messages import Start, StartTimer
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -119,7 +120,7 @@ class LeaderHost(EventQueue):
     async def finish(self) -> None:
         """Wait for what is under way, such as letting go of a ledger that was not needed."""
         while self._tasks:
-            await asyncio.wait(self._tasks)
+            await forever(asyncio.wait(self._tasks), "requests end by their deadlines")
 
     def _step(self, event: Any) -> None:
         self._history.append(event)

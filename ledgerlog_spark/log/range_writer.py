@@ -11,10 +11,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.client.writer_handle import PENDING_ENDS
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_records import StagedRange
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -136,7 +138,8 @@ class RangeWriter:
         """
         self._is_finished = True
         if self._pending:
-            await asyncio.wait([sent.future for sent in self._pending])
+            pending = [sent.future for sent in self._pending]
+            await forever(asyncio.wait(pending), PENDING_ENDS)
         while self._pending and _is_confirmed(self._pending[0].future):
             await self._acknowledged()
         again = tuple(sent.payload for sent in self._pending if sent.rows)
@@ -160,7 +163,7 @@ class RangeWriter:
     async def _acknowledged(self) -> None:
         """The oldest pending entry is; an entry with another id than its place is our bug."""
         sent = self._pending[0]
-        entry_id = await sent.future
+        entry_id = await forever(sent.future, PENDING_ENDS)
         assert entry_id == sent.entry_id, (self.ledger_id, entry_id, sent.entry_id)
         self._pending.popleft()
         self._pending_size_bytes -= len(sent.payload)

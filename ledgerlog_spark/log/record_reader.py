@@ -21,6 +21,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committed_range import read_range
 from ledgerlog_spark.log.ledger_entries import entry_holding
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -67,13 +68,13 @@ class _Changes:
         """A ledger that is followed may have changed, or the client was closed."""
         self._changed.set()
 
-    async def wait(self) -> None:
+    async def following(self) -> None:
         """Wait for a change after the last one that was waited for.
 
         Raises:
             LocalProtocolError: The client was closed.
         """
-        await self._changed.wait()
+        await forever(self._changed.wait(), "a tail waits for what is appended")
         self._changed.clear()
         self._ledgers.check_open()
 
@@ -178,7 +179,7 @@ class RecordReader(Generic[T]):
                         async for records in batches:
                             yield records
                     while not changes.is_list_stale:
-                        await changes.wait()
+                        await changes.following()
                 except MetadataUnavailableError:
                     pass  # it comes back, and a watch tells what happened meanwhile
                 except LedgerNotFoundError as error:
@@ -295,7 +296,7 @@ class RecordReader(Generic[T]):
                     changes.is_log_doubtful = False
                     await self._relisted(cursor)
                 else:
-                    await changes.wait()
+                    await changes.following()
         finally:
             await handle.aclose()
 

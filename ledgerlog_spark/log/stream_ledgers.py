@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import LedgerLogError, LogNotFoundError
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_records import WriteMode
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -152,7 +153,7 @@ class StreamLedgers:
         for key in list(self._idle):
             self._close_idle(key)
         while self._tasks:
-            await asyncio.wait(self._tasks)
+            await forever(asyncio.wait(self._tasks), "each close has a deadline")
 
     def _taken(self, key: _Key) -> StagedLedger | None:
         idle = self._idle.pop(key, None)

@@ -26,6 +26,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     make_persistent,
     parent_of,
 )
+from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.service_info import encode_service_info
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Announcement:
         changed.set()
         try:
             while True:
-                await changed.wait()
+                await forever(changed.wait(), "a bookie is announced until it stops")
                 changed.clear()
                 try:
                     await self.announce()

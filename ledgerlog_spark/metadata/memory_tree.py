@@ -35,6 +35,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     parent_of,
 )
 from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,7 +173,7 @@ class MemoryTree:
         try:
             if path not in (await self._view()).nodes:
                 return True
-            await changed.wait()
+            await forever(changed.wait(), "callers have a deadline")
             return path not in (self._held or self.nodes.current).nodes
         finally:
             cancel()

@@ -51,6 +51,7 @@ from ledgerlog_spark.metadata.zookeeper_requests import (
 )
 from ledgerlog_spark.metadata.zookeeper_watches import ZookeeperWatches
 from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.waits import forever, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,6 +86,7 @@ class ZookeeperSession:
         self._request_timeout = request_timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._session_timeout_ms = session_timeout_ms
+        self._stop_seconds_max = 2 * session_timeout_ms / 1000 + 1
         self._session_id = 0
         self._requests_sent = 0
         self._is_closed = False
@@ -313,7 +315,7 @@ class ZookeeperSession:
         self._pending.add(happened)
         try:
             await self._read(path, lambda: self._client.get_async(path, watch=fired))
-            return await happened
+            return await forever(happened, "callers have a deadline")
         except NodeMissingError:
             return True
         finally:
@@ -354,7 +356,9 @@ class ZookeeperSession:
         for future in self._pending:
             if not future.done():
                 future.set_exception(self._closed())
-        await asyncio.to_thread(self._stop_client)
+        # kazoo has no deadline of its own for this; the thread may outlive the wait.
+        with contextlib.suppress(TimeoutError):
+            await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 
     def _stop_client(self) -> None:
         """Blocks for a moment; up to a session timeout when the server is silent."""

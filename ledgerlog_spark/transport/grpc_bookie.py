@@ -21,6 +21,7 @@ from ledgerlog_spark.transport.grpc_channel import (
 )
 from ledgerlog_spark.transport.grpc_watch import LacWatch
 from ledgerlog_spark.transport.pending import Pending
+from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.error_codes import code_of
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class _Stream:
         """End the stream."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+            await forever(self._task, "a task that is cancelled ends")
         self._break(Code.UNAVAILABLE)
 
     async def _run(self) -> None:
@@ -212,7 +213,7 @@ class _Stream:
 
     async def _write(self, call: Any) -> None:
         while True:
-            await self._has_unsent.wait()
+            await forever(self._has_unsent.wait(), "a request comes, or the stream ends")
             self._has_unsent.clear()
             while self._unsent:
                 _, request = self._unsent.popleft()

@@ -12,6 +12,7 @@ import grpc
 from ledgerlog_spark.errors import BookieUnavailableError, LedgerLogError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, Code
 from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.waits import forever, within
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import BookieInfo
@@ -37,8 +38,11 @@ _CODES: Final = {
     grpc.StatusCode.INVALID_ARGUMENT: Code.BAD_REQUEST,
 }
 
+RESOLVE_SECONDS_MAX: Final = 15.0
+"""For looking a bookie up, which asks the metadata store."""
+
 ChannelTask = asyncio.Task[grpc.aio.Channel]
-UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError)
+UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError, TimeoutError)
 
 
 def code_of_status(status: grpc.StatusCode) -> Code:
@@ -58,6 +62,7 @@ async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
         BookieUnavailableError: It is not registered, or has no control service; or this process was
             forked from one that used gRPC.
         MetadataError: The registration could not be read.
+        TimeoutError: Not in time.
     """
     if not _using_process:
         _using_process.append(os.getpid())
@@ -67,19 +72,25 @@ async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
             "that did so: start processes with the spawn method",
             bookie_id=bookie_id,
         )
-    info: BookieInfo = await resolve(bookie_id)
+    info: BookieInfo = await within(_resolved(bookie_id, resolve), RESOLVE_SECONDS_MAX)
     if info.grpc_port is None:
         raise BookieUnavailableError(f"bookie {bookie_id} has no gRPC port", bookie_id=bookie_id)
     host = f"[{info.host}]" if ":" in info.host else info.host
     return grpc.aio.insecure_channel(f"{host}:{info.grpc_port}", options=_CHANNEL_OPTIONS)
 
 
+async def _resolved(bookie_id: str, resolve: ResolveBookie) -> BookieInfo:
+    return await resolve(bookie_id)
+
+
 async def stub_of(channel: ChannelTask) -> Any:
     """The bookie's calls; errors as of `connect`."""
-    return control_pb2_grpc.BookieStub(await asyncio.shield(channel))  # type: ignore[no-untyped-call]
+    return control_pb2_grpc.BookieStub(
+        await forever(asyncio.shield(channel), "`connect` has a deadline")
+    )  # type: ignore[no-untyped-call]
 
 
 async def close(channel: ChannelTask) -> None:
     """Close a channel, whether or not it could be made."""
     with contextlib.suppress(*UNREACHABLE):
-        await (await channel).close(None)
+        await (await forever(channel, "`connect` has a deadline")).close(None)

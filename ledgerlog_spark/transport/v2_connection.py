@@ -9,6 +9,7 @@ request ids").
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -23,6 +24,7 @@ from ledgerlog_spark.transport.pending import (
     PendingRun,
 )
 from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
+from ledgerlog_spark.waits import within
 from ledgerlog_spark.wire.answers import (
     AddAnswer,
     AddRunAnswer,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.wire.answers import Answer
 
 VANISHED_AFTER_MS: Final = 10_000
+LOST_SECONDS_MAX: Final = 3.0
 WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
 JOINED_BYTES_MAX: Final = 1 << 16
 LATE_REQUESTS_MAX: Final = 10_000
@@ -238,9 +241,10 @@ class V2Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def wait_lost(self) -> None:
-        """Return once the socket is gone."""
-        await asyncio.shield(self._lost)
+    async def lost(self) -> None:
+        """Return once the socket is gone, which it is a turn of the loop after `abort`."""
+        with contextlib.suppress(TimeoutError):
+            await within(asyncio.shield(self._lost), LOST_SECONDS_MAX)
 
     # Sending.
 

@@ -21,6 +21,7 @@ from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.pending import PendingRun
 from ledgerlog_spark.transport.same_host import connected_within_host
 from ledgerlog_spark.transport.v2_connection import LATE_REQUESTS_MAX, V2Connection
+from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.requests import encode_tell_lac
 
 if TYPE_CHECKING:
@@ -84,13 +85,13 @@ class V2Link:
         task = self._connecting
         if task is not None:
             task.cancel()
-            await asyncio.wait([task])
+            await forever(asyncio.wait([task]), "a task that is cancelled ends")
         connections = [one for one in (self._connection, self._retired) if one is not None]
         self._connection = self._retired = None
         for connection in connections:
             _drop(connection)
         for connection in connections:
-            await connection.wait_lost()
+            await connection.lost()
         self._fail_waiting()
 
     # Called by the connection.

@@ -12,13 +12,14 @@ ROOT = Path(__file__).parents[2]
 
 CLIENT_LAYERS = {
     "errors": set(),
+    "waits": set(),
     "model": {"errors"},
     "wire": {"errors", "model"},
     "protocol": {"errors", "model"},
-    "metadata": {"errors", "model", "wire", "protocol"},
-    "transport": {"errors", "model", "wire"},
-    "client": {"errors", "model", "wire", "protocol", "metadata", "transport"},
-    "log": {"errors", "model", "wire", "protocol", "metadata", "client", "arrow"},
+    "metadata": {"errors", "waits", "model", "wire", "protocol"},
+    "transport": {"errors", "waits", "model", "wire"},
+    "client": {"errors", "waits", "model", "wire", "protocol", "metadata", "transport"},
+    "log": {"errors", "waits", "model", "wire", "protocol", "metadata", "client", "arrow"},
     "arrow": {"errors", "model", "wire", "protocol"},
     "local": {"errors", "model"},
     "connect": {

@@ -14,11 +14,15 @@ from ledgerlog_spark.errors import (
     EntryNotFoundError,
     EntryUnknownError,
     LedgerNotFoundError,
+    LedgerRecoveryError,
     LocalProtocolError,
     UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
-from ledgerlog_spark.protocol.reader import ReaderSettings
+from ledgerlog_spark.protocol.lac import LacReader
+from ledgerlog_spark.protocol.messages import BatchReplied, LacReplied, ReadReplied
+from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
+from ledgerlog_spark.protocol.recovery import LedgerRecovery
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 
@@ -274,6 +278,71 @@ def count_bytes_read(storage: Any, came: list[int]) -> None:
         read_batch(request, done)
 
     storage.read, storage.read_batch = counted, counted_batch
+
+
+def deaf_to(kind: type, machine: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that forgets a kind of reply and goes on with its timers: a bug."""
+    handle = machine.handle
+
+    def forgetful(self: Any, event: Any) -> Any:
+        return [] if type(event) is kind else handle(self, event)
+
+    monkeypatch.setattr(machine, "handle", forgetful)
+
+
+def test_a_seal_that_stands_still_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append_batch([b"x"] * 10)
+        deaf_to(ReadReplied, LedgerRecovery, monkeypatch)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(LedgerRecoveryError, match="no request was answered") as caught:
+            await world.client().seal(ledger.id)
+        assert caught.value.retriable
+        assert asyncio.get_running_loop().time() - began <= 2 * ClientSettings().stall_ms / 1e3
+        monkeypatch.undo()
+        assert (await world.client().seal(ledger.id)).last_entry_id == 9
+
+    in_world(work)
+
+
+def test_a_read_that_stands_still_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 3000)
+        reader = await world.client().open_ledger(ledger_id)
+        deaf_to(BatchReplied, LedgerReader, monkeypatch)
+        with pytest.raises(EntryUnknownError, match="no request was answered") as caught:
+            [entry async for entry in reader.read()]
+        assert caught.value.entry_id == 0
+
+    in_world(work)
+
+
+def test_a_reader_whose_application_takes_its_time_stands_not_still() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 3000)
+        reader = await world.client().open_ledger(ledger_id)
+        seen = 0
+        async with contextlib.aclosing(reader.read_batches()) as batches:
+            async for batch in batches:
+                seen += len(batch)
+                await asyncio.sleep(10 * ClientSettings().stall_ms / 1e3)
+        assert seen == 3000
+
+    in_world(work)
+
+
+def test_asking_how_far_a_ledger_is_confirmed_never_lasts_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append(b"x")
+        deaf_to(LacReplied, LacReader, monkeypatch)
+        with pytest.raises(EntryUnknownError, match="no request was answered"):
+            await world.client().open_ledger(ledger.id)
+
+    in_world(work)
 
 
 def test_a_bookie_that_returns_more_than_was_asked_for_changes_nothing() -> None:

@@ -1,0 +1,143 @@
+"""Hosts wait with a deadline, or say what ends the wait (ledgerlog_spark/waits.py)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "ledgerlog_spark"
+HOSTS = ("client", "log", "transport", "metadata")
+MODULES = sorted(
+    path for folder in HOSTS for path in (ROOT / folder).rglob("*.py") if "_pb2" not in path.name
+)
+
+OF_A_QUEUE_OR_EVENT = {"wait", "get", "join", "acquire"}
+"""Without arguments these wait for what others do. A store's `get(path)` has a deadline."""
+
+OF_ASYNCIO = {"asyncio.shield", "asyncio.wait", "asyncio.to_thread"}
+
+BLOCKING = {
+    "client/add_future.py _wait": "as long as the caller says; the append ends by its deadlines",
+    "client/batch_queue.py taken": "the loop puts an end after the last batch, whatever happens",
+    "client/blocking_writer.py put": "what was sent or failed makes room",
+    "client/loop_thread.py call": "the coroutine ends: its waits are those of this test",
+}
+"""Threads that wait for the loop, and what ends that."""
+
+IN_A_THREAD = {
+    "metadata/zookeeper_session.py is_orphaned": "PROBE_SECONDS is the deadline of each request",
+    "metadata/zookeeper_session.py end_session": "kazoo's own deadlines",
+}
+
+
+def has_deadline(above: list[ast.AST]) -> bool:
+    """Within `async with asyncio.timeout(...)`."""
+    return any(
+        isinstance(node, ast.AsyncWith)
+        and any("asyncio.timeout" in ast.unparse(item.context_expr) for item in node.items)
+        for node in above
+    )
+
+
+def given_coroutines(above: list[ast.AST]) -> set[str]:
+    """Parameters that are coroutines: their own waits are looked at where they are written."""
+    return {
+        argument.arg
+        for node in above
+        if isinstance(node, ast.AsyncFunctionDef)
+        for argument in node.args.args
+        if argument.annotation is not None
+        and ast.unparse(argument.annotation).startswith(("Awaitable", "Coroutine"))
+    }
+
+
+def is_bare(awaited: ast.expr, above: list[ast.AST]) -> bool:
+    if isinstance(awaited, ast.Name) and awaited.id in given_coroutines(above):
+        return False
+    if not isinstance(awaited, ast.Call):
+        return True
+    if any(keyword.arg == "timeout" for keyword in awaited.keywords):
+        return False
+    if ast.unparse(awaited.func) in OF_ASYNCIO:
+        return True
+    name = awaited.func.attr if isinstance(awaited.func, ast.Attribute) else ""
+    return name in OF_A_QUEUE_OR_EVENT and not awaited.args
+
+
+def walked(node: ast.AST, above: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, list]]:
+    yield node, list(above)
+    for child in ast.iter_child_nodes(node):
+        yield from walked(child, (*above, node))
+
+
+def place(path: Path, above: list[ast.AST]) -> str:
+    functions = [n.name for n in above if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return f"{path.relative_to(ROOT)} {functions[-1] if functions else ''}"
+
+
+def bare_waits(path: Path) -> Iterator[tuple[str, str]]:
+    for node, above in walked(ast.parse(path.read_text())):
+        if isinstance(node, ast.Await) and is_bare(node.value, above) and not has_deadline(above):
+            yield place(path, above), ast.unparse(node)
+
+
+def blocking_waits(path: Path) -> Iterator[tuple[str, str]]:
+    """Calls that keep a thread waiting: of a condition, a queue, another thread, a future."""
+    for node, above in walked(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        is_in_coroutine = isinstance(
+            next((n for n in reversed(above) if "FunctionDef" in type(n).__name__), None),
+            ast.AsyncFunctionDef,
+        )
+        what = f"{ast.unparse(node.func.value)}.{node.func.attr}".lower()
+        is_wait = what.endswith((".wait", "_came.get", "thread.join")) or what == "future.result"
+        is_passed_on = above and isinstance(above[-1], ast.Call | ast.Await)
+        if is_wait and not is_in_coroutine and not is_passed_on and "asyncio" not in what:
+            yield place(path, above), ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_host_waits_without_a_deadline_or_a_reason(path: Path) -> None:
+    found = [wait for wait in bare_waits(path) if wait[0] not in IN_A_THREAD]
+    assert not found, "use waits.within(..., seconds), or waits.forever(..., reason)"
+
+
+def test_every_thread_that_waits_is_listed_with_what_ends_the_wait() -> None:
+    found = {where for path in MODULES for where, _ in blocking_waits(path)}
+    stops = {"client/loop_thread.py stop"}  # has a deadline: join(seconds)
+    assert found - stops == BLOCKING.keys()
+
+
+def test_what_is_allowed_is_still_there() -> None:
+    assert IN_A_THREAD.keys() <= {where for path in MODULES for where, _ in bare_waits(path)}
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("await self._done", True),
+        ("await asyncio.shield(task)", True),
+        ("await asyncio.wait(tasks)", True),
+        ("await event.wait()", True),
+        ("await queue.get()", True),
+        ("await asyncio.wait(tasks, timeout=1)", False),
+        ("await self._tree.get(path)", False),
+        ("await forever(self._done, 'it ends')", False),
+        ("await within(self._done, 3)", False),
+        ("async with asyncio.timeout(3):\n        await self._done", False),
+    ],
+)
+def test_the_rule_tells_bare_waits_from_others(code: str, is_found: bool, tmp_path: Path) -> None:
+    path = ROOT / "client" / "none.py"
+    tree = ast.parse(f"async def f(self):\n    {code}\n")
+    found = [
+        node
+        for node, above in walked(tree)
+        if isinstance(node, ast.Await) and is_bare(node.value, above) and not has_deadline(above)
+    ]
+    assert bool(found) == is_found
+    assert place(path, []).startswith("client/none.py")
