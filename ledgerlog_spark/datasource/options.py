@@ -85,6 +85,7 @@ class WriteOptions:
     txn_app_id: str | None
     txn_version: int | None
     merge_schema: bool
+    overwrite_schema: bool
     overwrite_if_changed: bool
     retention_ms: int | None
     retention_bytes: int | None
@@ -224,6 +225,30 @@ class SourceOptions:
                 option="txnAppId",
             )
         return _chosen(WriteOptions, self.values)
+
+    def check_mode(self, *, overwrite: bool) -> None:
+        """Returns when the options fit a write that replaces rows, or one that appends them.
+
+        Raises:
+            ConfigurationError: An option of overwrites is given for an append, or two options say
+                what becomes of the columns.
+        """
+        for attribute, name in (
+            ("overwrite_schema", "overwriteSchema"),
+            ("overwrite_if_changed", "overwriteIfChanged"),
+        ):
+            if self.values[attribute] and not overwrite:
+                raise ConfigurationError(
+                    f'option "{name}" is for overwrites, and this write appends: leave it out, or '
+                    'write with mode("overwrite"), or outputMode("complete") in a stream',
+                    option=name,
+                )
+        if self.values["overwrite_schema"] and self.values["merge_schema"]:
+            raise ConfigurationError(
+                'options "overwriteSchema" and "mergeSchema" both say what becomes of the columns: '
+                "give one",
+                option="overwriteSchema",
+            )
 
     def for_stream_write(self) -> WriteOptions:
         """The options of a streaming write.

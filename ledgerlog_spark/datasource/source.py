@@ -155,6 +155,7 @@ class LedgerDataSource(DataSource):
         given = dict(self.options)
         options = self._options(given)
         check_target(given, overwrite=overwrite, streams=streams)
+        options.check_mode(overwrite=overwrite)
         return options
 
     def _rows_schema(self, schema: StructType) -> str:

@@ -114,7 +114,7 @@ def _planned(
     check_head(options, state.head)
     return plan_job(
         state,
-        schema=schema_after(state.schema, schema_json, options),
+        schema=schema_after(state, schema_json, options, overwrite=overwrite),
         mode=WriteMode.OVERWRITE if overwrite else WriteMode.APPEND,
         overwrite_if_changed=options.overwrite_if_changed,
         password=password_in(options.password_file),

@@ -59,9 +59,9 @@ class StreamSchemas:
             what = error.message.rstrip(".")
             raise SchemaMismatchError(
                 f"log {view.name!r} does not fit the columns of the query: {what}. "
-                f"Columns of a log only grow, so this is another log than those that the query "
-                f"began with, or the query's own schema: leave the log out, or read it by a query "
-                f"of its own.",
+                f"An overwrite replaced the log's columns (overwriteSchema), or this is another "
+                f"log than those that the query began with, or the query's own schema: leave the "
+                f"log out, or read it by a query of its own.",
                 **{**error.fields, "log": view.name},
             ) from error
         known = self._known.setdefault(view.log_id, {*schema.names, *self._target.names})

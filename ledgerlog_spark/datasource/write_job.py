@@ -12,6 +12,7 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     LogKindError,
     LogNotFoundError,
+    SchemaMismatchError,
 )
 from ledgerlog_spark.protocol.log_password import check_password
 from ledgerlog_spark.protocol.log_properties import LogProperties
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.blocking import BlockingLog
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.protocol.log_commit_result import CommitResult
+    from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import LogHead, StagedRange
 
 BEGIN_ATTEMPTS_MAX = 10
@@ -49,7 +51,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
         check_head(options, state.head)
         check_password(options.log, state.head, password)
         job = log.begin(
-            schema=schema_after(state.schema, schema_json, options),
+            schema=schema_after(state, schema_json, options, overwrite=overwrite),
             mode=mode,
             app=options.txn_app_id,
             batch_id=options.txn_version or 0,
@@ -95,12 +97,31 @@ def check_bookies(uri: str, properties: LogProperties) -> None:
     client_of(uri).run(lambda client: client.check_bookies(properties.quorum))
 
 
-def schema_after(current: bytes | None, schema_json: str, options: WriteOptions) -> bytes:
-    """The log's schema after this write, byte for byte the current one when nothing is added."""
-    if current is None:
+def schema_after(
+    state: LogState, schema_json: str, options: WriteOptions, *, overwrite: bool
+) -> bytes:
+    """The log's schema after this write, byte for byte the current one when nothing is added.
+
+    That of the rows alone where there are no other rows to stand beside: when nothing was
+    committed yet, whatever a write that failed made the log with, and with `overwriteSchema`.
+
+    Raises:
+        SchemaMismatchError: Rows of this schema cannot be stored beside those of the log.
+    """
+    current = state.schema
+    replaces = overwrite and options.overwrite_schema
+    if current is None or state.head.version == 0 or replaces:
         return stored_schema(storable(schema_json))
     before = spark_schema(current)
-    after = merge(before, schema_json, log=options.log, add_columns=options.merge_schema)
+    try:
+        after = merge(before, schema_json, log=options.log, add_columns=options.merge_schema)
+    except SchemaMismatchError as error:
+        if not overwrite:
+            raise
+        raise SchemaMismatchError(
+            f'{error.message} To replace the log\'s columns too, set "overwriteSchema" to "true".',
+            **error.fields,
+        ) from error
     return current if after == before else stored_schema(after)
 
 

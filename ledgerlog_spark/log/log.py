@@ -323,6 +323,7 @@ class Log(LogRecords):
             planned_version=job.planned_version,
             overwrite_if_changed=job.overwrite_if_changed,
             password=job.password,
+            is_first=bool(job.schema) and job.planned_version == 0,
         )
         reach("commit.begun")
         before = known.take(self.log_id, job.app) if known is not None else None

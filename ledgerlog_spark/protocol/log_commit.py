@@ -286,6 +286,8 @@ class CommitMachine(LogMachine):
     def _plan(self) -> list[LogEffect]:
         assert self._head is not None
         head = self._head.value
+        if self._request.is_nothing_for(head):
+            return self._end(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
         current: bytes | None = None
         if needs_current_schema(head, self._request):
             current = schema_in(head, self._schema_pages)

@@ -45,6 +45,8 @@ class CommitRequest:
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Overwrite also what was committed since then.
         password: Of the ledgers that the ranges lie in.
+        is_first: The job was planned on a log that nothing was committed to: the schema stands
+            instead of the one that the log was made with, and is committed also without rows.
 
     Raises:
         LocalProtocolError: A range that cannot be.
@@ -61,6 +63,7 @@ class CommitRequest:
     planned_version: int = 0
     overwrite_if_changed: bool = False
     password: bytes = field(repr=False, default=b"")
+    is_first: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_id < 0:
@@ -72,7 +75,15 @@ class CommitRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write: an append without rows (DESIGN 6.2)."""
+        """Whether there is nothing to write: an append without rows, but for the first one."""
+        return self._appends_nothing and not self.is_first
+
+    def is_nothing_for(self, head: LogHead) -> bool:
+        """Whether there is nothing to write to a log that has this head."""
+        return self._appends_nothing and head.version > 0
+
+    @property
+    def _appends_nothing(self) -> bool:
         return self.mode is WriteMode.APPEND and not self.ranges
 
     @property
@@ -173,7 +184,7 @@ def plan_commit(
         end_offset=end_offset,
         commit_time_ms=commit_time_ms,
         token=head.token,
-        schema_id=schemas[-1].schema_id if schemas else head.schema_id,
+        schema_id=schema_id,
         operation=Operation.OVERWRITE if overwrites else Operation.APPEND,
     )
     return NewVersion(head, interval, items, schemas)
@@ -277,6 +288,14 @@ def _schema(
             log=head.name,
             schema_id=head.schema_id,
             planned_schema_id=request.base_schema_id,
+        )
+    is_new = request.schema_id != request.base_schema_id
+    if request.is_first and is_new and head.version > 0:
+        raise ConcurrentCommitError(
+            f"log {head.name!r} got its first rows since the job was planned, and they have other "
+            "columns than the job's: run it again",
+            log=head.name,
+            version=head.version,
         )
     if request.schema_id is not None:
         return request.schema_id, ()

@@ -147,7 +147,8 @@ class RestoreMachine(ListingCommit):
     def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
         old = self._interval
         assert old is not None
-        if (old.start_offset, old.end_offset) == head.interval:
+        is_same = (old.start_offset, old.end_offset) == head.interval
+        if is_same and old.schema_id == head.schema_id:
             result = CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)
             return self._end(result)
         commit_time_ms = max(head.commit_time_ms + 1, self._now_ms)

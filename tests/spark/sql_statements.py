@@ -198,6 +198,9 @@ CATALOG = (
               '.option("mergeSchema", "true").mode("append").save("{a}"); '
               "CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
               leaves=("a", ((1, "x", None), (2, "y", None), (3, "z", 1)))),
+    Statement("catalog", "ALTER TABLE {t} RENAME COLUMN s TO ss; SELECT * FROM {t}",
+              instead="CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
+              leaves=("a", ROWS_A)),
     Statement("catalog", "ALTER TABLE {t} DROP COLUMN s; SELECT * FROM {t}",
               note="the table shows fewer columns, the log keeps them"),
     Statement("catalog", "ALTER TABLE {t} DROP COLUMN k; SELECT * FROM {t}"),

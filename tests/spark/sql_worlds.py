@@ -196,7 +196,8 @@ class LedgerWorld(World):
         return _collected(self.spark.read.format("ledger").load(self.names[key]))
 
     def reset(self, key: str) -> None:
-        self._frame(key).write.format("ledger").mode("overwrite").save(self.names[key])
+        writer = self._frame(key).write.format("ledger").mode("overwrite")
+        writer.option("overwriteSchema", "true").save(self.names[key])
 
     def remove(self, key: str) -> None:
         if self.stamp(key) is not None:

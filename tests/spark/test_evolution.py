@@ -83,3 +83,37 @@ def test_a_log_that_was_made_without_columns_has_none_to_show(
     BlockingLogs(client).create(log_name)
     with pytest.raises(Exception, match="has no rows yet"):
         load(spark, log_name)
+
+
+def test_a_first_write_that_fails_does_not_fix_the_columns(
+    spark: SparkSession, log_name: str, client: BlockingClient, save: Save
+) -> None:
+    with pytest.raises(Exception, match="by design"):
+        save(spark.range(3).selectExpr("raise_error('by design') AS id"))
+    assert BlockingLogs(client).open(log_name).state().head.version == 0
+    rows = spark.range(3).selectExpr("id", "'x' AS text")
+    save(rows)
+    same_rows(load(spark, log_name), rows)
+
+
+def test_an_empty_first_write_fixes_the_columns(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(0))
+    with pytest.raises(Exception, match="has no column 'text'"):
+        save(spark.range(3).selectExpr("'x' AS text"))
+
+
+def test_an_overwrite_replaces_the_columns_when_it_says_so(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(3))
+    rows = spark.range(2).selectExpr("CAST(id AS string) AS id", "'x' AS text")
+    with pytest.raises(Exception, match=r'is long, .* set "overwriteSchema" to "true"'):
+        save(rows, mode="overwrite")
+    same_rows(load(spark, log_name), spark.range(3))
+    save(rows, mode="overwrite", overwriteSchema="true")
+    same_rows(load(spark, log_name), rows)
+    same_rows(load(spark, log_name, versionAsOf="1"), spark.range(3))
+    save(rows)
+    same_rows(load(spark, log_name), rows.union(rows))

@@ -118,7 +118,7 @@ def test_a_statement_does_what_parquet_does_or_changes_nothing_and_has_an_altern
             assert run.instead.places == run.parquet.places
     if is_ours(run.ledger.error):
         said = reason(run.ledger.error)
-        assert any(way in said for way in ('save("name")', 'start("name")', "CREATE TABLE t"))
+        assert any(way in said for way in ('save("name")', 'start("name")', "TABLE t USING ledger"))
 
 
 def test_no_other_log_was_made_or_changed(runs: Runs) -> None:

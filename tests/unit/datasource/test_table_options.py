@@ -96,3 +96,17 @@ def test_a_view_of_a_part_of_a_log_is_not_written() -> None:
 
 def test_a_write_takes_options_that_only_tune_reads() -> None:
     check_target({"PATH": "a", "minPartitions": "3"}, overwrite=False, streams=False)
+
+
+@pytest.mark.parametrize("option", ["overwriteSchema", "overwriteIfChanged"])
+def test_an_append_refuses_options_of_overwrites(option: str) -> None:
+    for write in (DefaultSource({"path": "a", option: "true"}).writer,
+                  DefaultSource({"path": "a", option: "true"}).streamWriter):  # fmt: skip
+        with pytest.raises(ConfigurationError, match=f'"{option}" is for overwrites'):
+            write(PLAIN, False)
+
+
+def test_an_overwrite_either_adds_columns_or_replaces_them() -> None:
+    options = {"path": "a", "overwriteSchema": "true", "mergeSchema": "true"}
+    with pytest.raises(ConfigurationError, match="give one"):
+        DefaultSource(options).writer(PLAIN, True)
