@@ -6,10 +6,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.errors import LocalProtocolError
+
 if TYPE_CHECKING:
     from ledgerlog_spark.client.append_batches import AppendBatches, Gathered, Waiter
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.protocol.messages import Payload
+
+
+BACKLOGS_MAX = 16
+"""Times the settings' backlog that may wait to be sent; beyond it appends are refused."""
 
 
 def _nothing() -> None:
@@ -60,6 +66,21 @@ class AppendPace:
         return (
             self._waiting.entries >= self._settings.backlog_entries_max
             or self._waiting.size_bytes >= self._settings.backlog_size_bytes_max
+        )
+
+    def refusal(self) -> LocalProtocolError | None:
+        """Why nothing more may be added now; None while it may. `drain` makes room."""
+        waiting, settings = self._waiting, self._settings
+        if (
+            waiting.entries < BACKLOGS_MAX * settings.backlog_entries_max
+            and waiting.size_bytes < BACKLOGS_MAX * settings.backlog_size_bytes_max
+        ):
+            return None
+        return LocalProtocolError(
+            f"{waiting.entries:,} appends of {waiting.size_bytes:,} bytes wait to be sent: await "
+            "drain() between appends",
+            entries=waiting.entries,
+            size_bytes=waiting.size_bytes,
         )
 
     @property

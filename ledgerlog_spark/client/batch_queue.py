@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from ledgerlog_spark.client.loop_thread import LoopThread
 
@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 AHEAD_MAX: Final = 8
 """Batches that wait to be taken before no more are asked for."""
+
+AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
+"""Bytes of them, after which one more may come."""
 
 
 class _End:
@@ -36,8 +39,22 @@ class _End:
 class BatchQueue(Generic[T]):
     """One async iteration, taken by one thread of the process that has the loop."""
 
-    def __init__(self, batches: AsyncGenerator[T, None], thread: LoopThread) -> None:
-        """Nothing is asked for before the first batch is wanted."""
+    def __init__(
+        self,
+        batches: AsyncGenerator[T, None],
+        thread: LoopThread,
+        size_bytes_of: Callable[[T], int],
+    ) -> None:
+        """Nothing is asked for before the first batch is wanted.
+
+        Args:
+            batches: To be taken.
+            thread: Has the loop.
+            size_bytes_of: What a batch holds, about.
+        """
+        self._size_bytes_of = size_bytes_of
+        self._put_size_bytes = 0
+        self._taken_size_bytes = 0
         self._batches = batches
         self._thread = thread
         self._came: SimpleQueue[T | _End] = SimpleQueue()
@@ -56,7 +73,8 @@ class BatchQueue(Generic[T]):
         self._thread.call(self._begin())
         try:
             while not isinstance(batch := self._came.get(), _End):
-                if self._is_full and self._came.qsize() <= AHEAD_MAX // 2:
+                self._taken_size_bytes += self._size_bytes_of(batch)
+                if self._is_full and self._has_room_again:
                     self._is_full = False
                     self._thread.loop.call_soon_threadsafe(self._room.set)
                 yield batch
@@ -67,6 +85,14 @@ class BatchQueue(Generic[T]):
             loop = self._thread.loop
             if self._thread.pid == os.getpid() and not loop.is_closed():
                 loop.call_soon_threadsafe(self._cancel)
+
+    @property
+    def _is_large(self) -> bool:
+        return self._put_size_bytes - self._taken_size_bytes >= AHEAD_SIZE_BYTES_MAX
+
+    @property
+    def _has_room_again(self) -> bool:
+        return self._came.qsize() <= AHEAD_MAX // 2 and not self._is_large
 
     async def _begin(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._put_all())
@@ -80,8 +106,9 @@ class BatchQueue(Generic[T]):
         try:
             async with contextlib.aclosing(self._batches) as batches:
                 async for batch in batches:
+                    self._put_size_bytes += self._size_bytes_of(batch)
                     self._came.put(batch)
-                    if self._came.qsize() >= AHEAD_MAX:
+                    if self._came.qsize() >= AHEAD_MAX or self._is_large:
                         await self._wait_for_room()
             end = _End()
         except Exception as error:  # noqa: BLE001 - raised where the batches are taken
@@ -93,6 +120,6 @@ class BatchQueue(Generic[T]):
         self._room.clear()
         self._is_full = True
         # What was taken before that would wake nobody.
-        if self._came.qsize() > AHEAD_MAX // 2:
+        if not self._has_room_again:
             await forever(self._room.wait(), "the thread takes a batch, or closes the iteration")
         self._is_full = False

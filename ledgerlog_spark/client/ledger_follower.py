@@ -82,6 +82,11 @@ class LedgerFollower:
         self._cancel_record = services.ledgers.watch(handle.id, self._on_record)
         self._on_record()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it follows no more."""
+        return self._is_over
+
     def cancel(self) -> None:
         """Follow no more, and call nothing; cancelling again is fine."""
         self._is_over = True

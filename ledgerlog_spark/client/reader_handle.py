@@ -148,6 +148,7 @@ class ReadHandle:
         """
         self._check_open()
         follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
+        self._followers = {one for one in self._followers if not one.is_over}
         self._followers.add(follower)
         return follower
 

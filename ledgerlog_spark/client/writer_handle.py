@@ -171,11 +171,15 @@ class WriteHandle:
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """A future of the entry id, admitted in order; errors as of `append`.
 
-        Never blocks: await `drain` now and then to keep what waits here bounded.
+        Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
+        16 times the settings' backlog waits to be sent.
         """
         kept = checked_payload(payload)
         future: asyncio.Future[int] = self._loop.create_future()
-        self.submit(kept, future)
+        if (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit(kept, future)
         return future
 
     async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
@@ -191,13 +195,15 @@ class WriteHandle:
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[range]:
-        """A future of the range of ids, admitted in order; like `append_batch`."""
+        """A future of the range of ids, admitted in order; like `append_async`."""
         kept = checked_payloads(payloads)
         future: asyncio.Future[range] = self._loop.create_future()
         if not kept:
             future.set_result(range(0))
-            return future
-        self.submit_batch(kept, future)
+        elif (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit_batch(kept, future)
         return future
 
     async def drain(self) -> None:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+RECORDS_LOOKED_AT = 4
+"""Of a batch, for what it holds: looking at all of them costs more than it is worth."""
+
 
 class BlockingRecordLog:
     """`RecordLog` without `await`.
@@ -75,28 +78,30 @@ class BlockingRecordLog:
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> Iterator[list[Record]]:
         """The same as `read`, in batches."""
-        return self._taken(self._log.read_batches(start, end))
+        return self._taken(self._log.read_batches(start, end), _size_bytes_of_records)
 
     def tail_batches(self, start: Position | int | None = None) -> Iterator[list[Record]]:
         """The same as `tail`, in batches."""
-        return self._taken(self._log.tail_batches(start))
+        return self._taken(self._log.tail_batches(start), _size_bytes_of_records)
 
     def read_rows(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> Iterator[RowBatch]:
         """The rows from `start` (inclusive) to `end` (exclusive); see `RecordLog.read_rows`."""
-        return self._taken(self._log.read_rows(start, end))
+        return self._taken(self._log.read_rows(start, end), _size_bytes_of_rows)
 
     def tail_rows(self, start: Position | int | None = None) -> Iterator[RowBatch]:
         """All rows from `start` on, waiting for what is not there yet; see `RecordLog.tail_rows`.
 
         Ends when the iterator is closed or the thread is interrupted.
         """
-        return self._taken(self._log.tail_rows(start))
+        return self._taken(self._log.tail_rows(start), _size_bytes_of_rows)
 
-    def _taken(self, batches: AsyncGenerator[T, None]) -> Iterator[T]:
+    def _taken(
+        self, batches: AsyncGenerator[T, None], size_bytes_of: Callable[[T], int]
+    ) -> Iterator[T]:
         self._check_process()
-        for batch in BatchQueue(batches, self._thread).taken():
+        for batch in BatchQueue(batches, self._thread, size_bytes_of).taken():
             yield batch
             self._check_process()
 
@@ -113,3 +118,13 @@ class BlockingRecordLog:
 
     def __repr__(self) -> str:
         return f"BlockingRecordLog({self.name!r}, {self.kind.name}, {self.content.name})"
+
+
+def _size_bytes_of_records(records: list[Record]) -> int:
+    """About: an entry of many records holds a MiB at most, so its first ones stand for all."""
+    looked_at = records[:RECORDS_LOOKED_AT]
+    return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)
+
+
+def _size_bytes_of_rows(batch: RowBatch) -> int:
+    return int(batch.rows.nbytes)

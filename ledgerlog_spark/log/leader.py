@@ -195,11 +195,15 @@ class Leader:
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
         """A future of the position, admitted in order; errors as of `append`.
 
-        Never blocks: await `drain` now and then to keep what waits here bounded.
+        Never blocks: await `drain` now and then. It fails with LocalProtocolError, definite, while
+        16 times the settings' backlog waits to be sent.
         """
         kept = self.content.record(record)
         future: asyncio.Future[Position] = self._loop.create_future()
-        self.submit(kept, future)
+        if (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit(kept, future)
         return future
 
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
@@ -356,10 +360,12 @@ class Leader:
         self._pace.add_batch(records, waiter)
 
     def _submit_all(self, records: Sequence[Any], future: asyncio.Future[Positions]) -> None:
-        if records:
-            self.submit_batch(records, future)
-        else:
+        if not records:
             future.set_result(Positions(self.log_id, range(0), ()))
+        elif (refusal := self._pace.refusal()) is not None:
+            future.set_exception(refusal)
+        else:
+            self.submit_batch(records, future)
 
     # --- sending ---
 

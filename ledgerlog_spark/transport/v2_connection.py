@@ -46,6 +46,9 @@ VANISHED_AFTER_MS: Final = 10_000
 LOST_SECONDS_MAX: Final = 3.0
 WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
 JOINED_BYTES_MAX: Final = 1 << 16
+UNSENT_BYTES_MAX: Final = 64 << 20
+"""Of requests that wait because the bookie takes nothing; one may go beyond."""
+
 LATE_REQUESTS_MAX: Final = 10_000
 """Timed-out requests whose answers are still awaited, before the connection is given up."""
 
@@ -209,6 +212,11 @@ class V2Connection(asyncio.BufferedProtocol):
     def is_lost(self) -> bool:
         """Whether the socket is gone."""
         return self._lost.done()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be sent that no more may."""
+        return self._is_writing_paused and self._unsent_bytes >= UNSENT_BYTES_MAX
 
     @property
     def is_wanted(self) -> bool:

@@ -135,6 +135,9 @@ class V2Link:
     def _dispatch(self, pending: Pending) -> None:
         connection = self._connection
         if connection is not None:
+            if connection.is_full:
+                self._loop.call_soon(pending.fail, Code.BUSY)
+                return
             if not connection.is_blocked(pending):
                 connection.send(pending)
                 return

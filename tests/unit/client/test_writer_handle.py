@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ledgerlog_spark.client.append_pace import BACKLOGS_MAX
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
@@ -59,6 +60,31 @@ async def settled(*futures: asyncio.Future[object]) -> list[object]:
 async def turns(count: int = 20) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def test_appends_that_nobody_waits_for_are_refused_beyond_a_bound() -> None:
+    async def work(world: ClientWorld) -> None:
+        hold_all(world)
+        client = world.client(
+            backlog_entries_max=10, writer=WriterSettings(window=Window(entries_max=4))
+        )
+        ledger = await client.create_ledger()
+        appends = [ledger.append_async(b"x") for _ in range(1000)]
+        batch = ledger.append_batch_async([b"x"] * 3)
+        refused = [one for one in (*appends, batch) if one.done()]
+        assert len(refused) == 1001 - 10 * BACKLOGS_MAX
+        for one in refused:
+            error = one.exception()
+            assert isinstance(error, LocalProtocolError)
+            assert error.definite
+            assert "drain()" in str(error)
+        release_all(world)
+        await ledger.drain()
+        kept = appends[: 10 * BACKLOGS_MAX]
+        assert await asyncio.gather(*kept) == list(range(len(kept)))
+        assert await ledger.append(b"later") == len(kept)
+
+    in_world(work)
 
 
 def test_bookies_that_are_all_busy_for_seconds_delay_appends_and_nothing_else() -> None:

@@ -13,7 +13,7 @@ from ledgerlog_spark.errors import BookieUnavailableError, WireFormatError
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
-from ledgerlog_spark.transport.v2_connection import V2Connection
+from ledgerlog_spark.transport.v2_connection import UNSENT_BYTES_MAX, V2Connection
 from ledgerlog_spark.transport.v2_transport import Lane, V2Transport
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
@@ -354,6 +354,25 @@ async def test_lac_is_not_told_while_the_bookie_takes_nothing(caller, server) ->
     server.connections[0].transport.resume_reading()
     assert {await call.result() for call in adding} == {(Code.OK,)}
     assert caller.tell_lac(7, 8)
+
+
+async def test_bookie_that_takes_nothing_is_sent_no_more_than_a_bound(caller, server) -> None:
+    await caller.add(run_of(7, range(1)))
+    server.connections[0].transport.pause_reading()
+    mib = bytes(4 << 20)
+    calls = []
+    for entry_id in range(1, 30):
+        calls.append(caller.start_add(run_of(7, range(entry_id, entry_id + 1), mib)))
+        await asyncio.sleep(0)
+    refused = [call for call in calls if call.replies]
+    assert {call.replies[0] for call in refused} == {(Code.BUSY,)}
+    (adds,) = (link._connection for link in caller.transport._links.values())
+    assert UNSENT_BYTES_MAX <= adds._unsent_bytes < UNSENT_BYTES_MAX + len(mib) + 1_000
+    server.connections[0].transport.resume_reading()
+    others = [call for call in calls if call not in refused]
+    assert len(others) > 10
+    assert {await call.result() for call in others} == {(Code.OK,)}
+    assert await caller.add(run_of(7, range(40, 41))) is Code.OK
 
 
 async def test_bookie_that_refuses_a_lac_is_told_no_more_and_keeps_its_connection(
