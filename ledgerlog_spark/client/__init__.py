@@ -3,6 +3,7 @@
 - `client`, `writer_handle`, `reader_handle`: the asyncio face. `services`: what handles share.
 - `machine_host`: effects become calls, answers become events; one host for each machine.
   `event_queue`: what it shares with the host of leader logs. `ledger_bytes`: entries as bytes.
+  `stall_watch`: ends a wait for a machine that gets no replies any more.
 - `append_batches`, `append_pace`: what makes an append cheap, and when it is sent.
 - `blocking`, `blocking_writer`, `blocking_reader`: the same without `await`, on one `loop_thread`
   for each process; `add_future`: their futures. `batch_queue`: batches that come ahead of who
