@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import ConfigurationError
@@ -42,10 +43,12 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     """The same builder or session, set up for `format("ledger")`.
 
     A builder, before its session starts, takes everything. A session takes the run-time settings
-    and the service URI; what only a start can set is said in a log line.
+    and the service URI; what only a start can set is said in a log line. A session of Spark
+    Connect takes the same; its server needs ledgerlog in the Python that it runs, and has to reach
+    the cluster under that URI.
 
     Args:
-        spark: `SparkSession.builder` or a `SparkSession`.
+        spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
         metadata_service_uri: For sources that name none. None takes the environment variable
             `LEDGERLOG_METADATA_SERVICE_URI` of this process, which `local_cluster()` sets.
 
@@ -56,6 +59,12 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
 
     if isinstance(spark, SparkSession.Builder):
         _configure_builder(spark, metadata_service_uri)
+    elif _is_of_connect(spark, "SparkSession.Builder"):
+        # What else a builder sets is of the server's start, which is over.
+        for key, value in RUN_TIME.items():
+            spark.config(key, value)  # type: ignore[attr-defined]
+    elif _is_of_connect(spark, "SparkSession"):
+        _configure_client(spark, metadata_service_uri)
     elif isinstance(spark, SparkSession):
         _configure_session(spark, metadata_service_uri)
     else:
@@ -83,8 +92,6 @@ def _configure_builder(builder: Any, uri: str | None) -> None:
 
 
 def _configure_session(session: SparkSession, uri: str | None) -> None:
-    from ledgerlog_spark.datasource.source import LedgerDataSource
-
     for key, value in RUN_TIME.items():
         session.conf.set(key, value)
     if session.conf.get(CHECKPOINT_MANAGER, None) is None and _has_local_files(session):
@@ -109,14 +116,32 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
             PYTHON_VARIABLE,
             sys.executable,
         )
-    configured = uri or os.environ.get(SERVICE_URI_VARIABLE)
+    _expect_replacement(session)
+    _register(session, uri, parallelism=session.sparkContext.defaultParallelism)
+
+
+def _configure_client(session: Any, uri: str | None) -> None:
+    """Set up a session of Spark Connect: its server's Java and files are out of reach."""
+    for key, value in RUN_TIME.items():
+        session.conf.set(key, value)
+    _register(session, uri, parallelism=1)
+
+
+def _register(session: Any, uri: str | None, *, parallelism: int) -> None:
+    from ledgerlog_spark.datasource.source import LedgerDataSource
+
     # A class made here travels by value, so what it says reaches Spark's Python processes with it.
     told = {
-        "configured_service_uri": configured,
-        "configured_parallelism": _parallelism(session),
+        "configured_service_uri": uri or os.environ.get(SERVICE_URI_VARIABLE),
+        "configured_parallelism": int(parallelism),
     }
-    _expect_replacement(session)
     session.dataSource.register(type("LedgerDataSource", (LedgerDataSource,), told))
+
+
+def _is_of_connect(spark: Any, name: str) -> bool:
+    """Whether it is an object of that class of Spark Connect, which is imported if it is."""
+    module = sys.modules.get("pyspark.sql.connect.session")
+    return module is not None and isinstance(spark, attrgetter(name)(module))
 
 
 def _expect_replacement(session: SparkSession) -> None:
@@ -128,28 +153,17 @@ def _expect_replacement(session: SparkSession) -> None:
         jvm = session.sparkContext._jvm  # noqa: SLF001 - there is no public way to one logger
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setLevel(REGISTRATION_LOGGER, log4j.Level.ERROR)
-    except (AttributeError, TypeError):  # a client of Spark's, or another logging library
+    except (AttributeError, TypeError):  # another logging library
         return
-
-
-def _parallelism(session: SparkSession) -> int:
-    """Tasks that the session runs at once; 1 where only its server knows."""
-    try:
-        return int(session.sparkContext.defaultParallelism)
-    except AttributeError:
-        return 1
 
 
 def _has_local_files(session: SparkSession) -> bool:
     """Whether paths without a scheme are local files, and Spark has the class for them.
 
-    False where the session is only a client of Spark's, or the class has another name.
+    False where the class has another name.
     """
-    try:
-        context = session.sparkContext
-        file_system = context._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001
-        loader = context._jvm.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
-    except AttributeError:
-        return False
+    context = session.sparkContext
+    file_system = context._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001
+    loader = context._jvm.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
     name = FILE_CHECKPOINTS.replace(".", "/") + ".class"
     return str(file_system).startswith("file:") and loader.getResource(name) is not None

@@ -1,0 +1,104 @@
+"""A Spark Connect server, and a session that is only a client of it.
+
+`python -m tests.spark.connect_process URI LOG DIRECTORY`
+
+Writes, reads and streams through a session that `configure` was given, with the service URI of the
+cluster known to the client alone. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from ledgerlog_spark import configure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+HERE = "127.0.0.1"
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind((HERE, 0))
+        return int(taken.getsockname()[1])
+
+
+@contextmanager
+def connect_server(directory: Path) -> Iterator[str]:
+    """A server in a Java process of its own, at the address yielded."""
+    home, port = Path(pyspark.__file__).parent, free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": HERE,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": HERE,
+        "spark.driver.bindAddress": HERE,
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    given = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    command = [home / "bin" / "spark-submit", "--master", "local[2]", "--class", SERVER]
+    environment = {**os.environ, "SPARK_HOME": str(home)}
+    environment.pop("LEDGERLOG_METADATA_SERVICE_URI", None)
+    with (directory / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, *given, "spark-internal"], env=environment, stdout=log, stderr=log
+        )
+    try:
+        yield f"sc://{HERE}:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def main(uri: str, log: str, directory: Path) -> None:
+    """Use the log through the server."""
+    from pyspark.errors.exceptions.connect import SparkConnectException
+    from pyspark.sql.connect.session import SparkSession
+
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("ledgerlog_spark").addHandler(handler)
+    with connect_server(directory) as address:
+        builder = SparkSession.builder.remote(address)
+        assert configure(builder, uri) is builder
+        spark = builder.getOrCreate()
+        assert configure(spark, uri) is spark
+        spark.range(100).write.format("ledger").mode("append").save(log)
+        frame = spark.read.format("ledger").load(log)
+        rows = frame.where("id >= 40").count()
+        stream = spark.readStream.format("ledger").option("startingOffsets", "earliest").load(log)
+        query = (
+            stream.writeStream.format("ledger")
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(f"{log}-copy")
+        )
+        query.awaitTermination()
+        copied = spark.read.format("ledger").load(f"{log}-copy").count()
+        missing = ""
+        try:
+            spark.read.format("ledger").load(f"{log}-missing").count()
+        except SparkConnectException as error:
+            missing = str(error)
+        batch = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+        spark.stop()
+    found = {"rows": rows, "copied": copied, "missing": missing, "batch": batch, "told": told}
+    sys.stdout.write(f"{json.dumps(found)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
