@@ -48,7 +48,7 @@ class Merged:
     Attributes:
         log: Its name.
         ranges_before: Listed in the newest version when it began.
-        ranges_after: Listed there when it ended.
+        ranges_after: What these are now; what others committed meanwhile is not counted.
         rows: Written again.
         size_bytes: Of the new ranges.
         ledgers: New ones.
@@ -146,6 +146,7 @@ class LogMerger:
         runs = await self._plan(snapshot)
         self._ranges_total = sum(map(len, runs))
         switched: list[StagedRange] = []
+        after = before
         losses: list[DataLossError] = []
         for run in runs:
             try:
@@ -155,9 +156,9 @@ class LogMerger:
                 continue
             if staged is not None:
                 switched.append(staged)
+                after -= len(run) - 1
         if losses:
             raise losses[0]
-        after = len((await self._log.snapshot()).items) if runs else before
         return Merged(
             log=self._log.name,
             ranges_before=before,

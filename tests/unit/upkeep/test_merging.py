@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +50,26 @@ def test_many_ranges_become_one_with_larger_entries_and_an_index(in_world: Any) 
         assert decoded.index is not None
         assert [entry.rows for entry in decoded.index] == [60]
         assert (await merger.merge()).ledgers == 0
+
+    in_world(work)
+
+
+def test_ranges_that_others_commit_during_a_merge_are_not_counted(in_world: Any) -> None:
+    async def work(world: RowsWorld) -> None:
+        log, _ = await many(world)
+        copied: list[Progress] = []
+        commits: list[asyncio.Task[None]] = []
+
+        def on_progress(progress: Progress) -> None:
+            copied.append(progress)
+            commits.append(asyncio.ensure_future(append(log, 7, 3)))
+
+        client, _ = world.opened()
+        merged = await LogMerger(log, client, ALL, on_progress=on_progress).merge()
+        await asyncio.gather(*commits)
+        assert (merged.ranges_before, merged.ranges_after, merged.ledgers) == (12, 1, 1)
+        assert len(copied) == 12
+        assert len((await log.snapshot()).items) > 1
 
     in_world(work)
 
