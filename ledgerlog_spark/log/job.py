@@ -31,6 +31,7 @@ class JobPlan:
     overwrite_if_changed: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     password: bytes = field(repr=False, default=b"")
+    since_offset: int = 0
 
     def job(
         self, *, app: str, run: str, batch_id: int, kind: JobKind, is_replay: bool = False
@@ -52,6 +53,7 @@ class JobPlan:
             is_replay=is_replay,
             properties=self.properties,
             password=self.password,
+            since_offset=self.since_offset,
         )
 
 
@@ -75,6 +77,7 @@ def plan_job(
         overwrite_if_changed=overwrite_if_changed,
         properties=dict(state.head.properties),
         password=password,
+        since_offset=state.head.end_offset,
     )
 
 
@@ -98,6 +101,7 @@ class Job:
         is_replay: The batch is in the log already: tasks need not write, the commit is a no-op.
         properties: Of the log, as stored.
         password: Of the ledgers that the job makes.
+        since_offset: The first offset at which rows of the job may be listed.
     """
 
     log: str
@@ -115,3 +119,4 @@ class Job:
     is_replay: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     password: bytes = field(repr=False, default=b"")
+    since_offset: int = 0

@@ -28,11 +28,11 @@ from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_commit_result import CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log_floor import FloorMachine
 from ledgerlog_spark.protocol.log_password import check_password
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import (
     HistoryMachine,
-    ListingMachine,
     LogState,
     SnapshotMachine,
     StateMachine,
@@ -43,7 +43,7 @@ from ledgerlog_spark.protocol.log_records import (
     VersionInterval,
     WriteMode,
 )
-from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, floor_of
+from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, SINCE_KEY, since_offset
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Versioned
-    from ledgerlog_spark.protocol.log_records import Item
     from ledgerlog_spark.protocol.log_view import LogView
 
 REGISTER_ATTEMPTS_MAX = 20
@@ -253,7 +252,11 @@ class Log(LogRecords):
             quorum=properties.quorum,
             digest_type=properties.digest_type,
             password=job.password,
-            custom_metadata={LOG_ID_KEY: self.log_id.encode(), APP_KEY: job.app.encode()},
+            custom_metadata={
+                LOG_ID_KEY: self.log_id.encode(),
+                APP_KEY: job.app.encode(),
+                SINCE_KEY: str(job.since_offset).encode(),
+            },
             ledger_id=ledger_id,
         )
         reach("ledger.registered")
@@ -349,10 +352,18 @@ class Log(LogRecords):
         """
 
     async def floor(self, ledger_id: int) -> int:
-        """The highest listed entry of the ledger, NO_ENTRY when no retained version names it."""
-        machine = ListingMachine(self.name, keep=lambda item: item.ledger_id == ledger_id)
-        items: tuple[Item, ...] = await self._driver.run(machine)
-        return floor_of(ledger_id, items)
+        """The highest listed entry of the ledger, NO_ENTRY when no retained version names it.
+
+        Reads what was committed since the ledger was made, a few pages at a time.
+
+        Raises:
+            LedgerNotFoundError: No such ledger.
+            LogNotFoundError: The log was deleted.
+        """
+        custom = (await self._ledgers.ledger_metadata(ledger_id)).custom
+        machine = FloorMachine(self.name, {ledger_id: since_offset(custom)})
+        floors: dict[int, int] = await self._driver.run(machine)
+        return floors[ledger_id]
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
         """Fence, recover and close a ledger of this log, never below what the log lists.
@@ -361,6 +372,8 @@ class Log(LogRecords):
             NeedsOperatorError: Less than the listed entries could be found. Not closed.
             LedgerRecoveryError: Too few bookies answered. Not closed.
         """
+        if (await self._ledgers.ledger_metadata(ledger_id)).is_closed:
+            return await self._ledgers.seal(ledger_id, password=password)
         floor = await self.floor(ledger_id)
         return await self._ledgers.seal(ledger_id, password=password, floor_entry_id=floor)
 

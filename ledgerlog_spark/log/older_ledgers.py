@@ -11,15 +11,15 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError
-from ledgerlog_spark.protocol.log_read import ListingMachine
-from ledgerlog_spark.protocol.log_seal import floor_of
+from ledgerlog_spark.protocol.log_floor import FloorMachine
+from ledgerlog_spark.protocol.log_seal import since_offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.ports import Ledgers
-    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.model import LedgerMetadata
 
 SEALS_AT_ONCE = 4
 
@@ -54,23 +54,36 @@ async def seal_open(
     Raises:
         MetadataError: The list of the log could not be read.
     """
-    wanted = set(ledger_ids)
-    if not wanted:
-        return Sealed()
-    # The list after the ledgers: what a later commit adds is of other ledgers, or of entries that
-    # are acknowledged by now.
-    machine = ListingMachine(log, keep=lambda item: item.ledger_id in wanted)
-    items: tuple[Item, ...] = await driver.run(machine)
     gate = asyncio.Semaphore(SEALS_AT_ONCE)
+    found: dict[int, LedgerMetadata] = {}
+    unread: list[int] = []
 
-    async def seal(ledger_id: int) -> Sealed:
+    async def look(ledger_id: int) -> None:
         async with gate:
             try:
                 metadata = await ledgers.ledger_metadata(ledger_id)
-                if metadata.is_closed:
-                    return Sealed()
-                floor = floor_of(ledger_id, items)
-                await ledgers.seal(ledger_id, password=metadata.password, floor_entry_id=floor)
+                if not metadata.is_closed:
+                    found[ledger_id] = metadata
+            except LedgerNotFoundError:
+                return
+            except LedgerLogError as error:
+                _logger.warning("log %s: ledger %s may be open: %s", log, ledger_id, error)
+                unread.append(ledger_id)
+
+    await asyncio.gather(*map(look, ledger_ids))
+    if not found:
+        return Sealed(left=len(unread))
+    # The list after the ledgers: what a later commit adds is of other ledgers, or of entries that
+    # are acknowledged by now.
+    machine = FloorMachine(log, {i: since_offset(one.custom) for i, one in found.items()})
+    floors: dict[int, int] = await driver.run(machine)
+
+    async def seal(ledger_id: int, metadata: LedgerMetadata) -> Sealed:
+        async with gate:
+            try:
+                await ledgers.seal(
+                    ledger_id, password=metadata.password, floor_entry_id=floors[ledger_id]
+                )
             except LedgerNotFoundError:
                 return Sealed()
             except LedgerLogError as error:
@@ -78,5 +91,6 @@ async def seal_open(
                 return Sealed(left=1)
         return Sealed(sealed=1)
 
-    done = await asyncio.gather(*map(seal, ledger_ids))
-    return Sealed(sum(each.sealed for each in done), sum(each.left for each in done))
+    done = await asyncio.gather(*(seal(i, found[i]) for i in ledger_ids if i in found))
+    left = sum(each.left for each in done) + len(unread)
+    return Sealed(sum(each.sealed for each in done), left)

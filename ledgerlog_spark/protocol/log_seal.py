@@ -12,7 +12,7 @@ from ledgerlog_spark.errors import NeedsOperatorError
 from ledgerlog_spark.model import NO_ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ledgerlog_spark.protocol.log_records import Item
 
@@ -21,6 +21,16 @@ LOG_ID_KEY = "ledgerlog.log"
 
 APP_KEY = "ledgerlog.app"
 """Custom metadata: the producer under which the ledger was registered."""
+
+
+SINCE_KEY = "ledgerlog.since"
+"""Custom metadata: the first offset at which the log may list the ledger, decimal."""
+
+
+def since_offset(custom: Mapping[str, bytes]) -> int:
+    """What a ledger's custom metadata says under `SINCE_KEY`; 0 when it says nothing."""
+    text = custom.get(SINCE_KEY, b"").decode("ascii", errors="replace")
+    return int(text) if text.isdecimal() else 0
 
 
 def floor_of(ledger_id: int, items: Iterable[Item]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
@@ -203,9 +203,10 @@ class LogMerger:
         """The range that stands for the run now; None when the list was changed meanwhile."""
         metadata = await self._client.ledger_metadata(run[0].ledger_id)
         try:
-            job = await self._log.begin(password=metadata.password)
+            begun = await self._log.begin(password=metadata.password)
         except UnauthorizedError:
             return None  # an older version listed ledgers of two passwords
+        job = replace(begun, since_offset=run[0].first_offset)
         try:
             staged = await self._copy(job, snapshot, run)
             result = await self._log.switch(job, run, staged)
