@@ -38,7 +38,7 @@ from ledgerlog_spark.protocol.log_walk import Walk, Walks, is_complete
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ledgerlog_spark.model import Version
 
@@ -233,28 +233,16 @@ class HistoryMachine(HeadReader):
 
 
 class ListingMachine(HeadReader):
-    """Ends with `Finished(tuple[Item, ...])`: every item that a retained version may name.
+    """Ends with `Finished(tuple[Item, ...])`: every item that a retained version may name."""
 
-    Args:
-        log: Name, for messages.
-        keep: Only items for which it is true, so that a large list need not be held.
-    """
-
-    __slots__ = ("_keep",)
-
-    def __init__(self, log: str, *, keep: Callable[[Item], bool] | None = None) -> None:
-        super().__init__(log)
-        self._keep = keep
+    __slots__ = ()
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [listing_of(head)]
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
         del head
-        items: tuple[Item, ...] = walked[0].records()
-        if self._keep is not None:
-            items = tuple(filter(self._keep, items))
-        return self._finish(items)
+        return self._finish(walked[0].records())
 
 
 def listing_of(head: LogHead) -> Walk[Item]:

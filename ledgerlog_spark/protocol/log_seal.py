@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import NeedsOperatorError
-from ledgerlog_spark.model import NO_ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ledgerlog_spark.protocol.log_records import Item
+    from collections.abc import Mapping
 
 LOG_ID_KEY = "ledgerlog.log"
 """Custom metadata of every ledger of a log: the id of the log that may list it."""
@@ -33,20 +30,13 @@ def since_offset(custom: Mapping[str, bytes]) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def floor_of(ledger_id: int, items: Iterable[Item]) -> int:
-    """The highest listed last entry of the ledger (inclusive), NO_ENTRY when none is listed."""
-    return max(
-        (item.last_entry_id for item in items if item.ledger_id == ledger_id), default=NO_ENTRY
-    )
-
-
 def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> None:
     """Whether a ledger may be closed at `last_entry_id` (inclusive).
 
     Args:
         ledger_id: The ledger.
         last_entry_id: Where recovery wants to close it.
-        floor_entry_id: As `floor_of` gave it before the recovery began or later.
+        floor_entry_id: As `FloorMachine` gave it before the recovery began or later.
 
     Raises:
         NeedsOperatorError: Committed entries lie above. The ledger was not closed.

@@ -19,6 +19,7 @@ from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log_floor import FloorMachine
 from ledgerlog_spark.protocol.log_read import ListingMachine
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep, StagedSweep
@@ -282,11 +283,12 @@ class World:
             yield self.sleep(self.random.randint(50, 400))
             try:
                 items: tuple[Item, ...] = yield self.drive(session, ListingMachine("log"))
+                ledger_id = self.random.choice(items).ledger_id if items else -1
+                floors = yield self.drive(session, FloorMachine("log", {ledger_id: 0}))
             except LedgerLogError:
                 continue
             if items:
-                ledger_id = self.random.choice(items).ledger_id
-                floor = log_seal.floor_of(ledger_id, items)
+                floor = floors[ledger_id]
                 # Entries that are listed may be missed; of others nobody says that they are there.
                 last = self.ledgers[ledger_id].last
                 found = last - (last == floor and self.random.random() < 0.3)
