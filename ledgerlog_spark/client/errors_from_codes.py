@@ -45,7 +45,9 @@ FAILURES: dict[Failure, _Entry] = {
         errors.RemoteProtocolError, "check that the bookies' version fits this client's"
     ),
     Failure.NOT_ENOUGH_BOOKIES: _Entry(
-        errors.NotEnoughBookiesError, "start more bookies, or use a smaller ensemble"
+        errors.NotEnoughBookiesError,
+        "start another bookie: to replace one that failed there has to be one more than the "
+        "ensemble has; or use a smaller ensemble",
     ),
     Failure.TOO_MANY_CHANGES: _Entry(
         errors.QuorumError, "look at the bookies' health before writing on"

@@ -7,6 +7,7 @@ One future for an append, no task: appends are gathered into runs, a run is one 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,11 +40,14 @@ from ledgerlog_spark.protocol.messages import (
     EnsembleChanged,
     LedgerClosed,
     LedgerFailed,
+    NoReplacement,
     Payload,
     RunConfirmed,
 )
 from ledgerlog_spark.protocol.writer import LedgerWriter
 from ledgerlog_spark.waits import forever, within
+
+_log = logging.getLogger(__name__)
 
 PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends what is pending"
 
@@ -317,10 +321,24 @@ class WriteHandle:
             assert self._closed is not None
             if not self._closed.done():
                 self._closed.set_result(indication.versioned.value)
+        elif isinstance(indication, NoReplacement):
+            self._warn_of_missing(indication)
         else:
             assert isinstance(indication, EnsembleChanged), indication
             if self._announcer is not None:
                 self._announcer.on_ensemble_changed()
+
+    def _warn_of_missing(self, missing: NoReplacement) -> None:
+        size = missing.wanted
+        _log.warning(
+            "ledger %d goes on without %s, which no other bookie can replace. Appends stop when "
+            "as much as the window allows waits for it, and fail if it stays away: start another "
+            "bookie (to replace one of %d, there have to be %d), or use a smaller ensemble",
+            self.id,
+            " and ".join(missing.bookie_ids),
+            size,
+            size + 1,
+        )
 
     def _on_failed(self, failed: LedgerFailed) -> None:
         error = error_from_failure(self.id, failed)

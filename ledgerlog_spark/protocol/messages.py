@@ -384,6 +384,22 @@ class EnsembleChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class NoReplacement:
+    """Failed bookies that no other can replace: the writer goes on with the others for a while.
+
+    They are tried again. Until they answer, what they owe fills the window; then no add is taken,
+    and after `WriterSettings.replacement` the writer ends.
+
+    Attributes:
+        bookie_ids: That failed.
+        wanted: Bookies of the ensemble.
+    """
+
+    bookie_ids: tuple[str, ...]
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerClosed:
     """The ledger is closed as `versioned` says; the last indication of its machine."""
 
@@ -467,6 +483,7 @@ class LacRead:
 Indication = (
     RunConfirmed
     | EnsembleChanged
+    | NoReplacement
     | LedgerClosed
     | LedgerFailed
     | EntriesRead

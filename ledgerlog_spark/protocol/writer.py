@@ -45,6 +45,7 @@ from ledgerlog_spark.protocol.messages import (
     ListBookies,
     MetadataLoaded,
     MetadataWritten,
+    NoReplacement,
     StartTimer,
     TimerFired,
 )
@@ -347,16 +348,21 @@ class LedgerWriter(UpdatingMachine):
     def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[Effect]:
         """Confirm with the others; look again later, a bounded number of times."""
         effects = self._resume()
+        ensemble = self._pipeline.ensemble
+        first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
+        missing = tuple(ensemble[i] for i in first_waits if i in unreplaced)
+        if missing:
+            effects.append(NoReplacement(missing, len(ensemble)))
         if self._failed and not self._retry_timer:
             rounds = max(self._failed.rounds.get(index, 1) for index in unreplaced)
             delay_ms = self._settings.replacement.delay_ms(rounds)
             if delay_ms is None:
-                size = len(self._pipeline.ensemble)
+                size = len(ensemble)
                 available = size - len(self._failed.indexes)
                 failed = self._fail(
                     Failure.NOT_ENOUGH_BOOKIES,
                     is_definite=False,
-                    bookie_ids=tuple(self._pipeline.ensemble[i] for i in self._failed.indexes),
+                    bookie_ids=tuple(ensemble[i] for i in self._failed.indexes),
                     wanted=size,
                     available=available,
                 )

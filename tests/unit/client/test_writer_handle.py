@@ -87,6 +87,27 @@ def test_appends_that_nobody_waits_for_are_refused_beyond_a_bound() -> None:
     in_world(work)
 
 
+def test_the_loss_of_the_only_spare_is_logged_once_and_named_in_the_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        assert await ledger.append(b"x") == 0
+        await world.kill("bookie-1")
+        for number in range(1, 20):
+            assert await ledger.append(b"x") == number
+        await asyncio.sleep(60)
+        assert not ledger.is_writable
+        with pytest.raises(NotEnoughBookiesError, match="one more than the ensemble") as caught:
+            await ledger.append(b"x")
+        assert caught.value.definite
+
+    in_world(work)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "goes on without bookie-1" in warning
+    assert "(to replace one of 3, there have to be 4)" in warning
+
+
 def test_bookies_that_are_all_busy_for_seconds_delay_appends_and_nothing_else() -> None:
     async def work(world: ClientWorld) -> None:
         ledger = await world.client().create_ledger()
