@@ -303,6 +303,7 @@ _METADATA = [
         "        metadata.fragments,\n",
         "",
         "another client's record with other fragments counts as ours",
+        equivalent="what is reported is the record that was loaded, and no two ends are told apart",
     ),
     Mutation(
         "record_key_ignores_end",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from bookie_server.core.record import RecordKind
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
@@ -96,6 +97,7 @@ class SimBookie:
         self.latency_us = (20, 400)
         self.settings = replace(SETTINGS, pieces_max=world.options.pieces_max)
         self.is_rotten = False
+        self.down_us = -1 << 60
         self._answers = 0
         self._waiting: list[Callable[[], None]] = []
 
@@ -148,11 +150,12 @@ class SimBookie:
         """A bookie whose only directory is dead stops, once it has answered."""
         if self.storage is not None and self.storage.failure is not None and self.host is not None:
             host = self.host
-            host.call_later(1_000, lambda: self.world.stop_failed(self.name, host))
+            host.call_later(8_000, lambda: self.world.stop_failed(self.name, host))
 
     def stop(self, *, power: bool) -> None:
         """Kill the process; with `power` also lose what no sync covered."""
         self.is_up = False
+        self.down_us = self.world.scheduler.now_us
         self._waiting = []
         if self.host is not None:
             self.host.kill()
@@ -179,6 +182,12 @@ class SimBookie:
         assert self.storage is not None
         request(self.storage)
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether clients are told of it: one that died stays listed until its session ends."""
+        now_us, session_us = self.world.scheduler.now_us, self.world.options.session_ms * 1_000
+        return self.is_up or now_us - self.down_us < session_us
+
     def stop_cleanly(self) -> None:
         """End the process as SIGTERM does; requests that come meanwhile find nobody."""
         host, storage = self.host, self.storage
@@ -199,6 +208,31 @@ class SimBookie:
         content = active and self.disk.durable_names.get(active.entry.slot)
         if active and content and active.end + SECTOR <= active.entry.size_bytes:
             tear_tail(content, active.end)
+
+    def fences(self, *, is_vouched: bool = True) -> list[tuple[str, int]]:
+        """File and offset of each fence that is written, and surely vouched for."""
+        found: list[tuple[str, int]] = []
+        for name, content in sorted(self.disk.durable_names.items()):
+            if not name.startswith("slot-"):
+                continue
+            end = content.vouched_end if is_vouched else len(content.durable)
+            for offset in range(0, end, SECTOR):
+                head = content.durable[offset : offset + 6]
+                if head[:4] == b"LREC" and head[5] == RecordKind.FENCE:
+                    found.append((name, offset))
+        return found
+
+    def rot(self, name: str, offset: int, bit: int) -> None:
+        """One bit of a file flips; nothing notices before it is read."""
+        self.disk.flip_bit(name, offset, bit)
+        self.is_rotten = True
+        self.world.note(self.name, f"{name} rots at {offset}")
+        self.world.checkers.mark("rot")
+
+    def rot_fence(self, *, is_vouched: bool = True) -> None:
+        """A bit of the last fence that it wrote flips."""
+        name, offset = self.fences(is_vouched=is_vouched)[-1]
+        self.rot(name, offset + 20, 3)
 
     def make_slow(self, latency_us: tuple[int, int]) -> None:
         """Every operation of the disk takes so long from now on."""

@@ -20,7 +20,7 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoveryPhase
+from ledgerlog_spark.protocol.recovery import RETRIABLE, LedgerRecovery, RecoveryPhase
 from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase
 from tests.sim.copies import Copies, Copy, Promise, head_of
 
@@ -197,6 +197,13 @@ class Checker:
 
     def around_handle(self, client: SimClient, event: Any) -> list[Any]:
         """Let the machine handle an event, and look at what it did with it."""
+        effects = self._around_handle(client, event)
+        for effect in effects:
+            if type(effect) is m.LoadMetadata:
+                require(effect.sync_first, "L27", f"{client.name} settles on a stale record")
+        return effects
+
+    def _around_handle(self, client: SimClient, event: Any) -> list[Any]:
         machine = client.machine
         if isinstance(machine, LedgerRecovery):
             return self._around_recovery(client, machine, event)
@@ -208,6 +215,8 @@ class Checker:
             require(machine.last_add_confirmed >= before, "L8", "the writer's LAC fell")
             self.writers.add(client.name)
             self._require_confirmed(machine)
+            if type(event) is m.BookiesListed:
+                self._require_fresh_bookies(machine, event.candidates, effects)
             return effects
         effects: list[Any] = machine.handle(event)
         return effects
@@ -220,6 +229,23 @@ class Checker:
             oldest = pipeline._unconfirmed[0]
             is_waiting = pipeline._has_quorum(oldest, oldest.acked)
             require(not is_waiting, "V2", f"{oldest} has its ack quorum and is not confirmed")
+
+    def _require_fresh_bookies(
+        self, machine: LedgerWriter, candidates: Sequence[str], effects: Sequence[Any]
+    ) -> None:
+        """L36: a bookie that failed this ledger is chosen only where no other one was listed."""
+        changes = [effect.metadata for effect in effects if type(effect) is m.CasMetadata]
+        if not changes:
+            return
+        before = set(self.record.last_fragment.ensemble)
+        after = set(changes[0].last_fragment.ensemble)
+        failures = machine._failed.counts
+        left = [n for n in candidates if n not in before | after and not failures.get(n, 0)]
+        for name in after - before:
+            is_fresh = not failures.get(name, 0) or not left
+            require(is_fresh, "L36", f"{name} failed before and is chosen, {left} never did")
+            in_a_row = machine._failed._counts_lately.get(name, 0)
+            require(in_a_row < 3, "L36", f"{name} is chosen after {in_a_row} failures in a row")
 
     def _around_recovery(self, client: SimClient, machine: LedgerRecovery, event: Any) -> list[Any]:
         seen = self._recoveries.setdefault(client.name, RecoverySeen())
@@ -242,6 +268,8 @@ class Checker:
             if phase is RecoveryPhase.WAITING:
                 self.mark("recovery tried again")
         for effect in effects:
+            if type(effect) is m.SendRead:
+                require(effect.fence, "L16", f"{client.name} reads {effect.entry_id} unfenced")
             if type(effect) is m.SendRead and effect.entry_id >= 0:
                 seen.asked[effect.request] = (effect.bookie_id, effect.index, effect.entry_id)
             elif type(effect) is m.CasMetadata and effect.metadata.is_closed:
@@ -311,6 +339,9 @@ class Checker:
             self.mark(f"failed {effect.failure.name}")
             if isinstance(client.machine, LedgerWriter):
                 self._writer_failed(client, effect)
+            elif isinstance(client.machine, LedgerRecovery) and effect.failure in RETRIABLE:
+                made, allowed = client.machine.attempts, client.machine._settings.retry.attempts_max
+                require(made >= allowed, "L37", f"{client.name} gives up after {made} attempts")
             closed_by = self.records[-1][0] if self.record.is_closed else None
             require(
                 not (effect.is_definite and closed_by == client.name),
@@ -319,6 +350,9 @@ class Checker:
             )
         elif kind is m.LacRead:
             self.lac_served(client.name, effect.last_add_confirmed)
+            known = client.machine._metadata.last_fragment.first_entry_id - 1
+            lac = effect.last_add_confirmed
+            require(lac >= known, "L33", f"{client.name} reads LAC {lac}, its record shows {known}")
         elif kind is m.RangeRead:
             machine = client.machine
             end = self._reading.get(client.name, 0) - 1
@@ -378,6 +412,9 @@ class Checker:
     def _closed(self, client: SimClient, metadata: LedgerMetadata) -> None:
         self.ends[client.name] = end = (metadata.last_entry_id, metadata.length)
         record = self.record
+        if isinstance(client.machine, LedgerRecovery):
+            floor = client.machine._floor_entry_id
+            require(end[0] >= floor, "L35", f"{client.name} reports the end {end[0]} below {floor}")
         require(
             record.is_closed and end == (record.last_entry_id, record.length),
             "L23",
@@ -461,6 +498,11 @@ class Checker:
                 "L5",
                 f"{client} closed over {entry_id}, on {sorted(holders)}, not in {ensemble}",
             )
+        known = {fragment.first_entry_id for fragment in old.fragments}
+        for fragment in new.fragments:
+            first = fragment.first_entry_id
+            is_needed = first in known or first <= new.last_entry_id
+            require(is_needed, "L10", f"{client} closed before its new fragment from {first} on")
         if client in self._recoveries:
             self._require_recovered(client, old, new)
 

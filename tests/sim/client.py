@@ -352,7 +352,7 @@ class SimClient:
 
     def _list(self, effect: m.ListBookies) -> None:
         world = self.world
-        up = [name for name, bookie in world.bookies.items() if bookie.is_up]
+        up = [name for name, bookie in world.bookies.items() if bookie.is_registered]
         shuffled = world.candidates(self.name, effect.request, up)
         event = m.BookiesListed(effect.request, shuffled)
         world.scheduler.call_later(1_000, lambda: self._answer(event))

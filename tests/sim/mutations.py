@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import bookie_server.storage.adds as adds_module
+from bookie_server.core import ledger_gate
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import admit_add
 from bookie_server.core.ledger_state import LedgerState
@@ -340,6 +341,7 @@ MUTATIONS: dict[str, Mutation] = {
     "replaced_bookie_fences": Mutation(
         "F7", ((MetadataFromStore, "check", _replaced_is_not_writable),)
     ),
+    "state_is_not_checked": Mutation("F7", ((ledger_gate, "needs_check", lambda *_: False),)),
     "stuck_runs_are_missed": Mutation(
         "C23", ((RecoveryTail, "_is_stuck", property(lambda _self: False)),)
     ),

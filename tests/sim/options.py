@@ -68,6 +68,8 @@ class Options:
     recovery_batch_entries: int = 1
     ensemble_changes_max: int = 1_000
     add_quorum_timeout_ms: int | None = None
+    metadata_attempts_max: int = 12
+    session_ms: int = 0
     pieces_max: int = 100_000
     faults_max: int = 1 << 30
     away_max: int = 100
@@ -152,6 +154,8 @@ def drawn(draws: Draws) -> Options:
         recovery_batch_entries=draws.pick((1, 2, 5, 64), "recovery batch"),
         ensemble_changes_max=draws.pick((1_000,) * 9 + (1, 3), "changes max"),
         add_quorum_timeout_ms=draws.pick((None, None, None, None, 60, 200), "quorum timer"),
+        metadata_attempts_max=draws.pick((3, 12, 12), "metadata attempts"),
+        session_ms=draws.pick((0, 20, 100), "session"),
         pieces_max=draws.pick((8, 30, 100_000), "pieces"),
         faults_max=draws.pick((5, 15, 40, 1 << 30 if tight else 40), "faults max"),
         away_max=100 if heavy else 1,

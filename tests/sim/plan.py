@@ -137,12 +137,16 @@ class FaultPlan:
         written = [name for name in slots if disk.durable_names[name].vouched_end > 0]
         if not written or not world.faults.take(f"rot {number}", for_us=1 << 60):
             return
-        name = draws.pick(written, "rot file", number)
-        size = disk.durable_names[name].vouched_end
-        disk.flip_bit(name, draws.integer(0, size - 1, "rot at", number), number % 8)
-        world.bookies[victim].is_rotten = True
-        world.note(victim, f"{name} rots")
-        world.checkers.mark("rot")
+        bookie = world.bookies[victim]
+        fences = bookie.fences()
+        if fences and draws.uniform("rot fence", number) < 0.4:
+            bookie.rot_fence()
+        else:
+            name = draws.pick(written, "rot file", number)
+            end = disk.durable_names[name].vouched_end
+            bookie.rot(name, draws.integer(0, end - 1, "rot at", number), number % 8)
+        if draws.uniform("rot crash", number) < 0.5:
+            world.crash(victim, "rot")
 
     def _collect(self, kind: str, number: int) -> None:
         self.world.collect(self._victim(kind, number))

@@ -127,3 +127,22 @@ def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
     ended = world.clients["r"].ended
     require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
     return world
+
+
+def f7_a_fence_that_rotted_is_asked_of_the_record() -> World:
+    """b0 and b1 are fenced; the fence of b0 is damaged, and it starts again."""
+    world = world_with(rpc_timeout_ms=2_000)
+    hold(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
+    world.add()
+    lose(world, ("read", "r", "b2"))
+    recover(world)
+    world.run_until(lambda: "r" in world.checker.ends, 100)
+    world.run_for(200)
+    world.bookies["b0"].rot_fence(is_vouched=False)
+    world.kill("b0")
+    world.restart("b0")
+    world.run_for(20)
+    world.network.holds.clear()
+    world.network.release(matching("add"))
+    world.run_for(300)
+    return world

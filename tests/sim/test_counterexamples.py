@@ -23,6 +23,7 @@ from tests.sim.scripts import (
     b18_a_deleted_record_settles_no_unknown_write,
     b18_recovery_of_a_deleted_record_may_have_closed_it,
     f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger,
+    f7_a_fence_that_rotted_is_asked_of_the_record,
     hold,
     lose,
     recover,
@@ -454,7 +455,7 @@ def t22_a_listing_alone_deletes_nothing() -> World:
 
 
 COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
-    (t1_recovery_reads_fence, "recovery_reads_do_not_fence", "L2"),
+    (t1_recovery_reads_fence, "recovery_reads_do_not_fence", "L16"),
     (t2_recovery_starts_at_the_last_fragment, "no_floor_at_last_fragment", "L1"),
     (t5_recovery_reads_from_the_ensemble_as_it_was, "recovery_reads_from_changed_ensemble", "L1"),
     (t6_recovery_commits_fragments_with_the_close, "recovery_commits_fragments_early", "L20"),
@@ -484,6 +485,7 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (b12_everything_is_forgotten_before_anything_is_confirmed, "forget_one_by_one", "L4"),
     (b18_a_deleted_record_settles_no_unknown_write, "gone_is_definite", "L27"),
     (b18_recovery_of_a_deleted_record_may_have_closed_it, "gone_is_definite", "L27"),
+    (f7_a_fence_that_rotted_is_asked_of_the_record, "state_is_not_checked", "L14"),
     (v2_recovery_looks_for_stuck_runs_after_every_answer, "stuck_runs_are_missed", "V2"),
     (f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger, "replaced_bookie_fences", "L31"),
 ]

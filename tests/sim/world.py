@@ -107,9 +107,10 @@ class World:
         metadata = LedgerMetadata(quorum, (Fragment(0, ensemble),))
         record = self.store.create(ledger_id, metadata)
         self.checkers.of(ledger_id).created(record)
+        attempts = self.options.metadata_attempts_max
         settings = WriterSettings(
             window=Window(entries_max=self.options.window_entries, size_bytes_max=1 << 20),
-            metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=12),
+            metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=attempts),
             replacement=RetryPolicy(first_delay_ms=10, delay_max_ms=80, attempts_max=6),
             ensemble_changes_max=self.options.ensemble_changes_max,
             add_quorum_timeout_ms=self.options.add_quorum_timeout_ms,
@@ -133,6 +134,7 @@ class World:
         address: str = "",
         password: bytes = b"",
     ) -> SimClient:
+        attempts = self.options.metadata_attempts_max
         settings = RecoverySettings(
             read_ahead=ReadAhead(
                 entries_first=2,
@@ -141,7 +143,7 @@ class World:
                 batch_entries_max=self.options.recovery_batch_entries,
             ),
             window=Window(entries_max=self.options.window_entries, size_bytes_max=1 << 20),
-            metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=10),
+            metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=attempts),
             retry=RetryPolicy(first_delay_ms=10, delay_max_ms=50, attempts_max=attempts_max),
         )
         return self.client(
