@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from struct import Struct
+from typing import Any, overload
 
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity
@@ -34,6 +35,7 @@ UNIT = 512
 
 _head = Struct(">4sHHIIQI")
 _checksum = Struct(">I")
+_id = Struct(">q")
 _key = Struct(">qq")
 _total = Struct(">qqqQQI")
 _block_head = Struct(">IIQ")
@@ -64,6 +66,49 @@ class LedgerTotal:
     pieces: int
 
 
+class Totals(Sequence[LedgerTotal]):
+    """The totals of an index, sorted by ledger; kept as bytes, for there may be 100,000."""
+
+    __slots__ = ("_data", "_found")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._found: LedgerTotal | None = None
+
+    def __len__(self) -> int:
+        return len(self._data) // _total.size
+
+    @overload
+    def __getitem__(self, number: int) -> LedgerTotal: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[LedgerTotal]: ...
+
+    def __getitem__(self, number: int | slice) -> LedgerTotal | list[LedgerTotal]:
+        """One total, or those of a slice."""
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        return LedgerTotal(*_total.unpack_from(self._data, number * _total.size))
+
+    def of(self, ledger_id: int) -> LedgerTotal | None:
+        """The total of a ledger, None when there is none."""
+        found = self._found
+        if found is not None and found.ledger_id == ledger_id:
+            return found
+        number = bisect_left(range(len(self)), ledger_id, key=self._id_at)
+        if number == len(self) or self._id_at(number) != ledger_id:
+            return None
+        # Reads of one ledger follow each other.
+        self._found = found = self[number]
+        return found
+
+    def _id_at(self, number: int) -> int:
+        ledger_id: int = _id.unpack_from(self._data, number * _total.size)[0]
+        return ledger_id
+
+
 @dataclass(frozen=True, slots=True)
 class IndexHead:
     """Everything of an index but its blocks.
@@ -74,18 +119,13 @@ class IndexHead:
     """
 
     keys: tuple[tuple[int, int], ...]
-    totals: tuple[LedgerTotal, ...]
+    totals: Totals
     pieces: int
     blocks_start: int
-    _totals_by_ledger: dict[int, LedgerTotal] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        by_ledger = {total.ledger_id: total for total in self.totals}
-        object.__setattr__(self, "_totals_by_ledger", by_ledger)
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
         """What the file holds of a ledger, None when nothing."""
-        return self._totals_by_ledger.get(ledger_id)
+        return self.totals.of(ledger_id)
 
     def block_of(self, ledger_id: int, entry_id: int) -> int | None:
         """Number of the only block that can hold an entry's piece, None when there is none."""
@@ -97,52 +137,68 @@ class IndexHead:
         return self.blocks_start + number * BLOCK_SIZE
 
 
-def encode_index(
-    pieces: Sequence[tuple[int, Piece[int]]],
-    totals: Sequence[LedgerTotal],
-    identity: FileIdentity,
-) -> bytes:
-    """Body of a finish record.
+class IndexEncoder:
+    """Body of a finish record, piece by piece; the work of `finish` is small.
 
     Args:
-        pieces: (ledger id, piece) sorted by ledger and last id; a piece's target is the offset of
-            its record.
-        totals: One per ledger, sorted by id.
         identity: Of the file.
     """
-    blocks = []
-    keys = []
-    for number, start in enumerate(range(0, len(pieces), PIECES_PER_BLOCK)):
-        part = pieces[start : start + PIECES_PER_BLOCK]
-        packed = b"".join(
-            _piece.pack(ledger, p.last, p.first, p.origin, p.target // UNIT, p.place)
-            for ledger, p in part
+
+    def __init__(self, identity: FileIdentity) -> None:
+        self._identity = identity
+        self._block: list[bytes] = []
+        self._blocks: list[bytes] = []
+        self._keys: list[bytes] = []
+        self._totals: list[bytes] = []
+        self._pieces = 0
+
+    def add(self, ledger_id: int, piece: Piece[Any], record_offset: int) -> None:
+        """Take the next piece, by ledger and last id."""
+        first, last, origin, _, place = piece
+        self._block.append(
+            _piece.pack(ledger_id, last, first, origin, record_offset // UNIT, place)
         )
-        rest = _block_head.pack(0, len(part), 0)[4:] + packed
-        rest = rest.ljust(BLOCK_SIZE - 4, b"\0")
-        blocks.append(_checksum.pack(crc32c(rest, _block_seed(identity, number))) + rest)
-        keys.append(_key.pack(part[-1][0], part[-1][1].last))
-    tables = b"".join(keys) + b"".join(
-        _total.pack(
-            t.ledger_id,
-            t.first_entry_id,
-            t.last_entry_id,
-            t.size_bytes,
-            t.origin_newest,
-            t.pieces,
+        self._pieces += 1
+        if len(self._block) == PIECES_PER_BLOCK:
+            self._end_block()
+
+    def end_ledger(self, total: LedgerTotal) -> None:
+        """Take the total of the ledger whose pieces were added last."""
+        self._totals.append(
+            _total.pack(
+                total.ledger_id,
+                total.first_entry_id,
+                total.last_entry_id,
+                total.size_bytes,
+                total.origin_newest,
+                total.pieces,
+            )
         )
-        for t in totals
-    )
-    head = _head.pack(
-        MAGIC,
-        FORMAT_VERSION,
-        0,
-        len(blocks),
-        len(totals),
-        len(pieces),
-        crc32c(tables, identity.seed),
-    )
-    return b"".join((head, _checksum.pack(crc32c(head, identity.seed)), tables, *blocks))
+
+    def _end_block(self) -> None:
+        head = _block_head.pack(0, len(self._block), 0)[4:]
+        rest = b"".join((head, *self._block)).ljust(BLOCK_SIZE - 4, b"\0")
+        checksum = crc32c(rest, _block_seed(self._identity, len(self._blocks)))
+        self._keys.append(_key.pack(*_key.unpack_from(self._block[-1])))
+        self._blocks.append(_checksum.pack(checksum) + rest)
+        self._block = []
+
+    def finish(self) -> bytes:
+        """The whole body."""
+        if self._block:
+            self._end_block()
+        seed = self._identity.seed
+        tables = b"".join(self._keys) + b"".join(self._totals)
+        head = _head.pack(
+            MAGIC,
+            FORMAT_VERSION,
+            0,
+            len(self._blocks),
+            len(self._totals),
+            self._pieces,
+            crc32c(tables, seed),
+        )
+        return b"".join((head, _checksum.pack(crc32c(head, seed)), tables, *self._blocks))
 
 
 def index_head_size(data: Buffer, identity: FileIdentity) -> int:
@@ -168,8 +224,7 @@ def decode_index_head(data: Buffer, identity: FileIdentity) -> IndexHead:
         raise _damage(identity, "the index's tables are damaged")
     split = blocks * _key.size
     keys = tuple(_key.iter_unpack(tables[:split]))
-    totals = tuple(LedgerTotal(*fields) for fields in _total.iter_unpack(tables[split:]))
-    return IndexHead(keys, totals, pieces, size)
+    return IndexHead(keys, Totals(tables[split:]), pieces, size)
 
 
 class IndexBlock:

@@ -1,18 +1,22 @@
 """What a bookie knows of each ledger beside its entries, and the file that keeps it.
 
-Ledger-state file (docs/FORMATS.md, Ledger states), all numbers big-endian:
+Ledger-state file (docs/FORMATS.md, Ledger states), all numbers big-endian: blocks, each at a
+multiple of 512 bytes, zeros up to the next one. A block is
 
     head, 32 bytes      magic "LSTA", format version u16, zero u16, generation u64, ledgers u64,
                         CRC32C u32 of the records, CRC32C u32 of the head before this field
-    per ledger, 64      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
+    per ledger, 72      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
                         sequence) u64, check epoch u32, directory u16, flags u16 (1 fenced,
-                        2 limbo, 4 has a key, 8 unverified), master key 20, dropped (seconds since
-                        the epoch, 0 without a tombstone) u32
+                        2 limbo, 4 has a key, 8 unverified, 16 forgotten), master key 20, dropped
+                        (seconds since the epoch, 0 without a tombstone) u32, zero u64
+
+Of the records of a ledger the last one counts; a forgotten ledger has no state. Version 1 was one
+such head with records of 64 bytes, without the last field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from struct import Struct
 
 from bookie_server.core.record import NO_KEY
@@ -20,15 +24,19 @@ from bookie_server.errors import REPLACEMENT_ADVICE, DamagedDirectoryError
 from ledgerlog_spark.wire.castagnoli import crc32c
 
 MAGIC = b"LSTA"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+BLOCK_ALIGNMENT = 512
 FLAG_FENCED = 1
 FLAG_LIMBO = 2
 FLAG_HAS_KEY = 4
 FLAG_UNVERIFIED = 8
+FLAG_FORGOTTEN = 16
 
 _head = Struct(">4sHHQQI")
 _checksum = Struct(">I")
-_record = Struct(">qqqQIHH20sI")
+HEAD_SIZE = _head.size + _checksum.size
+_record_v1 = Struct(">qqqQIHH20sI")
+_record = Struct(">qqqQIHH20sIQ")
 
 
 class LedgerState:
@@ -105,57 +113,136 @@ class LedgerState:
             self.tombstone, self.dropped_s = origin, dropped_s
 
 
-def encode_ledger_states(generation: int, states: Iterable[LedgerState]) -> bytes:
-    """The whole ledger-state file; `states` in rising order of ledger id."""
-    records = [
-        _record.pack(
-            state.ledger_id,
-            state.last_add_confirmed,
-            state.explicit_lac,
-            state.tombstone,
-            state.check_epoch,
-            state.directory,
-            FLAG_FENCED * state.is_fenced
-            + FLAG_LIMBO * state.in_limbo
-            + FLAG_HAS_KEY * (state.master_key is not None)
-            + FLAG_UNVERIFIED * state.is_unverified,
-            state.master_key or NO_KEY,
-            state.dropped_s,
+class LedgerStates(dict[int, LedgerState]):
+    """The states of all ledgers by id.
+
+    Attributes:
+        changed: Ids of which the ledger-state file has no state, or an older one. Whoever changes
+            what that file keeps, or removes a state, adds the id in the same turn.
+    """
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: set[int] = set()
+
+
+def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Iterable[int]) -> bytes:
+    """One block with the states of these ledgers; those without a state are forgotten."""
+    records = []
+    for ledger_id in ids:
+        state = states.get(ledger_id)
+        if state is None:
+            forgotten = (ledger_id, -1, -1, 0, 0, 0, FLAG_FORGOTTEN, NO_KEY, 0, 0)
+            records.append(_record.pack(*forgotten))
+            continue
+        records.append(
+            _record.pack(
+                ledger_id,
+                state.last_add_confirmed,
+                state.explicit_lac,
+                state.tombstone,
+                state.check_epoch,
+                state.directory,
+                FLAG_FENCED * state.is_fenced
+                + FLAG_LIMBO * state.in_limbo
+                + FLAG_HAS_KEY * (state.master_key is not None)
+                + FLAG_UNVERIFIED * state.is_unverified,
+                state.master_key or NO_KEY,
+                state.dropped_s,
+                0,
+            )
         )
-        for state in states
-    ]
     body = b"".join(records)
     head = _head.pack(MAGIC, FORMAT_VERSION, 0, generation, len(records), crc32c(body))
-    return head + _checksum.pack(crc32c(head)) + body
+    block = head + _checksum.pack(crc32c(head)) + body
+    return block.ljust(_aligned(len(block)), b"\0")
 
 
-def decode_ledger_states(data: bytes, path: str) -> list[LedgerState]:
-    """Read a ledger-state file.
+def decode_states(data: bytes, path: str) -> LedgerStates:
+    """Read the blocks of a ledger-state file, all of which have to count.
 
     Raises:
         DamagedDirectoryError: It is damaged: keys and fences may be lost.
     """
-    head_size = _head.size + _checksum.size
-    head, body = data[: _head.size], data[head_size:]
-    if len(data) < head_size or _checksum.unpack_from(data, _head.size)[0] != crc32c(head):
-        raise _damage(path, "its head is damaged")
-    magic, version, _, _, count, checksum = _head.unpack(head)
-    if magic != MAGIC or version != FORMAT_VERSION:
-        raise _damage(path, f"it is of version {version}, which is not known here")
-    if len(body) != count * _record.size or crc32c(body) != checksum:
-        raise _damage(path, "its records are damaged")
-    states = []
-    for fields in _record.iter_unpack(body):
-        ledger_id, lac, explicit, tombstone, epoch, directory, flags, key, dropped_s = fields
-        state = LedgerState(ledger_id, check_epoch=epoch, directory=directory)
-        state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
-        state.dropped_s = dropped_s
-        state.is_fenced = bool(flags & FLAG_FENCED)
-        state.is_unverified = bool(flags & FLAG_UNVERIFIED)
-        state.in_limbo = bool(flags & FLAG_LIMBO)
-        state.master_key = key if flags & FLAG_HAS_KEY else None
-        states.append(state)
+    states = LedgerStates()
+    offset = 0
+    while True:
+        count, body = _checked_block(data, offset, path, FORMAT_VERSION, _record.size)
+        for fields in _record.iter_unpack(body):
+            if fields[6] & FLAG_FORGOTTEN:
+                states.pop(fields[0], None)
+            else:
+                states[fields[0]] = _state(*fields[:9])
+        end = offset + HEAD_SIZE + count * _record.size
+        offset = _aligned(end)
+        if any(data[end:offset]):
+            raise _damage(path, "the zeros behind a block are damaged")
+        if offset >= len(data):
+            break
+    if offset > len(data):
+        raise _damage(path, "its last block is cut off")
     return states
+
+
+def decode_states_of_version_1(data: bytes, path: str) -> LedgerStates:
+    """Read a ledger-state file that a MANIFEST of version 1 or 2 names.
+
+    Raises:
+        DamagedDirectoryError: It is damaged: keys and fences may be lost.
+    """
+    states = LedgerStates()
+    count, body = _checked_block(data, 0, path, 1, _record_v1.size)
+    if len(data) != HEAD_SIZE + count * _record_v1.size:
+        raise _damage(path, "its length does not match")
+    for fields in _record_v1.iter_unpack(body):
+        states[fields[0]] = _state(*fields)
+    return states
+
+
+def _checked_block(
+    data: bytes, offset: int, path: str, version: int, record_size: int
+) -> tuple[int, bytes]:
+    """Count of the records of the block at `offset`, and their bytes."""
+    head = data[offset : offset + _head.size]
+    body_offset = offset + HEAD_SIZE
+    if len(data) < body_offset or _checksum.unpack_from(data, offset + _head.size)[0] != crc32c(
+        head
+    ):
+        raise _damage(path, "a head is damaged")
+    magic, found, _, _, count, checksum = _head.unpack(head)
+    if magic != MAGIC or found != version:
+        raise _damage(path, f"it is of version {found}, and the MANIFEST's is {version}")
+    body = data[body_offset : body_offset + count * record_size]
+    if len(body) != count * record_size or crc32c(body) != checksum:
+        raise _damage(path, "its records are damaged")
+    return count, body
+
+
+def _state(
+    ledger_id: int,
+    lac: int,
+    explicit: int,
+    tombstone: int,
+    epoch: int,
+    directory: int,
+    flags: int,
+    key: bytes,
+    dropped_s: int,
+) -> LedgerState:
+    state = LedgerState(ledger_id, check_epoch=epoch, directory=directory)
+    state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
+    state.dropped_s = dropped_s
+    state.is_fenced = bool(flags & FLAG_FENCED)
+    state.is_unverified = bool(flags & FLAG_UNVERIFIED)
+    state.in_limbo = bool(flags & FLAG_LIMBO)
+    state.master_key = key if flags & FLAG_HAS_KEY else None
+    return state
+
+
+def _aligned(size: int) -> int:
+    return (size + BLOCK_ALIGNMENT - 1) // BLOCK_ALIGNMENT * BLOCK_ALIGNMENT
 
 
 def _damage(path: str, reason: str) -> DamagedDirectoryError:

@@ -1,13 +1,13 @@
 """The MANIFEST: which files are the bookie's, and nothing else is (docs/FORMATS.md, MANIFEST).
 
-One line `ledgerlog-manifest 2 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
+One line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
 body: one JSON object, keys sorted, no spaces, ASCII.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -20,8 +20,9 @@ from bookie_server.errors import (
 from ledgerlog_spark.wire.castagnoli import crc32c
 
 MAGIC = "ledgerlog-manifest"
-FORMAT_VERSION = 2
-FORMAT_VERSIONS_READ = (1, 2)
+FORMAT_VERSION = 3
+FORMAT_VERSIONS_READ = (1, 2, 3)
+STATE_BYTES_SINCE = 3
 NAME = "MANIFEST"
 
 
@@ -77,6 +78,8 @@ class Manifest:
         next_file_id: Never used before.
         durable_upto: Sequence known to be synced.
         state_file: Name of the ledger-state file; empty when there is none yet.
+        state_bytes: Of that file, which count: what lies behind them was never committed. 0 in
+            versions 1 and 2, where the whole file counts; new in version 3.
         check_epoch: How often state may have been lost; a ledger verified in this epoch needs no
             metadata check.
         mark: Position in the journal below which everything is in synced entry-log files; 0
@@ -98,6 +101,7 @@ class Manifest:
     free_slots: tuple[str, ...] = ()
     directory: int = 0
     highest_dropped_ledger_id: int = -1
+    state_bytes: int = 0
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """The same with one file's entry added or replaced."""
@@ -108,11 +112,29 @@ class Manifest:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The whole MANIFEST file."""
-    fields = asdict(manifest)
-    for file in fields["files"]:
-        file["state"] = file["state"].value
-    body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
+    files = ",".join(map(_file_text, manifest.files))
+    fields = {name: getattr(manifest, name) for name in Manifest.__slots__ if name != "files"}
+    before = {name: value for name, value in fields.items() if name < "files"}
+    after = {name: value for name, value in fields.items() if name > "files"}
+    text = f'{_json(before)[:-1]},"files":[{files}],{_json(after)[1:]}'
+    body = text.encode("ascii")
     return f"{MAGIC} {FORMAT_VERSION} {len(body)} {crc32c(body):08x}\n".encode() + body
+
+
+def _file_text(file: FileEntry) -> str:
+    """JSON of one file, keys sorted: by hand, for there may be thousands in each MANIFEST."""
+    damage = "true" if file.has_damage else "false"
+    return (
+        f'{{"data_end":{file.data_end},"file_id":{file.file_id},'
+        f'"finish_offset":{file.finish_offset},"first_sequence":{file.first_sequence},'
+        f'"has_damage":{damage},"last_sequence":{file.last_sequence},'
+        f'"live_bytes":{file.live_bytes},"salt":"{file.salt}","size_bytes":{file.size_bytes},'
+        f'"slot":"{file.slot}","state":"{file.state.value}"}}'
+    )
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 def decode_manifest(data: bytes) -> Manifest:
@@ -136,9 +158,12 @@ def decode_manifest(data: bytes) -> Manifest:
             version=words[1].decode("ascii", "replace"),
         )
     try:
-        return _from_json(json.loads(body))
+        manifest = _from_json(json.loads(body))
     except (ValueError, TypeError, KeyError) as error:
         raise _damage(f"its fields are not those of a MANIFEST ({error})") from None
+    if (manifest.state_bytes > 0) != (int(words[1]) >= STATE_BYTES_SINCE):
+        raise _damage("its state_bytes are not those of its version")
+    return manifest
 
 
 def _from_json(fields: dict[str, Any]) -> Manifest:

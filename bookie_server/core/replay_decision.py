@@ -105,9 +105,8 @@ def judge(
     was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not RecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= vouched]
-    unreadable = [
-        g.record for g in scan.gaps if g.record is not None and g.record.sequence <= vouched
-    ]
+    damaged = [g.record for g in scan.gaps if g.record is not None]
+    unreadable = [r for r in damaged if r.sequence <= vouched and r.kind is not RecordKind.FINISH]
     torn = [g for g in scan.gaps if g.sequence > vouched]
     cut_at = min((g.offset for g in torn), default=None)
     tail = [r for r in counted if r.sequence > vouched]
@@ -135,11 +134,12 @@ def _hides_a_record(gap: Gap, scan: FileScan, vouched: int, following: FileScan 
     """Whether a vouched record of unknown contents has to be in the gap.
 
     Not so when the only one missing is the finish record, which says nothing that the others do
-    not: the following file then starts with the sequence after it.
+    not: the following file then starts with the sequence after it, or, where its header was found,
+    with the one that is expected in the gap.
     """
     if gap.record is not None or gap.sequence > vouched:
         return False
     is_last = gap is scan.gaps[-1] and not (scan.records and scan.records[-1].offset > gap.offset)
     if is_last and following is not None and following.records:
-        return following.records[0].sequence != gap.sequence + 1
+        return following.records[0].sequence > gap.sequence + 1
     return True

@@ -30,6 +30,7 @@ class StorageSettings:
         metadata_check_ms: How long an add waits for the metadata check.
         allocation_retry_ms: How often a full disk is tried again.
         pool_files_max: Freed files kept for reuse.
+        state_deltas_bytes_min: Changes of ledger states appended before their file is written anew.
         open_files_max: Files open at the same time; others are opened when they are read.
         tombstone_keep_s: A dropped ledger is remembered at least so long.
 
@@ -47,6 +48,7 @@ class StorageSettings:
     metadata_check_ms: int = 5_000
     allocation_retry_ms: int = 5_000
     pool_files_max: int = 4
+    state_deltas_bytes_min: int = 16 * KIBIBYTE
     open_files_max: int = 1_024
     tombstone_keep_s: int = 7 * 24 * 3_600
 

@@ -7,5 +7,5 @@
 - `port_claim`: their ports. `in_flight`: bounds over both. `storage_port`: what they need of
   storage. `auth`: AUTH frames.
 - `collector`, `ledger_listing`: lets go of ledgers that were deleted.
-- `metrics`, `logging`, `exit_code`: what it tells.
+- `metrics`, `loop_lag`, `logging`, `exit_code`: what it reports.
 """

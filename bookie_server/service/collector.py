@@ -24,7 +24,7 @@ BATCH_LEDGERS = 256
 class CollectedStorage(Protocol):
     """What a collector needs of storage; LedgerStorage has this shape."""
 
-    def droppable(self) -> Sequence[int]:
+    async def droppable(self) -> Sequence[int]:
         """Ledgers that a drop would change something of, in rising order."""
 
     def drop(self, ledger_id: int, on_done: Callable[[Code], None]) -> None:
@@ -121,7 +121,7 @@ class Collector:
         answer(self._asked, Collected(is_whole=False, ledgers_held=0, ledgers_dropped=0))
 
     async def _pass(self) -> Collected:
-        held = self._storage.droppable()
+        held = await self._storage.droppable()
         unlisted = await self._listing.unlisted(held)
         if unlisted is None:
             return Collected(is_whole=False, ledgers_held=len(held), ledgers_dropped=0)

@@ -26,6 +26,7 @@ from bookie_server.service.exit_code import ExitCode
 from bookie_server.service.in_flight import InFlight
 from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.logging import get_logger
+from bookie_server.service.loop_lag import LoopLag
 from bookie_server.service.metadata_check import StoreMetadataCheck
 from bookie_server.service.metrics import (
     MetricsServer,
@@ -220,6 +221,9 @@ class Bookie:
         self.grpc_port = await grpc.start()
         self._closers.push_async_callback(grpc.stop, settings.drain_timeout_ms)
         if settings.metrics_port is not None:
+            loop_lag = LoopLag()
+            loop_lag.start()
+            self._closers.callback(loop_lag.stop)
             metrics = MetricsServer(
                 settings.bind_address,
                 settings.metrics_port,
@@ -231,6 +235,7 @@ class Bookie:
                         "writable": lambda: storage.is_writable,
                     },
                     lambda: flat_numbers(storage.counters),
+                    loop_lag,
                 ),
             )
             self._closers.callback(metrics.close)

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
 from bookie_server.errors import PortInUseError
 from ledgerlog_spark.model import Code
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from prometheus_client.core import Metric
+
+    from bookie_server.service.loop_lag import LoopLag
 
 
 @dataclass(slots=True)
@@ -54,6 +60,7 @@ class ServiceCollector:
         counters: Of this process.
         gauges: Name (without prefix) to the function that gives its value.
         storage: Gives storage's own counters by name.
+        loop_lag: Of the event loop that serves.
     """
 
     def __init__(
@@ -61,10 +68,12 @@ class ServiceCollector:
         counters: ServiceCounters,
         gauges: Mapping[str, Callable[[], float]],
         storage: Callable[[], Mapping[str, float]],
+        loop_lag: LoopLag,
     ) -> None:
         self._counters = counters
         self._gauges = dict(gauges)
         self._storage = storage
+        self._loop_lag = loop_lag
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, as prometheus-client wants them."""
@@ -80,6 +89,18 @@ class ServiceCollector:
         yield answers
         for name, gauge in self._gauges.items():
             yield GaugeMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=gauge())
+        lag = self._loop_lag
+        yield HistogramMetricFamily(
+            "ledgerlog_bookie_loop_lag_seconds",
+            "How late the event loop came to what was due, looked at every 20 ms.",
+            buckets=lag.buckets(),
+            sum_value=lag.sum_seconds,
+        )
+        yield GaugeMetricFamily(
+            "ledgerlog_bookie_loop_lag_max_seconds",
+            "The longest such delay since the start.",
+            value=lag.max_seconds,
+        )
         for name, value in self._storage().items():
             yield GaugeMetricFamily(f"ledgerlog_bookie_storage_{name}", _words(name), value=value)
 

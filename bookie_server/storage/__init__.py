@@ -3,6 +3,7 @@
 - `ledger_storage`: the face, and what puts the rest together. `counters`: what it counts.
 - `adds`, `read_answers`, `drops`: the ways of requests. `lac_watches`: who hears of a new LAC.
   `log`: records in one order, synced in groups. `wake_ups`: of coroutines that wait.
+  `slices`: how much work is done in one turn of the event loop.
 - `reads`: finds and reads entries. `active_index`, `entry_log_file`, `recent_bodies`: where they
   are. `index_rebuilds`: what damage leads to.
 - `file_pool`: opens files when they are used, a bounded count of them at a time.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from bookie_server.core.index_format import LedgerTotal, encode_index
+from collections.abc import Generator
+
+from bookie_server.core.index_format import IndexEncoder, LedgerTotal
 from bookie_server.core.pieces import Piece, Pieces
 from bookie_server.core.record import FileIdentity, LogRecord
+from bookie_server.storage.slices import UNITS_PER_TURN
 
 
 class ActiveIndex:
@@ -53,27 +56,66 @@ class ActiveIndex:
         """Ledgers with records here, live or dropped, sorted."""
         return sorted(self._ledgers)
 
+    def __contains__(self, ledger_id: int) -> bool:
+        """Whether there are records of a ledger here, live or dropped."""
+        return ledger_id in self._ledgers
+
     def totals(self) -> list[LedgerTotal]:
         """What is held of each ledger, sorted by id."""
         return [self._total_of(ledger_id) for ledger_id in sorted(self._ledgers)]
 
     def _total_of(self, ledger_id: int) -> LedgerTotal:
         pieces = self._ledgers[ledger_id]
-        size = origin = 0
-        first = -1
+        total = _Sum()
         for piece in pieces:
-            start, end = piece.target.span_of(piece.place, piece.last - piece.first + 1)
-            size += end - start
-            origin = max(origin, piece.origin)
-            first = piece.first if first < 0 else first
-        return LedgerTotal(ledger_id, first, pieces.last_entry_id, size, origin, len(pieces))
+            total.add(piece)
+        return total.of(ledger_id, pieces)
 
-    def encode(self, identity: FileIdentity) -> tuple[bytes, int]:
-        """Body of the finish record, and the live bytes of the file."""
-        rows = [
-            (ledger_id, Piece(p.first, p.last, p.origin, p.target.offset, p.place))
-            for ledger_id in sorted(self._ledgers)
-            for p in self._ledgers[ledger_id]
-        ]
-        totals = self.totals()
-        return encode_index(rows, totals, identity), sum(total.size_bytes for total in totals)
+    def encoding(self, identity: FileIdentity) -> Generator[None, None, tuple[bytes, int]]:
+        """Encode the body of the finish record; the index must not change meanwhile.
+
+        Yields after every `UNITS_PER_TURN` pieces or ledgers.
+
+        Returns:
+            The body, and the live bytes of the file.
+        """
+        encoder = IndexEncoder(identity)
+        live_bytes = units = 0
+        for ledger_id in sorted(self._ledgers):
+            pieces = self._ledgers[ledger_id]
+            total = _Sum()
+            for piece in pieces:
+                encoder.add(ledger_id, piece, piece.target.offset)
+                total.add(piece)
+                units += 1
+                if units % UNITS_PER_TURN == 0:
+                    yield
+            encoder.end_ledger(total.of(ledger_id, pieces))
+            live_bytes += total.size_bytes
+            units += not pieces
+            if not pieces and units % UNITS_PER_TURN == 0:
+                yield
+        return encoder.finish(), live_bytes
+
+
+class _Sum:
+    """What the pieces of a ledger come to."""
+
+    __slots__ = ("first", "origin", "size_bytes")
+
+    def __init__(self) -> None:
+        self.first = -1
+        self.origin = self.size_bytes = 0
+
+    def add(self, piece: Piece[LogRecord]) -> None:
+        """Count the next piece, in rising order."""
+        start, end = piece.target.span_of(piece.place, piece.last - piece.first + 1)
+        self.size_bytes += end - start
+        self.origin = max(self.origin, piece.origin)
+        if self.first < 0:
+            self.first = piece.first
+
+    def of(self, ledger_id: int, pieces: Pieces[LogRecord]) -> LedgerTotal:
+        """The total of a ledger with these pieces, all counted."""
+        last = pieces.last_entry_id
+        return LedgerTotal(ledger_id, self.first, last, self.size_bytes, self.origin, len(pieces))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bookie_server.core.ledger_gate import Health, Wait, admit_add, key_fits
-from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.ledger_state import LedgerState, LedgerStates
 from bookie_server.core.record import FLAG_RECOVERY_ADD, LogRecord, RecordKind
 from bookie_server.core.requests import (
     ID_MAX,
@@ -48,7 +48,7 @@ class AddPath:
         tasks: Tasks,
         settings: StorageSettings,
         health: Health,
-        states: dict[int, LedgerState],
+        states: LedgerStates,
         metadata: MetadataCheck,
         counters: StorageCounters,
     ) -> None:
@@ -71,6 +71,7 @@ class AddPath:
         if state is None:
             state = self._states[ledger_id] = LedgerState(ledger_id)
             state.is_unverified = ledger_id <= self._health.highest_dropped_ledger_id
+            self._states.changed.add(ledger_id)
         return state
 
     def refuse_all(self) -> None:
@@ -125,9 +126,11 @@ class AddPath:
         state = self.state_of(request.ledger_id)
         if state.master_key is None:
             state.master_key = request.master_key
-        if not request.is_recovery:
-            state.check_epoch = self._health.check_epoch
-            state.is_unverified = False
+            self._states.changed.add(request.ledger_id)
+        epoch = self._health.check_epoch
+        if not request.is_recovery and (state.is_unverified or state.check_epoch != epoch):
+            state.check_epoch, state.is_unverified = epoch, False
+            self._states.changed.add(request.ledger_id)
         record = LogRecord(
             RecordKind.RUN,
             request.ledger_id,
@@ -248,6 +251,7 @@ class AddPath:
         elif standing is Standing.OPEN_WITH_ME:
             state = self.state_of(ledger_id)
             state.check_epoch, state.is_unverified = self._health.check_epoch, False
+            self._states.changed.add(ledger_id)
         elif standing is Standing.NOT_WRITABLE:
             await self._fence_unwritable(ledger_id, master_key)
         for decided in self._checks.pop(ledger_id):
@@ -263,6 +267,7 @@ class AddPath:
         # The add's key was compared with the ledger's if that is known; else nothing is fixed.
         key = state.master_key or master_key
         state.master_key = key
+        self._states.changed.add(ledger_id)
         record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
         state.last_ticket = self._log.submit(record)
         durable: Future[Code] = self._tasks.future()
@@ -302,6 +307,7 @@ class AddPath:
         state = self.state_of(ledger_id)
         if state.master_key is None:
             state.master_key = master_key
+            self._states.changed.add(ledger_id)
         record = LogRecord(RecordKind.LAC, ledger_id, master_key=master_key, value=lac)
         record.on_done = on_done
         state.last_ticket = self._log.submit(record)
@@ -319,5 +325,7 @@ class AddPath:
         self, state: LedgerState, lac: int, after: Callable[[LedgerState, int], None]
     ) -> None:
         before = state.lac
-        state.explicit_lac = max(state.explicit_lac, lac)
+        if lac > state.explicit_lac:
+            state.explicit_lac = lac
+            self._states.changed.add(state.ledger_id)
         after(state, before)

@@ -10,12 +10,12 @@ copies are synced, then the replayed files are finished, then one MANIFEST makes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 
 from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.ledger_gate import Health
-from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.ledger_state import LedgerState, LedgerStates
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import NO_KEY, LogRecord, RecordKind
 from bookie_server.core.record_codec import aligned
@@ -43,6 +43,7 @@ from bookie_server.storage.log import append_encoded, append_end_mark
 from bookie_server.storage.manifest import UNCLEAN_NAME, ManifestStore
 from bookie_server.storage.reads import finish
 from bookie_server.storage.replay import Scanner
+from bookie_server.storage.slices import parts
 from bookie_server.storage.slots import Slots, is_intact
 
 
@@ -95,7 +96,7 @@ class Boot:
     slots: Slots
     settings: StorageSettings
     health: Health = field(default_factory=Health)
-    states: dict[int, LedgerState] = field(default_factory=dict)
+    states: LedgerStates = field(default_factory=LedgerStates)
     finished: list[FinishedFile] = field(default_factory=list)
     missing: list[FileEntry] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)
@@ -118,8 +119,7 @@ class Boot:
         await self.files.sync_directory()
         names = await self.files.names()
         self.was_unclean = UNCLEAN_NAME in names
-        for state in await self.store.load(names):
-            self.states[state.ledger_id] = state
+        self.states = await self.store.load(names)
         manifest = self.store.current
         self.health.check_epoch = manifest.check_epoch
         self.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
@@ -168,6 +168,7 @@ class Boot:
         if state is None:
             state = self.states[ledger_id] = LedgerState(ledger_id)
             state.is_unverified = ledger_id <= self.health.highest_dropped_ledger_id
+            self.states.changed.add(ledger_id)
         return state
 
     def _is_live(self, record: LogRecord) -> bool:
@@ -250,7 +251,7 @@ class Boot:
                 file.entry = replace(file.entry, has_damage=True)
                 manifest = manifest.with_file(file.entry)
             manifest = replace(manifest, check_epoch=self.health.check_epoch)
-            await self.store.commit(manifest, self._states())
+            await self.store.commit(lambda: manifest, self.states)
         for file in lost:
             self.health.files_in_doubt.add(file.entry.file_id)
         return vouched
@@ -262,6 +263,7 @@ class Boot:
         self.counters.damaged_records += len(verdict.unreadable)
         for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
             apply(record, self._state_of(record.ledger_id))
+            self.states.changed.add(record.ledger_id)
 
     async def _prepare_active(self, replayed: list[Replayed]) -> None:
         try:
@@ -280,7 +282,7 @@ class Boot:
                 files=tuple(e for e in manifest.files if e.file_id != gone.entry.file_id),
                 free_slots=(gone.entry.slot, *manifest.free_slots),
             )
-            await self.store.commit(manifest, self._states())
+            await self.store.commit(lambda: manifest, self.states)
             self.active = await self._prepare()
 
     async def _prepare(self, *, is_last_resort: bool = False) -> OpenFile:
@@ -349,7 +351,7 @@ class Boot:
         for ledger_id in {r.ledger_id for r in runs} - {r.ledger_id for r in live}:
             index.name_only(ledger_id)
         identity = file.entry.identity
-        body, live_bytes = index.encode(identity)
+        body, live_bytes = encoded(index.encoding(identity))
         record = LogRecord(RecordKind.FINISH, body=body)
         record.identity, record.offset = identity, aligned(verdict.write_from)
         record.sequence = record.origin_sequence = verdict.next_sequence
@@ -371,8 +373,15 @@ class Boot:
         handle.may_close()
         self.finished.append(done)
 
-    def _states(self) -> list[LedgerState]:
-        return [self.states[ledger_id] for ledger_id in sorted(self.states)]
+
+def encoded(encoding: Generator[None, None, tuple[bytes, int]]) -> tuple[bytes, int]:
+    """What an encoding comes to, done at once: nobody is served yet."""
+    while True:
+        try:
+            next(encoding)
+        except StopIteration as end:
+            result: tuple[bytes, int] = end.value
+            return result
 
 
 def _was_never_reached(file: Replayed) -> bool:
@@ -401,8 +410,23 @@ def apply(record: LogRecord, state: LedgerState) -> None:
         state.bury(record.origin_sequence, record.value)
 
 
-async def rebuild_index(file: FinishedFile, health: Health, counters: BootCounters) -> None:
+async def _go_on() -> None:
+    """No turn is given up: nobody is served yet."""
+
+
+async def rebuild_index(
+    file: FinishedFile,
+    health: Health,
+    counters: BootCounters,
+    give_way: Callable[[], Awaitable[None]] = _go_on,
+) -> None:
     """Scan a finished file whose index is damaged; until it is done nothing absent is said.
+
+    Args:
+        file: Its records are whole, or in doubt from here on.
+        health: In which files are in doubt.
+        counters: Of rebuilt indexes and damage.
+        give_way: Called after each slice of work.
 
     Raises:
         StorageError: The device cannot read the file.
@@ -412,9 +436,11 @@ async def rebuild_index(file: FinishedFile, health: Health, counters: BootCounte
     scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
     index = ActiveIndex()
     unreadable = [gap.record for gap in scan.gaps if gap.record is not None]
-    for record in (*scan.records, *unreadable):
-        if record.kind is RecordKind.RUN and record.sequence <= entry.last_sequence:
-            index.insert(record)
+    for records in parts([*scan.records, *unreadable]):
+        for record in records:
+            if record.kind is RecordKind.RUN and record.sequence <= entry.last_sequence:
+                index.insert(record)
+        await give_way()
     file.rebuilt = index
     counters.rebuilt_indexes += 1
     is_whole = scan.next_sequence > entry.last_sequence and not any(

@@ -7,16 +7,19 @@ ledgers).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bookie_server.core.ledger_gate import Health, may_forget
-from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.ledger_state import LedgerState, LedgerStates
 from bookie_server.core.record import NO_KEY, LogRecord, RecordKind
 from bookie_server.core.requests import OnAdd
 from bookie_server.core.settings import StorageSettings
-from bookie_server.ports import Clock
+from bookie_server.ports import Clock, Tasks
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.counters import StorageCounters
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.log import Log
+from bookie_server.storage.slices import parts
 from ledgerlog_spark.model import Code
 
 MILLISECONDS = 1_000
@@ -31,24 +34,30 @@ class Drops:
         log: Log,
         keeper: FileKeeper,
         adds: AddPath,
+        tasks: Tasks,
         clock: Clock,
         settings: StorageSettings,
         health: Health,
-        states: dict[int, LedgerState],
+        states: LedgerStates,
         counters: StorageCounters,
     ) -> None:
         self._log = log
         self._keeper = keeper
         self._adds = adds
+        self._tasks = tasks
         self._clock = clock
         self._settings = settings
         self._health = health
         self._states = states
         self._counters = counters
 
-    def candidates(self) -> list[int]:
+    async def candidates(self) -> list[int]:
         """Ledgers that a drop would change something of, in rising order."""
-        return sorted(i for i, state in self._states.items() if not state.is_dropped)
+        found: list[int] = []
+        for part in parts(list(self._states.values())):
+            found += [state.ledger_id for state in part if not state.is_dropped]
+            await self._tasks.sleep(0)
+        return sorted(found)
 
     def drop(self, ledger_id: int, on_done: OnAdd) -> None:
         """Write a tombstone; see `LedgerStorage.drop`."""
@@ -66,6 +75,7 @@ class Drops:
         # At once: what is admitted from here on lies behind the tombstone in the log.
         state.is_fenced = True
         state.last_accepted_id = -1
+        self._states.changed.add(ledger_id)
         record = LogRecord(
             RecordKind.TOMBSTONE,
             ledger_id,
@@ -79,37 +89,66 @@ class Drops:
         """A tombstone counts: nothing that lies before it in the log is held any more."""
         state = self._states[record.ledger_id]
         state.bury(record.origin_sequence, record.value)
+        self._states.changed.add(record.ledger_id)
         state.last_entry_id = -1
         self._keeper.drop(record.ledger_id)
         self._counters.drops += 1
 
-    def forget(self) -> int:
+    async def forget(self) -> int:
         """Forget old tombstones that no record needs any more; returns how many.
 
         From the next commit on the largest of their ids is in the MANIFEST instead.
         """
-        old = [
-            state
-            for state in self._states.values()
-            if may_forget(
-                state,
-                now_s=self._now_s(),
-                keep_s=self._settings.tombstone_keep_s,
-                durable_ticket=self._log.durable_ticket,
-            )
-        ]
-        if not old:
+        candidates: set[int] = set()
+        for part in parts(list(self._states.values())):
+            candidates.update(state.ledger_id for state in part if self._may_forget(state))
+            await self._tasks.sleep(0)
+        looked_at: set[int] = set()
+        for file in list(self._keeper.finished):
+            if not candidates:
+                return 0
+            for totals in parts(file.totals()):
+                candidates.difference_update(total.ledger_id for total in totals)
+                await self._tasks.sleep(0)
+            looked_at.add(file.entry.file_id)
+        forgotten = 0
+        for ids in parts(sorted(candidates)):
+            forgotten += self._forget_now(ids, looked_at)
+            await self._tasks.sleep(0)
+        return forgotten
+
+    def _may_forget(self, state: LedgerState) -> bool:
+        return may_forget(
+            state,
+            now_s=self._now_s(),
+            keep_s=self._settings.tombstone_keep_s,
+            durable_ticket=self._log.durable_ticket,
+        )
+
+    def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
+        """Forget those of `ledger_ids` that may be forgotten in this turn.
+
+        Args:
+            ledger_ids: No file of `looked_at` has records of them.
+            looked_at: Files that were finished before; new ones have new ids.
+        """
+        keeper, health = self._keeper, self._health
+        if keeper.is_in_doubt:
             return 0
-        needed = self._keeper.ledgers_with_records()
-        if needed is None:
-            return 0
-        forgotten = [state.ledger_id for state in old if state.ledger_id not in needed]
-        for ledger_id in forgotten:
+        newer = [file for file in keeper.finished if file.entry.file_id not in looked_at]
+        forgotten = 0
+        for ledger_id in ledger_ids:
+            state = self._states.get(ledger_id)
+            if state is None or not self._may_forget(state):
+                continue
+            if ledger_id in keeper.active.index or any(file.has(ledger_id) for file in newer):
+                continue
             del self._states[ledger_id]
-        health = self._health
-        health.highest_dropped_ledger_id = max(health.highest_dropped_ledger_id, *forgotten, -1)
-        self._counters.tombstones_forgotten += len(forgotten)
-        return len(forgotten)
+            self._states.changed.add(ledger_id)
+            health.highest_dropped_ledger_id = max(health.highest_dropped_ledger_id, ledger_id)
+            forgotten += 1
+        self._counters.tombstones_forgotten += forgotten
+        return forgotten
 
     def _now_s(self) -> int:
         return self._clock.wall_ms() // MILLISECONDS

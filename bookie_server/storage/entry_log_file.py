@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bookie_server.core.index_format import (
@@ -97,6 +97,11 @@ class FinishedFile:
         assert self.head is not None
         return self.body_offset + self.head.block_offset(len(self.head.keys))
 
+    def block_offset(self, number: int) -> int:
+        """Where a block of the index starts in the file."""
+        assert self.head is not None
+        return self.body_offset + self.head.block_offset(number)
+
     def totals(self) -> Sequence[LedgerTotal]:
         """What the file holds of each ledger; ledgers whose records are all dropped have 0 pieces.
 
@@ -105,6 +110,12 @@ class FinishedFile:
         if self.rebuilt is not None:
             return self.rebuilt.totals()
         return () if self.head is None else self.head.totals
+
+    def has(self, ledger_id: int) -> bool:
+        """Whether the file has records of a ledger, live or dropped."""
+        if self.rebuilt is not None:
+            return ledger_id in self.rebuilt
+        return self.total_of(ledger_id) is not None
 
     def total_of(self, ledger_id: int) -> LedgerTotal | None:
         """What the file holds of a ledger, by its own index."""
@@ -185,9 +196,7 @@ def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexB
     """
     block = file.blocks.get(number)
     if block is None:
-        assert file.head is not None
-        offset = file.body_offset + file.head.block_offset(number)
-        data = yield Need(file.handle, offset, BLOCK_SIZE)
+        data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
         block = IndexBlock(data, number, file.identity)
         file.blocks[number] = block
     return block
@@ -234,6 +243,45 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
         found.extend(block.pieces_of(ledger_id))
         if file.head.keys[number][0] > ledger_id:
             break
+    return found
+
+
+def held_spans(
+    file: FinishedFile, ledger_id: int, tombstone: int
+) -> Generator[Need, bytes, list[tuple[int, int]]]:
+    """First and last ids (inclusive) of what a finished file holds above a tombstone, merged.
+
+    Each block is read on its own, past the cache: there may be thousands.
+
+    Raises:
+        CorruptRecordError: A block is damaged.
+    """
+    if file.rebuilt is not None:
+        pieces = file.rebuilt.pieces_of(ledger_id)
+        return merged((p.first, p.last) for p in pieces if p.origin > tombstone)
+    spans: list[tuple[int, int]] = []
+    first = None if file.head is None else file.head.block_of(ledger_id, -1)
+    if file.head is None or first is None or file.total_of(ledger_id) is None:
+        return spans
+    for number in range(first, len(file.head.keys)):
+        data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
+        block = IndexBlock(data, number, file.identity)
+        spans += merged(
+            (p.first, p.last) for p in block.pieces_of(ledger_id) if p.origin > tombstone
+        )
+        if file.head.keys[number][0] > ledger_id:
+            break
+    return merged(spans)
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in rising order (first and last, inclusive) as maximal consecutive ones."""
+    found: list[tuple[int, int]] = []
+    for first, last in spans:
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
     return found
 
 

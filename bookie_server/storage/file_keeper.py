@@ -12,12 +12,12 @@ reuse and the others removed, once the MANIFEST that says so is durable.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
 from bookie_server.core.ledger_gate import Health
-from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.ledger_state import LedgerStates
 from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.settings import StorageSettings
@@ -76,7 +76,7 @@ class FileKeeper:
         tasks: Tasks,
         settings: StorageSettings,
         health: Health,
-        states: Callable[[], Iterable[LedgerState]],
+        states: LedgerStates,
         active: OpenFile,
         spare: OpenFile | None,
         finished: HeldFiles,
@@ -117,11 +117,10 @@ class FileKeeper:
         self.active.index.drop(ledger_id)
         self.finished.drop(ledger_id)
 
-    def ledgers_with_records(self) -> set[int] | None:
-        """Ledgers of which a file has records, live or dropped; None when that cannot be told."""
-        if self._missing or self._health.files_in_doubt:
-            return None
-        return self.finished.ledgers_with_records().union(self.active.index.ledger_ids())
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a file may have records of any ledger."""
+        return bool(self._missing or self._health.files_in_doubt)
 
     def has_room(self, size: int) -> bool:
         """Whether control and recovery records of `size` bytes in all still fit."""
@@ -154,10 +153,14 @@ class FileKeeper:
         self.wake()
 
     async def finish_active(self) -> None:
-        """Write and sync the active file's index; the caller then replaces the file."""
+        """Write and sync the active file's index; the caller then replaces the file.
+
+        No group is under way meanwhile, so that the index does not change. It is encoded, and its
+        ledgers are looked up, in slices: reads and the requests that wait go on in between.
+        """
         log, active = self.log, self.active
         assert log is not None
-        body, live_bytes = active.index.encode(active.identity)
+        body, live_bytes = await self._encoded(active)
         record = LogRecord(RecordKind.FINISH, body=body)
         record.identity, record.offset = active.identity, active.end
         record.sequence = record.origin_sequence = log.next_sequence
@@ -166,8 +169,6 @@ class FileKeeper:
         log.counters.bytes_written += append_encoded(record, buffers)
         await active.handle.write_synced(active.end, buffers)
         log.counters.syncs += 1
-        log.next_sequence += 1
-        log.durable_sequence = record.sequence
         entry = replace(
             active.entry,
             state=FileState.FINISHED,
@@ -179,8 +180,21 @@ class FileKeeper:
         )
         head = decode_index_head(body, active.identity)
         file = FinishedFile(entry, active.handle, active.identity, head, record.header_size)
-        self.finished.add(file)
+        for _ in self.finished.adding(file):
+            await self._tasks.sleep(0)
+        log.next_sequence += 1
+        log.durable_sequence = record.sequence
         self._unmarked.append(file)
+
+    async def _encoded(self, active: OpenFile) -> tuple[bytes, int]:
+        encoding = active.index.encoding(active.identity)
+        while True:
+            try:
+                next(encoding)
+            except StopIteration as end:
+                encoded: tuple[bytes, int] = end.value
+                return encoded
+            await self._tasks.sleep(0)
 
     def wake(self) -> None:
         """There is something to maintain."""
@@ -304,9 +318,14 @@ class FileKeeper:
         unmarked = [file for file in self._unmarked if file not in dead]
         for file in unmarked:
             await mark_finished(file.handle, file.entry)
-        freed = list(self._freed)
-        manifest = self._compose(prepared, freed, keep_open=keep_open)
-        await self._store.commit(manifest, self._states())
+        freed: list[str] = []
+
+        def compose() -> Manifest:
+            freed[:] = self._freed
+            return self._compose(prepared, freed, keep_open=keep_open)
+
+        await self._store.commit(compose, self._states)
+        manifest = self._store.current
         self._unmarked = [file for file in self._unmarked if file not in (*unmarked, *dead)]
         self._freed = [slot for slot in self._freed if slot not in freed]
         for file in unmarked:
@@ -352,12 +371,14 @@ class FileKeeper:
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
         assert self.log is not None
         before = self._store.current
-        finished = [replace(file.entry, live_bytes=file.live_bytes) for file in self.finished]
-        files = [*finished, *self._missing]
+        for file in self.finished:
+            if file.entry.live_bytes != file.live_bytes:
+                file.entry = replace(file.entry, live_bytes=file.live_bytes)
+        files = [*(file.entry for file in self.finished), *self._missing]
         opened = [
-            replace(file.entry, first_sequence=file.first_sequence)
-            for file in (self.active, self.spare, prepared)
-            if file is not None
+            replace(opened.entry, first_sequence=opened.first_sequence)
+            for opened in (self.active, self.spare, prepared)
+            if opened is not None
         ]
         used = {entry.slot for entry in (*files, *opened)}
         free = [slot for slot in (*before.free_slots, *freed) if slot not in used]

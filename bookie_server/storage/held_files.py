@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
 from bookie_server.storage.entry_log_file import FinishedFile
+from bookie_server.storage.slices import parts
 
 _by_id = attrgetter("entry.file_id")
 
@@ -40,29 +41,46 @@ class HeldFiles:
         return self._holding.get(ledger_id, [])
 
     def add(self, file: FinishedFile) -> None:
-        """Take a file of a larger id than all others."""
-        self._files[file.entry.file_id] = file
-        self._count(file)
+        """Take a file of a larger id than all others, at once."""
+        for _ in self.adding(file):
+            pass
 
-    def count_again(self, file: FinishedFile) -> None:
-        """Look a file's ledgers up again after its index was rebuilt; nothing if it is gone."""
+    def adding(self, file: FinishedFile) -> Iterator[None]:
+        """Take a file of a larger id than all others; yields after each slice.
+
+        Its ledgers are found by it slice by slice: until the end another index has to know them.
+        """
+        yield from self._count(file)
+        self._files[file.entry.file_id] = file
+
+    def counting_again(self, file: FinishedFile) -> Iterator[None]:
+        """Look a file's ledgers up again after its index was rebuilt; nothing if it is gone.
+
+        Yields after each slice; until the end the file has to be in doubt.
+        """
         if file.entry.file_id not in self._files:
             return
-        for ledger_id in file.live:
-            self._holding[ledger_id].remove(file)
-        self._count(file)
+        for ids in parts(list(file.live)):
+            for ledger_id in ids:
+                files = self._holding.get(ledger_id, ())
+                if file in files:
+                    self._holding[ledger_id].remove(file)
+            yield
+        yield from self._count(file)
 
-    def _count(self, file: FinishedFile) -> None:
-        file.live = {
-            total.ledger_id: total.size_bytes
-            for total in file.totals()
-            if total.origin_newest > self._tombstone_of(total.ledger_id)
-        }
-        file.live_bytes = sum(file.live.values())
-        for ledger_id in file.live:
-            files = self._holding.setdefault(ledger_id, [])
-            files.append(file)
-            files.sort(key=_by_id)
+    def _count(self, file: FinishedFile) -> Iterator[None]:
+        file.live, file.live_bytes = {}, 0
+        for totals in parts(file.totals()):
+            for total in totals:
+                ledger_id = total.ledger_id
+                if total.origin_newest <= self._tombstone_of(ledger_id):
+                    continue
+                file.live[ledger_id] = total.size_bytes
+                file.live_bytes += total.size_bytes
+                files = self._holding.setdefault(ledger_id, [])
+                files.append(file)
+                files.sort(key=_by_id)
+            yield
 
     def drop(self, ledger_id: int) -> None:
         """No entry that any file holds of a ledger is live any more."""
@@ -81,7 +99,3 @@ class HeldFiles:
         """Forget a file without anything live."""
         assert not file.live
         del self._files[file.entry.file_id]
-
-    def ledgers_with_records(self) -> set[int]:
-        """Ledgers of which any file has records, live or dropped."""
-        return {total.ledger_id for file in self for total in file.totals()}

@@ -42,14 +42,23 @@ class IndexRebuilds:
         self._health.files_in_doubt.add(file.entry.file_id)
         self._tasks.spawn("index rebuild", self._rebuild(file))
 
+    async def _give_way(self) -> None:
+        await self._tasks.sleep(0)
+
     async def _rebuild(self, file: FinishedFile) -> None:
         pin = self._keeper.pins.take()
+        doubts, file_id = self._health.files_in_doubt, file.entry.file_id
         try:
-            await rebuild_index(file, self._health, self._counters.boot)
+            await rebuild_index(file, self._health, self._counters.boot, self._give_way)
         except StorageError:
             # Still in doubt: the next read that meets the damage tries again.
             self._running.discard(file.entry.file_id)
         else:
-            self._keeper.finished.count_again(file)
+            is_whole = file_id not in doubts
+            doubts.add(file_id)
+            for _ in self._keeper.finished.counting_again(file):
+                await self._give_way()
+            if is_whole:
+                doubts.discard(file_id)
         finally:
             self._keeper.pins.release(pin)

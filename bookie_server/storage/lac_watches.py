@@ -13,16 +13,16 @@ class LacWatches:
     """The watches of all ledgers of one storage."""
 
     def __init__(self) -> None:
-        self._by_ledger: dict[int, list[OnLacChange]] = {}
+        self._by_ledger: dict[int, dict[object, OnLacChange]] = {}
 
     def watch(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
         """Call `on_change` with the LAC whenever it grows; returns what ends that."""
-        watches = self._by_ledger.setdefault(ledger_id, [])
-        watches.append(on_change)
+        watches = self._by_ledger.setdefault(ledger_id, {})
+        watch = object()
+        watches[watch] = on_change
 
         def cancel() -> None:
-            if on_change in watches:
-                watches.remove(on_change)
+            watches.pop(watch, None)
             if not watches and self._by_ledger.get(ledger_id) is watches:
                 del self._by_ledger[ledger_id]
 
@@ -32,5 +32,5 @@ class LacWatches:
         """The LAC of a ledger was `before`, and may have grown."""
         lac = state.lac
         if lac > before:
-            for on_change in list(self._by_ledger.get(state.ledger_id, ())):
+            for on_change in list(self._by_ledger.get(state.ledger_id, {}).values()):
                 on_change(lac)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import absent, may_say_absent
-from bookie_server.core.ledger_state import LedgerState
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.requests import (
     AddRequest,
@@ -86,7 +85,7 @@ class LedgerStorage:
         await files.lock()
         pool = FilePool(files, tasks, settings.open_files_max)
         try:
-            store = ManifestStore(pool)
+            store = ManifestStore(pool, settings.state_deltas_bytes_min)
             slots = Slots(
                 pool,
                 file_size_bytes=settings.file_size_bytes,
@@ -123,7 +122,7 @@ class LedgerStorage:
             tasks=tasks,
             settings=settings,
             health=self._health,
-            states=self._states_in_order,
+            states=self._states,
             active=boot.active,
             spare=boot.spare,
             finished=HeldFiles(boot.finished, self._tombstone_of),
@@ -176,6 +175,7 @@ class LedgerStorage:
             log=self._log,
             keeper=self._keeper,
             adds=self._adds,
+            tasks=tasks,
             clock=clock,
             settings=settings,
             health=self._health,
@@ -266,16 +266,19 @@ class LedgerStorage:
         """
         self._drops.drop(ledger_id, on_done)
 
-    def droppable(self) -> Sequence[int]:
-        """Ids of the ledgers that a drop would change something of, in rising order."""
-        return self._drops.candidates()
+    async def droppable(self) -> Sequence[int]:
+        """Ids of the ledgers that a drop would change something of, in rising order.
+
+        Of all that were known when it was called; looked at in slices.
+        """
+        return await self._drops.candidates()
 
     async def reclaim(self) -> None:
         """Free the finished files in which nothing is live, and forget old tombstones.
 
         Durable on return, unless the storage failed or the disk has no room for a MANIFEST.
         """
-        forgotten = self._drops.forget()
+        forgotten = await self._drops.forget()
         if forgotten or self._keeper.finished.dead(self._health.files_in_doubt):
             await self._keeper.commit_soon()
 
@@ -329,6 +332,7 @@ class LedgerStorage:
                 self._recent.keep(record)
                 if record.last_add_confirmed > state.last_add_confirmed:
                     before, state.last_add_confirmed = state.lac, record.last_add_confirmed
+                    states.changed.add(record.ledger_id)
                     self._watches.tell(state, before)
             elif record.kind is RecordKind.TOMBSTONE:
                 self._drops.on_durable(record)
@@ -361,6 +365,3 @@ class LedgerStorage:
     def _tombstone_of(self, ledger_id: int) -> int:
         state = self._states.get(ledger_id)
         return 0 if state is None else state.tombstone
-
-    def _states_in_order(self) -> list[LedgerState]:
-        return [self._states[ledger_id] for ledger_id in sorted(self._states)]

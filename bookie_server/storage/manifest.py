@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from bookie_server.core.ledger_state import (
-    LedgerState,
-    decode_ledger_states,
-    encode_ledger_states,
+    LedgerStates,
+    decode_states,
+    decode_states_of_version_1,
+    encode_states,
 )
 from bookie_server.core.manifest_codec import NAME, Manifest, decode_manifest, encode_manifest
 from bookie_server.errors import (
@@ -18,7 +19,8 @@ from bookie_server.errors import (
     DiskFullError,
     SyncFailedError,
 )
-from bookie_server.ports import FileSystem
+from bookie_server.ports import File, FileSystem
+from bookie_server.storage.slices import UNITS_PER_TURN
 from ledgerlog_spark.errors import StartupError
 
 NEW_NAME = "MANIFEST.new"
@@ -47,7 +49,7 @@ async def initialize_directory(files: FileSystem) -> None:
         return
     if any(name.startswith(SLOT_PREFIX) for name in names):
         raise _missing_manifest()
-    await ManifestStore(files).commit(Manifest(), ())
+    await ManifestStore(files).commit(Manifest, LedgerStates())
 
 
 def is_first_manifest(data: bytes) -> bool:
@@ -60,17 +62,27 @@ def is_first_manifest(data: bytes) -> bool:
 
 
 class ManifestStore:
-    """The durable MANIFEST of one directory.
+    """The durable MANIFEST of one directory, and the ledger states that it names.
+
+    A commit appends the states that changed; when more was appended than the file began with, the
+    file is written anew. Both go by `UNITS_PER_TURN`. What changed meanwhile is the last block,
+    which is encoded in the turn in which the MANIFEST is composed: the two always agree.
+
+    Args:
+        files: Of the directory.
+        deltas_bytes_min: A ledger-state file with less appended is not written anew.
 
     Attributes:
         current: As it is on the device.
     """
 
-    def __init__(self, files: FileSystem) -> None:
+    def __init__(self, files: FileSystem, deltas_bytes_min: int = 1) -> None:
         self._files = files
+        self._deltas_min = deltas_bytes_min
+        self._base_bytes: int | None = None  # of a state file that this process wrote
         self.current = Manifest()
 
-    async def load(self, names: list[str]) -> list[LedgerState]:
+    async def load(self, names: list[str]) -> LedgerStates:
         """Read MANIFEST and ledger states.
 
         Raises:
@@ -88,14 +100,25 @@ class ManifestStore:
                 path=name,
                 reason="missing",
             )
-        return decode_ledger_states(await self._read(name), name)
+        if self.current.state_bytes == 0:
+            return decode_states_of_version_1(await self._read(name), name)
+        data = await self._read(name, self.current.state_bytes)
+        if len(data) < self.current.state_bytes:
+            raise DamagedDirectoryError(
+                f"the ledger-state file {name} has {len(data)} of {self.current.state_bytes} "
+                f"bytes; it holds keys and fences. {REPLACEMENT_ADVICE}",
+                path=name,
+                reason="cut off",
+            )
+        return decode_states(data, name)
 
-    async def commit(self, manifest: Manifest, states: Iterable[LedgerState]) -> None:
+    async def commit(self, compose: Callable[[], Manifest], states: LedgerStates) -> None:
         """Replace the MANIFEST in one step; durable on return.
 
         Args:
-            manifest: Its generation and state file are set here.
-            states: Of all ledgers, in rising order of id; written to a new file first.
+            compose: Called once, in the turn after which no change of state is in this commit; its
+                manifest's generation and state file are set here.
+            states: Of all ledgers; `changed` is empty afterwards but for what changes meanwhile.
 
         Raises:
             DiskFullError: Nothing changed.
@@ -103,22 +126,93 @@ class ManifestStore:
             SyncFailedError: The old or the new one counts; which is not known.
         """
         generation = self.current.generation + 1
-        state_file = f"{STATE_PREFIX}{generation:010d}"
-        manifest = replace(manifest, generation=generation, state_file=state_file)
-        await self._write(state_file, encode_ledger_states(generation, states))
-        # Names become durable in any order: the state file's has to be before a MANIFEST names it.
-        await self._files.sync_directory()
-        await self._write(NEW_NAME, encode_manifest(manifest))
-        await self._files.rename(NEW_NAME, NAME)
+        appended = self.current.state_bytes - (self._base_bytes or 0)
+        is_base = self._base_bytes is None or appended > max(self._base_bytes, self._deltas_min)
+        if is_base:
+            name, start = f"{STATE_PREFIX}{generation:010d}", 0
+        else:
+            name, start = self.current.state_file, self.current.state_bytes
+        taken: set[int] = set()
+        try:
+            file = await self._files.open(name, create=is_base)
+            try:
+                ids = list(states) if is_base else []
+                end, manifest = await self._write_states(
+                    file, start, generation, states, ids, taken, compose
+                )
+                await file.datasync()
+            finally:
+                await file.close()
+            manifest = replace(manifest, generation=generation, state_file=name, state_bytes=end)
+            if is_base:
+                # Names become durable in any order: the state file's has to be before a MANIFEST
+                # names it.
+                await self._files.sync_directory()
+            await self._write(NEW_NAME, encode_manifest(manifest))
+            await self._files.rename(NEW_NAME, NAME)
+        except BaseException:
+            states.changed |= taken
+            raise
+        await self._settle(manifest, end if is_base else None)
+
+    async def _settle(self, manifest: Manifest, base_bytes: int | None) -> None:
+        """Make the renamed MANIFEST durable, and remove the state file before."""
         try:
             await self._files.sync_directory()
         except DiskFullError as error:
             # The new one may count already: to go on as if it did not would overwrite its state.
             raise SyncFailedError(f"{error.message}, after the rename", path=NAME) from error
         old, self.current = self.current.state_file, manifest
-        if old:
-            with contextlib.suppress(DiskFullError):  # a start removes it
-                await self._files.remove(old)
+        if base_bytes is not None:
+            self._base_bytes = base_bytes
+            if old:
+                with contextlib.suppress(DiskFullError):  # a start removes it
+                    await self._files.remove(old)
+
+    async def _write_states(
+        self,
+        file: File,
+        offset: int,
+        generation: int,
+        states: LedgerStates,
+        ids: list[int],
+        taken: set[int],
+        compose: Callable[[], Manifest],
+    ) -> tuple[int, Manifest]:
+        """Write the states of `ids`, then what changed; returns the end, and what was composed.
+
+        Args:
+            file: The state file.
+            offset: Of the first block.
+            generation: Of the MANIFEST to come.
+            states: Of all ledgers.
+            ids: Written before what changed: all ledgers of a new file.
+            taken: Out: what was taken from `states.changed`.
+            compose: As in `commit`.
+        """
+        if offset == 0:
+            await file.truncate(0)
+        # Each round is shorter than the one before, unless changes come as fast as they are
+        # written; then the last turn takes what is left.
+        rounds_left = 2 + 2 * ((len(states) + len(states.changed)) // UNITS_PER_TURN)
+        while True:
+            changed, states.changed = states.changed, set()
+            taken |= changed
+            ids += changed
+            if len(ids) <= UNITS_PER_TURN or rounds_left <= 0:
+                break
+            while len(ids) > UNITS_PER_TURN:
+                part = ids[-UNITS_PER_TURN:]
+                del ids[-UNITS_PER_TURN:]
+                offset = await self._append(file, offset, encode_states(generation, states, part))
+                rounds_left -= 1
+        block = encode_states(generation, states, ids)
+        manifest = compose()
+        return await self._append(file, offset, block), manifest
+
+    async def _append(self, file: File, offset: int, block: bytes) -> int:
+        await file.write(offset, (block,))
+        return offset + len(block)
 
     async def remove_strays(self) -> None:
         """Remove what the MANIFEST does not name: left over from a crash, and free."""
@@ -145,10 +239,11 @@ class ManifestStore:
         await self._files.remove(UNCLEAN_NAME)
         await self._files.sync_directory()
 
-    async def _read(self, name: str) -> bytes:
+    async def _read(self, name: str, size_max: int | None = None) -> bytes:
         file = await self._files.open(name)
         try:
-            return await file.read(0, await file.size())
+            size = await file.size()
+            return await file.read(0, size if size_max is None else min(size, size_max))
         finally:
             await file.close()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_gate import Health, absent, admit_fence, admit_read, may_say_absent
-from bookie_server.core.ledger_state import LedgerState
+from bookie_server.core.ledger_state import LedgerState, LedgerStates
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.requests import BatchReadRequest, OnRead, OnReadBatch, ReadRequest
 from bookie_server.errors import StorageError, TooManyFilesError
@@ -32,7 +32,7 @@ class ReadAnswers:
         adds: AddPath,
         reader: Reader,
         health: Health,
-        states: dict[int, LedgerState],
+        states: LedgerStates,
         durability: Durability,
         counters: StorageCounters,
     ) -> None:
@@ -102,8 +102,10 @@ class ReadAnswers:
         state = self._adds.state_of(ledger_id)
         if state.master_key is None:
             state.master_key = key
+            self._states.changed.add(ledger_id)
         if not state.is_fenced:
             state.is_fenced = True
+            self._states.changed.add(ledger_id)
             self._counters.fences += 1
             record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
             state.last_ticket = self._log.submit(record)

@@ -7,8 +7,9 @@ once and the answer goes out before the caller returns; only a cold page costs a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import lru_cache
+from itertools import count
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
@@ -20,8 +21,9 @@ from bookie_server.ports import File, Tasks
 from bookie_server.storage.entry_log_file import (
     FinishedFile,
     Need,
-    all_pieces,
     find_piece,
+    held_spans,
+    merged,
     read_body,
     read_header,
 )
@@ -32,6 +34,9 @@ R = TypeVar("R")
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
 """What a BATCH_READ answer takes beside its entries, as clients count it."""
 ENTRY_LENGTH_SIZE_BYTES = 4
+RECORDS_PER_BATCH_MAX = 1_024
+NEEDS_PER_TURN = 8
+"""Index blocks that a listing goes through before others run: 3,264 pieces."""
 RECORDS_CACHED_MAX = 1_024
 BLOCKS_CACHED_MAX = 512
 
@@ -174,6 +179,8 @@ class Reader:
     def read_batch(self, request: BatchReadRequest) -> Generator[Need, bytes, list[bytes]]:
         """Consecutive entries as far as they fit; empty when the first one is not held.
 
+        Ends after `RECORDS_PER_BATCH_MAX` records: what is read at once holds up everybody else.
+
         Raises:
             CorruptRecordError: The first entry is damaged; a later one only ends the batch.
         """
@@ -185,7 +192,9 @@ class Reader:
         budget = request.size_bytes_max - BATCH_HEAD_SIZE_BYTES
         entry_id = request.first_entry_id
         try:
-            while count_left > 0:
+            for _ in range(RECORDS_PER_BATCH_MAX):
+                if count_left == 0:
+                    break
                 found = yield from self.find(request.ledger_id, entry_id)
                 if found is None:
                     break
@@ -235,23 +244,15 @@ class Reader:
         return (yield from twice(lambda: self._held(ledger_id)))
 
     def _held(self, ledger_id: int) -> Generator[Need, bytes, list[tuple[int, int]]]:
-        found: list[Piece[LogRecord] | Piece[int]] = []
-        found += self._keeper.active.index.pieces_of(ledger_id)
+        tombstone = self._tombstone_of(ledger_id)
+        active = self._keeper.active.index.pieces_of(ledger_id)
+        spans = merged((p.first, p.last) for p in active if p.origin > tombstone)
         for file in list(self._keeper.finished.holding(ledger_id)):
             try:
-                found += yield from all_pieces(file, ledger_id)
+                spans += yield from held_spans(file, ledger_id, tombstone)
             except CorruptRecordError as error:
                 raise self._damage(error, file.identity, file) from error
-            self._note_blocks(file)
-        tombstone = self._tombstone_of(ledger_id)
-        spans = [(piece.first, piece.last) for piece in found if piece.origin > tombstone]
-        merged: list[tuple[int, int]] = []
-        for first, last in sorted(spans):
-            if merged and first <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-            else:
-                merged.append((first, last))
-        return merged
+        return merged(sorted(spans))
 
     def run(
         self,
@@ -297,7 +298,7 @@ class Reader:
         """Drive a reading to its end; no file that it may touch is used again before that."""
         pin = self._keeper.pins.take()
         try:
-            return await finish(reading)
+            return await finish(reading, give_way=lambda: self._tasks.sleep(0))
         finally:
             self._keeper.pins.release(pin)
 
@@ -310,19 +311,32 @@ def twice(look: Callable[[], Generator[Need, bytes, R]]) -> Generator[Need, byte
         return (yield from look())
 
 
-async def finish(reading: Generator[Need, bytes, R], need: Need | None = None) -> R:
-    """Drive a reading to its end, waiting for every byte it needs."""
+async def finish(
+    reading: Generator[Need, bytes, R],
+    need: Need | None = None,
+    give_way: Callable[[], Awaitable[None]] | None = None,
+) -> R:
+    """Drive a reading to its end, waiting for every byte it needs.
+
+    Args:
+        reading: Begun if `need` is given.
+        need: What it needs first.
+        give_way: Called after every `NEEDS_PER_TURN` needs.
+    """
     try:
         if need is None:
             need = next(reading)
-        while True:
+        for number in count(1):
             data = need.handle.read_now(need.offset, need.size)
             if data is None:
                 data = await need.handle.read(need.offset, need.size)
+            if give_way is not None and number % NEEDS_PER_TURN == 0:
+                await give_way()
             need = reading.send(data)
     except StopIteration as end:
         result: R = end.value
         return result
+    raise AssertionError("a reading ends")
 
 
 def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from bookie_server.core.ledger_state import decode_states, encode_states
 from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
@@ -131,6 +132,18 @@ class Machine:
         self.host.kill()
         self._replace_host()
 
+    def check_states(self) -> None:
+        """The ledger-state file and what is noted as changed make up all states."""
+        states, manifest = self.serving._states, self.manifest()
+        content = self.disk.durable_names[manifest.state_file].durable
+        stored = decode_states(bytes(content[: manifest.state_bytes]), manifest.state_file)
+        unnoted = {
+            ledger_id
+            for ledger_id in {*states, *stored} - states.changed
+            if encode_states(1, states, [ledger_id]) != encode_states(1, stored, [ledger_id])
+        }
+        assert not unnoted, f"not in the ledger-state file, and not noted: {unnoted}"
+
     def check_descriptors(self) -> None:
         """What is open is bounded and known to the pool; what stays open has a reason."""
         storage = self.serving
@@ -177,6 +190,9 @@ class Machine:
 
     def reclaim(self) -> None:
         self.scheduler.run(self.serving.reclaim(), self.host)
+
+    def droppable(self) -> Sequence[int]:
+        return self.scheduler.run(self.serving.droppable(), self.host)
 
     def slots(self) -> set[str]:
         """Slot files in the directory."""

@@ -97,6 +97,7 @@ class Run:
             SMALL,
             group_bytes_max=self.random.choice((1 << 10, 1 << 14)),
             open_files_max=self.random.choice((8, 1_024)),
+            state_deltas_bytes_min=self.random.choice((1, 1 << 14)),
         )
         self.machine = Machine(seed, settings=settings)
         self.model = Model()
@@ -317,6 +318,7 @@ class Run:
             self.check_ledger(ledger_id)
         manifest = machine.manifest()
         machine.check_descriptors()
+        machine.check_states()
         named = {file.slot for file in manifest.files} | set(manifest.free_slots)
         if machine.slots() != named:
             raise ViolationError(f"the MANIFEST names {named}, there are {machine.slots()}")

@@ -9,13 +9,16 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.core.durability import Durability
-from bookie_server.core.ledger_state import encode_ledger_states
+from bookie_server.core.ledger_state import encode_states
+from bookie_server.core.manifest_codec import Manifest
 from bookie_server.core.record import RecordKind
+from bookie_server.errors import DiskFullError
 from bookie_server.storage import manifest
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.log import Log
 from bookie_server.storage.manifest import ManifestStore
+from bookie_server.storage.read_answers import ReadAnswers
 from bookie_server.storage.reads import Reader
 from bookie_server.storage.slots import Slots
 from ledgerlog_spark.model import Code
@@ -96,48 +99,117 @@ def test_mutation_fence_skips_queue_is_caught(monkeypatch):
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_manifest_named_before_its_state_file_is_caught(monkeypatch):
-    syncs = SimFileSystem.sync_directory
-    write = ManifestStore._write
-
-    async def write_and_skip(self: ManifestStore, name: str, data: bytes) -> None:
-        await write(self, name, data)
-        self.skips = name.startswith("ledgers-")
-
-    async def skip(self: SimFileSystem) -> None:
-        if getattr(skip, "store", None) is not None and skip.store.skips:
-            skip.store.skips = False
-            return
-        await syncs(self)
-
-    init = ManifestStore.__init__
-
-    def remember(self: ManifestStore, files) -> None:
-        init(self, files)
-        self.skips = False
-        skip.store = self
-
-    monkeypatch.setattr(ManifestStore, "__init__", remember)
-    monkeypatch.setattr(ManifestStore, "_write", write_and_skip)
-    monkeypatch.setattr(SimFileSystem, "sync_directory", skip)
-    found = 0
-    for seed in range(600):
+def broken_starts(seeds: int) -> int:
+    """The first seed that breaks in whatever way, 0 when none does."""
+    for seed in range(1, seeds):
         try:
             Run(seed).run()
-        except Exception:  # noqa: BLE001 - the directory then refuses to start
-            found += 1
-            break
-    assert found
+        except Exception:  # noqa: BLE001 - a directory that lost its states breaks in many ways
+            return seed
+    return 0
+
+
+def test_mutation_manifest_named_before_its_state_file_is_caught(monkeypatch):
+    rename, sync = SimFileSystem.rename, SimFileSystem.sync_directory
+
+    async def sync_after_renames(self: SimFileSystem) -> None:
+        if getattr(self, "has_renamed", True):
+            self.has_renamed = False
+            await sync(self)
+
+    async def rename_and_note(self: SimFileSystem, source: str, target: str) -> None:
+        self.has_renamed = True
+        await rename(self, source, target)
+
+    monkeypatch.setattr(SimFileSystem, "rename", rename_and_note)
+    monkeypatch.setattr(SimFileSystem, "sync_directory", sync_after_renames)
+    assert broken_starts(600)
+
+
+def test_mutation_delta_unnamed_is_caught(monkeypatch):
+    """The MANIFEST still names the bytes that the state file had before."""
+    encode = manifest.encode_manifest
+    named: dict[str, int] = {}
+
+    def encode_before(after) -> bytes:
+        size = named.setdefault(after.state_file, after.state_bytes)
+        return encode(replace(after, state_bytes=size))
+
+    monkeypatch.setattr(manifest, "encode_manifest", encode_before)
+    assert first_violation(MUTATION_SEEDS)
+
+
+def test_mutation_manifest_composed_after_the_last_delta_is_caught(monkeypatch):
+    """What changes between the last states and the MANIFEST is in neither."""
+    write = ManifestStore._write_states
+
+    async def write_and_compose_later(self: ManifestStore, file, *arguments):
+        *before, compose = arguments
+        end, _ = await write(self, file, *before, Manifest)
+        for _ in range(20):
+            await file.datasync()
+        return end, compose()
+
+    monkeypatch.setattr(ManifestStore, "_write_states", write_and_compose_later)
+    assert first_violation(MUTATION_SEEDS)
+
+
+def test_mutation_change_that_is_not_noted_is_caught(monkeypatch):
+    """Fences are not among what changed: a delta leaves them out."""
+    fence = ReadAnswers._fence
+
+    def fence_unnoted(self: ReadAnswers, ledger_id, *arguments) -> None:
+        before = set(self._states.changed)
+        fence(self, ledger_id, *arguments)
+        self._states.changed -= {ledger_id} - before
+
+    monkeypatch.setattr(ReadAnswers, "_fence", fence_unnoted)
+    assert first_violation(MUTATION_SEEDS)
+
+
+def test_mutation_states_of_an_aborted_commit_are_forgotten_is_caught(monkeypatch):
+    """A commit that fails on a full disk takes the changes with it."""
+    commit = ManifestStore.commit
+
+    async def commit_and_forget(self: ManifestStore, compose, states) -> None:
+        try:
+            await commit(self, compose, states)
+        except DiskFullError:
+            states.changed.clear()
+            raise
+
+    monkeypatch.setattr(ManifestStore, "commit", commit_and_forget)
+    with pytest.raises(AssertionError):
+        fence_over_a_full_disk()
+
+
+def fence_over_a_full_disk() -> None:
+    machine = Machine(3, settings=replace(SMALL, free_bytes_min=0))
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    for start in range(30):
+        assert machine.add(2, (start,), bytes(3_000)) is Code.OK
+    assert machine.fence(1)[0] is Code.OK
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes()
+    machine.scheduler.run(machine.serving._keeper.commit_soon(), machine.host)
+    machine.disk.faults.capacity_bytes = None
+    machine.scheduler.run_for(2 * SMALL.allocation_retry_ms)
+    machine.check_states()
+    machine.stop()
+
+
+def test_states_of_a_commit_that_found_no_room_are_in_the_next_one():
+    fence_over_a_full_disk()
 
 
 def test_mutation_state_file_without_tombstones_is_caught(monkeypatch):
-    def encode(generation, states) -> bytes:
-        before = [copy(state) for state in states]
-        for state in before:
+    def encode(generation, states, ids) -> bytes:
+        before = {ledger_id: copy(state) for ledger_id, state in states.items()}
+        for state in before.values():
             state.tombstone = 0
-        return encode_ledger_states(generation, before)
+        return encode_states(generation, before, ids)
 
-    monkeypatch.setattr(manifest, "encode_ledger_states", encode)
+    monkeypatch.setattr(manifest, "encode_states", encode)
     assert first_violation(MUTATION_SEEDS)
 
 

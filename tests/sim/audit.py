@@ -183,5 +183,7 @@ class Audit:
                 if checker.fenced.get(name, False):
                     is_fenced = bookie.storage.is_fenced(ledger_id)
                     require(is_fenced, "V10", f"{name} forgot its fence of {ledger_id}")
-                held = ledger_id in bookie.storage.droppable()
+                assert bookie.host is not None
+                droppable = world.scheduler.run(bookie.storage.droppable(), bookie.host)
+                held = ledger_id in droppable
                 require(not held, "V10", f"{name} still has the deleted ledger {ledger_id}")

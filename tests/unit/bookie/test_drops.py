@@ -59,7 +59,7 @@ def test_dropped_ledger_is_empty_and_stays_fenced_with_its_key(way):
     assert machine.add(7, (5,)) is Code.FENCED
     assert machine.add(7, (5,), key=bytes(20)) is Code.UNAUTHORIZED
     assert machine.read(8, 0)[0] is Code.OK
-    assert machine.serving.droppable() == [8]
+    assert machine.droppable() == [8]
 
 
 @pytest.mark.parametrize("way", RESTARTS)
@@ -73,7 +73,7 @@ def test_only_recovery_adds_bring_entries_back_after_a_drop(way):
     assert machine.read(7, -1) == (Code.OK, entry(7, 1, b"recovered"))
     assert machine.read(7, 0) == (Code.NO_ENTRY, None)
     assert machine.held(7) == [(1, 1)]
-    assert machine.serving.droppable() == [7]
+    assert machine.droppable() == [7]
     assert machine.drop(7) is Code.OK
     restarted(machine, way)
     assert machine.held(7) == []

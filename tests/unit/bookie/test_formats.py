@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,15 +11,16 @@ from hypothesis import strategies as st
 from bookie_server.core.index_format import (
     HEAD_SIZE,
     IndexBlock,
+    IndexEncoder,
     LedgerTotal,
     decode_index_head,
-    encode_index,
     index_head_size,
 )
 from bookie_server.core.ledger_state import (
     LedgerState,
-    decode_ledger_states,
-    encode_ledger_states,
+    LedgerStates,
+    decode_states,
+    encode_states,
 )
 from bookie_server.core.manifest_codec import (
     FileEntry,
@@ -182,14 +185,12 @@ def test_consecutive_stretches_of_ids_carry_their_places():
 
 
 def an_index(count: int) -> bytes:
-    rows = [
-        (ledger, Piece(10 * n, 10 * n + 6, n + 1, 8192 + 512 * n, n % 3))
-        for ledger in (3, 8)
-        for n in range(count)
-    ]
-    last = 10 * count - 4
-    totals = [LedgerTotal(ledger, 0, last, 700, count, count) for ledger in (3, 8)]
-    return encode_index(rows, totals, IDENTITY)
+    encoder = IndexEncoder(IDENTITY)
+    for ledger_id in (3, 8):
+        for n in range(count):
+            encoder.add(ledger_id, Piece(10 * n, 10 * n + 6, n + 1, None, n % 3), 8192 + 512 * n)
+        encoder.end_ledger(LedgerTotal(ledger_id, 0, 10 * count - 4, 700, count, count))
+    return encoder.finish()
 
 
 def find(data: bytes, ledger_id: int, entry_id: int) -> Piece[int] | None:
@@ -231,6 +232,7 @@ MANIFEST = Manifest(
     next_file_id=9,
     durable_upto=77,
     state_file="ledgers-0000000003",
+    state_bytes=1_024,
     check_epoch=1,
     files=(
         FileEntry(7, "slot-00000007", bytes(range(16)).hex(), FileState.FINISHED, 65_536,
@@ -245,7 +247,10 @@ MANIFEST = Manifest(
 def test_manifest_reads_back_and_every_damaged_bit_is_noticed():
     data = encode_manifest(MANIFEST)
     assert decode_manifest(data) == MANIFEST
-    assert decode_manifest(encode_manifest(Manifest())).highest_dropped_ledger_id == -1
+    first = Manifest(state_bytes=512)
+    assert decode_manifest(encode_manifest(first)) == first
+    body = data.partition(b"\n")[2]
+    assert json.dumps(json.loads(body), sort_keys=True, separators=(",", ":")).encode() == body
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -257,7 +262,7 @@ def test_manifest_reads_back_and_every_damaged_bit_is_noticed():
 
 
 def test_manifest_of_a_later_version_is_refused_by_name():
-    later = encode_manifest(MANIFEST).replace(b"manifest 2 ", b"manifest 4 ")
+    later = encode_manifest(MANIFEST).replace(b"manifest 3 ", b"manifest 4 ")
     with pytest.raises(FormatVersionError, match="version"):
         decode_manifest(later)
 
@@ -268,17 +273,29 @@ def test_ledger_states_read_back_and_every_damaged_byte_is_noticed():
     second.in_limbo, second.explicit_lac = True, 9
     second.bury(1 << 50, 1_800_000_000)
     second.is_unverified = True
-    data = encode_ledger_states(6, [first, second])
-    read = decode_ledger_states(data, "ledgers-6")
-    assert encode_ledger_states(6, read) == data
-    assert (read[0].master_key, read[0].is_fenced, read[1].master_key) == (KEY, True, None)
-    assert (read[1].tombstone, read[1].dropped_s) == (1 << 50, 1_800_000_000)
-    assert (read[0].is_unverified, read[1].is_unverified) == (False, True)
+    states = LedgerStates()
+    states[1], states[(1 << 63) - 1] = first, second
+    # A later block wins, and a ledger without a state is forgotten.
+    states[5] = LedgerState(5)
+    data = encode_states(6, states, [5, 1, (1 << 63) - 1])
+    del states[5]
+    data += encode_states(7, states, [5])
+    first.explicit_lac = 12
+    data += encode_states(8, states, [1])
+    read = decode_states(data, "ledgers-6")
+    assert sorted(read) == sorted(states)
+    assert encode_states(6, read, states) == encode_states(6, states, states)
+    one, other = read[1], read[(1 << 63) - 1]
+    assert (one.master_key, one.is_fenced, one.explicit_lac) == (KEY, True, 12)
+    assert (other.master_key, other.tombstone, other.dropped_s) == (None, 1 << 50, 1_800_000_000)
+    assert (one.is_unverified, other.is_unverified) == (False, True)
     for offset in range(len(data)):
         damaged = bytearray(data)
         damaged[offset] ^= 1 << offset % 8
         with pytest.raises(DamagedDirectoryError):
-            decode_ledger_states(bytes(damaged), "ledgers-6")
+            decode_states(bytes(damaged), "ledgers-6")
+    blocks = {0, 512, 1024}
     for size in range(len(data)):
-        with pytest.raises(DamagedDirectoryError):
-            decode_ledger_states(data[:size], "ledgers-6")
+        if size not in blocks - {0}:
+            with pytest.raises(DamagedDirectoryError):
+                decode_states(data[:size], "ledgers-6")

@@ -65,3 +65,28 @@ def test_directory_with_dropped_ledgers_and_recycled_files_is_read_back_whole():
         assert machine.add(ledger_id, (0,)) is Code.OK
     assert machine.metadata.asked == expected["forgotten"]
     machine.crash()
+
+
+def test_directory_with_appended_states_is_read_back_whole():
+    fixture = GOLDEN / "bookie_v3"
+    expected = json.loads((fixture / "expected.json").read_text())
+    machine = copied(fixture, expected)
+    manifest = decode_manifest((fixture / "data" / "MANIFEST").read_bytes())
+    assert 512 < manifest.state_bytes < expected["sizes"][manifest.state_file]
+    for _ in range(2):
+        machine.start()
+        assert list(machine.serving.ledgers()) == [2, 3, 4, 5]
+        for ledger_id, entry_id, data in expected["entries"]:
+            assert machine.read(ledger_id, entry_id) == (Code.OK, bytes.fromhex(data))
+        for ledger_id, held in expected["held"].items():
+            assert machine.held(int(ledger_id)) == [tuple(span) for span in held]
+        for ledger_id in expected["fenced"]:
+            assert machine.add(ledger_id, (50,)) is Code.FENCED
+        lac = expected["lac"][1]
+        assert machine.ask(lambda done: machine.serving.read_lac(3, done)) == (Code.OK, lac)
+        assert machine.serving.counters.boot.damaged_records == 0
+        machine.crash()
+    machine.start()
+    assert machine.add(expected["forgotten"][0], (0,)) is Code.OK
+    assert machine.metadata.asked == expected["forgotten"]
+    machine.crash()

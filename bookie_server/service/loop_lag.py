@@ -1,0 +1,74 @@
+"""How long the event loop was kept from what was due: a probe that wakes up now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INTERVAL_SECONDS: Final = 0.02
+BOUNDS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class LoopLag:
+    """Counts by how much each of its wake-ups came late.
+
+    It wakes up every 20 ms (0.2 % of a CPU), so what holds the loop up for longer is seen, less at
+    most that time.
+
+    Args:
+        clock: Seconds that never go back.
+        call_later: Of the running loop, when not given.
+
+    Attributes:
+        counts: Wake-ups by lag, one for each of `BOUNDS_SECONDS` and one above.
+        sum_seconds: Of all lags.
+        max_seconds: The longest since the start.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        call_later: Callable[[float, Callable[[], None]], object] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._call_later = call_later
+        self._due = 0.0
+        self._is_stopped = False
+        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)
+        self.sum_seconds = 0.0
+        self.max_seconds = 0.0
+
+    def start(self) -> None:
+        """Begin; on the loop that is watched."""
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        self._due = self._clock() + INTERVAL_SECONDS
+        call_later(INTERVAL_SECONDS, self._wake)
+
+    def stop(self) -> None:
+        """End: at the next wake-up."""
+        self._is_stopped = True
+
+    def _wake(self) -> None:
+        if not self._is_stopped:
+            self.note(max(0.0, self._clock() - self._due))
+            self.start()
+
+    def note(self, seconds: float) -> None:
+        """Count one lag."""
+        self.counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+        self.sum_seconds += seconds
+        self.max_seconds = max(self.max_seconds, seconds)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts, as Prometheus has them."""
+        total = 0
+        found: list[tuple[str, float]] = []
+        for bound, count in zip((*BOUNDS_SECONDS, "+Inf"), self.counts, strict=True):
+            total += count
+            found.append((str(bound), float(total)))
+        return found

@@ -1,0 +1,34 @@
+"""What a boot makes of an index that it cannot read, in a file that no MANIFEST calls finished."""
+
+from __future__ import annotations
+
+import pytest
+
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.replay_decision import FileScan, Gap, judge
+
+
+def record(kind: RecordKind, sequence: int) -> LogRecord:
+    made = LogRecord(kind, 1)
+    made.sequence, made.offset, made.header_size = sequence, 8192 + 512 * sequence, 108
+    made.durable_upto = sequence - 1
+    return made
+
+
+def scans(first_of_next: int) -> tuple[FileScan, FileScan]:
+    """Two runs, and a finish record whose index is damaged; then the next file."""
+    finish = record(RecordKind.FINISH, 3)
+    gaps = [Gap(finish.offset, 3, finish), Gap(finish.offset + 512, 4, None, is_blank=True)]
+    runs = [record(RecordKind.RUN, 1), record(RecordKind.RUN, 2)]
+    following = FileScan(8192, 9, [record(RecordKind.RUN, first_of_next)])
+    return FileScan(8192, 4, runs, gaps), following
+
+
+@pytest.mark.parametrize(("first_of_next", "is_hidden"), [(4, False), (6, True)])
+def test_damaged_index_hides_a_record_only_when_one_is_missing(first_of_next, is_hidden):
+    scan, following = scans(first_of_next)
+    verdict = judge(scan, 8, previous=None, following=following)
+    assert verdict.has_damage is is_hidden
+    assert [r.sequence for r in verdict.kept] == [1, 2]
+    assert verdict.unreadable == []
+    assert verdict.last_sequence == 2

@@ -1,0 +1,152 @@
+"""However many ledgers and pieces there are, one turn of the event loop does a bounded part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from bookie_server.core.index_format import IndexEncoder
+from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.storage import active_index, drops, manifest, slices
+from bookie_server.storage import log as log_module
+from bookie_server.storage.held_files import HeldFiles
+from bookie_server.storage.log import Log
+from ledgerlog_spark.model import Code
+from tests.crash.machine import SMALL, Machine, add_request
+
+UNITS = 10
+LEDGERS = 120
+
+
+class Meter:
+    """Units of each kind of work done between two events of the scheduler, at most."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.most: Counter[str] = Counter()
+        self.total: Counter[str] = Counter()
+        self._event: dict[str, int] = {}
+        self._now: Counter[str] = Counter()
+
+    def count(self, kind: str, units: int = 1) -> None:
+        event = self.machine.scheduler.events
+        if self._event.get(kind) != event:
+            self._event[kind], self._now[kind] = event, 0
+        self._now[kind] += units
+        self.total[kind] += units
+        self.most[kind] = max(self.most[kind], self._now[kind])
+
+
+@pytest.fixture
+def metered(monkeypatch):
+    for module in (slices, active_index, manifest):
+        monkeypatch.setattr(module, "UNITS_PER_TURN", UNITS)
+    monkeypatch.setattr(log_module, "GROUP_RECORDS_MAX", UNITS)
+    machine = Machine(
+        1, settings=replace(SMALL, file_size_bytes=1 << 18, pieces_max=1_000, tombstone_keep_s=60)
+    )
+    meter = Meter(machine)
+
+    def counted(owner, name, kind, units=lambda *_: 1):
+        original = getattr(owner, name)
+
+        def call(*arguments, **options):
+            meter.count(kind, units(*arguments))
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    machine.start()
+    counted(manifest, "encode_states", "states", lambda _generation, _states, ids: len(ids))
+    counted(IndexEncoder, "add", "pieces")
+    counted(drops, "may_forget", "tombstones")
+    counted(log_module, "append_encoded", "records")
+    tombstone_of = HeldFiles.__init__
+
+    def counting(self, files, tombstone):
+        def count_and_ask(ledger_id):
+            meter.count("ledgers of a file")
+            return tombstone(ledger_id)
+
+        tombstone_of(self, files, count_and_ask)
+
+    monkeypatch.setattr(HeldFiles, "__init__", counting)
+    machine.stop()
+    machine.start()
+    return meter
+
+
+def add_to_all(machine: Machine, entry_id: int) -> None:
+    codes: list[Code] = []
+    for ledger_id in range(1, LEDGERS + 1):
+        machine.serving.add(add_request(ledger_id, (entry_id,)), codes.append)
+    machine.scheduler.run_until(lambda: len(codes) == LEDGERS)
+    assert set(codes) == {Code.OK}
+
+
+def test_commits_rolls_and_forgetting_are_done_in_slices(metered):
+    machine = metered.machine
+    metered.most.clear()
+    for entry_id in range(6):
+        add_to_all(machine, entry_id)
+    assert len(list(machine.serving._keeper.finished)) >= 1
+    machine.scheduler.run_for(1_000)
+    for ledger_id in range(1, LEDGERS + 1):
+        machine.serving.drop(ledger_id, lambda _code: None)
+    machine.scheduler.run_for(1_000)
+    assert machine.droppable() == []
+    machine.host.wall_offset_ms += 1_000_000
+    for entry_id in range(700):
+        assert machine.add(9_999, (entry_id,), bytes(300)) is Code.OK
+    machine.reclaim()
+    machine.reclaim()
+    assert list(machine.serving.ledgers()) == [9_999]
+    for kind in ("states", "pieces", "ledgers of a file", "tombstones", "records"):
+        assert metered.total[kind] >= LEDGERS, kind
+        # One more record is the finish of a file.
+        assert metered.most[kind] <= UNITS + (kind == "records"), kind
+
+
+def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered):
+    sizes: list[int] = []
+    complete = Log._complete
+
+    def noted(self, group: list[LogRecord]) -> None:
+        sizes.append(sum(record.kind is RecordKind.RUN for record in group))
+        complete(self, group)
+
+    Log._complete = noted
+    try:
+        add_to_all(metered.machine, 0)
+    finally:
+        Log._complete = complete
+    assert max(sizes) == UNITS
+    assert sum(sizes) == LEDGERS
+
+
+def test_ten_thousand_watches_end_without_looking_at_each_other(metered):
+    storage = metered.machine.serving
+    heard: list[int] = []
+    compared = Counter()
+
+    class Watch:
+        def __call__(self, lac: int) -> None:
+            heard.append(lac)
+
+        def __eq__(self, other: object) -> bool:
+            compared["=="] += 1
+            return self is other
+
+        __hash__ = None
+
+    ends = [storage.watch_lac(1, Watch()) for _ in range(10_000)]
+    for end in ends[:-1]:
+        end()
+    assert metered.machine.add(1, (0,), lac=-1) is Code.OK
+    assert metered.machine.add(1, (1,), lac=0) is Code.OK
+    assert heard == [0]
+    ends[-1]()
+    ends[-1]()
+    assert compared["=="] == 0
