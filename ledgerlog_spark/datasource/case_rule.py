@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyarrow import types
 
 from ledgerlog_spark.arrow.stream_codec import decode_schema
-from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
+from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS, RAW_COLUMNS
 from ledgerlog_spark.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -70,6 +70,23 @@ def reject_unknown_columns(
                 column=path,
                 expected="a column of the log",
                 got=path,
+            )
+
+
+def reject_unknown_raw_columns(schema: pa.Schema) -> None:
+    """The same of a ledger that is read entry by entry.
+
+    Raises:
+        SchemaMismatchError: The entries have no such column; names it and what there is.
+    """
+    for name in schema.names:
+        if name.lower() not in RAW_COLUMNS:
+            raise SchemaMismatchError(
+                f"entries of a ledger have no column {name!r}. Columns are "
+                f'{", ".join(RAW_COLUMNS)}. Leave it out of .schema("..."), or correct its name.',
+                column=name,
+                expected="a column of an entry",
+                got=name,
             )
 
 

@@ -177,6 +177,12 @@ class SourceOptions:
                     f"{'begin' if edge == 'starting' else 'end'}: give one",
                     option=option,
                 )
+        if self.values["ledger_id"] is not None and values["include_metadata"]:
+            raise ConfigurationError(
+                'option "includeMetadata" adds columns to the rows of logs, and "ledgerId" reads '
+                "entries, which show their ledger and entry anyway: leave it out",
+                option="includeMetadata",
+            )
         _reject_backward_times(values["starting_timestamp"], values["ending_timestamp"])
         if values["version_as_of"] is not None and chosen != ["log"]:
             raise ConfigurationError(

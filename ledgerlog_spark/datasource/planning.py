@@ -48,7 +48,7 @@ def schema_of(options: ReadOptions, uri: str) -> str:
         ConfigurationError: `columns` names a column that is not there.
     """
     if options.ledger_id is not None:
-        return raw_schema()
+        return raw_schema(options.columns)
     return scan_schema(
         [
             (log.name, _schema_in(log, version_asked(uri, log, options)))

@@ -44,7 +44,12 @@ class RawReader(DataSourceReader):
         Raises:
             LedgerNotFoundError: No such ledger.
             UnauthorizedError: Wrong password.
+            SchemaMismatchError: The schema has a column that entries do not have.
         """
+        from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.case_rule import reject_unknown_raw_columns
+
+        reject_unknown_raw_columns(arrow_schema_of(self._schema_json))
         with self._open() as ledger:
             last = ledger.last_add_confirmed
             count = max(
@@ -74,8 +79,10 @@ class RawReader(DataSourceReader):
     def _read(self, partition: RawPartition) -> Iterator[pa.RecordBatch]:
         from ledgerlog_spark.arrow.conform import Conformer
         from ledgerlog_spark.arrow.spark_types import arrow_schema_of
+        from ledgerlog_spark.datasource.case_rule import task_ignores_case
 
-        conformer = Conformer(arrow_schema_of(self._schema_json), ignores_case=True)
+        target = arrow_schema_of(self._schema_json)
+        conformer = Conformer(target, ignores_case=task_ignores_case())
         ids: list[int] = []
         payloads: list[bytes] = []
         size_bytes = 0

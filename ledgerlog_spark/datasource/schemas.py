@@ -114,9 +114,13 @@ def scan_schema(
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
 
 
-def raw_schema() -> str:
-    """The schema of a ledger read entry by entry, as JSON."""
-    fields = [_field(name, kind) for name, kind in RAW_COLUMNS.items()]
+def raw_schema(columns: Sequence[str] | None = None) -> str:
+    """The schema of a ledger read entry by entry, as JSON; `columns` is the option.
+
+    Raises:
+        ConfigurationError: `columns` names one that is not there.
+    """
+    fields = _pick([_field(name, kind) for name, kind in RAW_COLUMNS.items()], columns)
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
 
 

@@ -101,3 +101,15 @@ def test_version_within_a_merged_range_is_restored(
     assert client.run(restored) == COMMITS + 2
     assert ids(spark, log) == list(range(3 * ROWS))
     assert ids(spark, log, versionAsOf=str(COMMITS + 1)) == [7, 8]
+
+
+def test_merged_log_keeps_the_metadata_of_its_columns(
+    spark: SparkSession, client: BlockingClient, save: Callable[..., None], log_name: str
+) -> None:
+    for word in ("abc", "ABC", "b"):
+        save(spark.sql(f"SELECT '{word}' COLLATE UTF8_LCASE AS c"))
+    before = load(spark, log_name)
+    assert merge(client, log_name).ranges_after == 1
+    after = load(spark, log_name)
+    assert after.schema == before.schema
+    assert after.where("c = 'aBc'").count() == 2

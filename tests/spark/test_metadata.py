@@ -75,6 +75,9 @@ def test_comments_char_and_ml_attributes_stay(
     save(frame)
     got = same_as_parquet(spark, frame, log_name, tmp_path)
     assert got.schema["k"].metadata == ml
+    parquet = spark.read.parquet(str(tmp_path / "parquet"))
+    for condition in ("c = 'ab'", "c = 'ab  '", "c IN ('ab', 'x')", "length(c) = 4"):
+        assert got.where(condition).count() == parquet.where(condition).count(), condition
     assert got.schema["v"].metadata["comment"] == "short"
 
 

@@ -51,3 +51,19 @@ def test_an_empty_ledger_has_no_rows(spark: SparkSession, client: BlockingClient
 def test_a_ledger_that_does_not_exist_is_named(spark: SparkSession) -> None:
     with pytest.raises(Exception, match=r"LedgerNotFoundError.*987654"):
         raw(spark, 987654).collect()
+
+
+def test_columns_of_entries_are_chosen_by_name_in_any_case(
+    spark: SparkSession, client: BlockingClient
+) -> None:
+    ledger = client.create_ledger()
+    ledger.append_batch(PAYLOADS[:2])
+    ledger.close()
+    frame = raw(spark, ledger.id, columns="Payload")
+    assert rows_of(frame) == [(bytearray(b"entry 0"),), (bytearray(b"entry 1"),)]
+    reader = spark.read.format("ledger").option("ledgerId", str(ledger.id))
+    assert rows_of(reader.schema("ENTRY_ID long").load()) == [(0,), (1,)]
+    with pytest.raises(Exception, match="entries of a ledger have no column 'paylod'"):
+        reader.schema("paylod binary").load().collect()
+    with pytest.raises(Exception, match='"includeMetadata" adds columns to the rows of logs'):
+        raw(spark, ledger.id, includeMetadata="true")

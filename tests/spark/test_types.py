@@ -151,7 +151,7 @@ def test_a_type_that_is_refused_is_named_before_anything_is_written(
         "struct<a: {}>": spark_types.StructType([spark_types.StructField("a", data_type)]),
     }
     schema = spark_types.StructType([spark_types.StructField("c", kinds[place])])
-    options = {"log": log_name, "metadataServiceUri": cluster.metadata_service_uri}
+    options = {"path": log_name, "metadataServiceUri": cluster.metadata_service_uri}
     for writer in ("writer", "streamWriter"):
         with pytest.raises(SchemaMismatchError, match="no Arrow form") as caught:
             getattr(LedgerDataSource(options), writer)(schema, overwrite=False)
