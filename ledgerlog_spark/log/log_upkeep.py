@@ -369,7 +369,9 @@ class LogUpkeep:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._forget_job(job.app, machine, ledger_ids)
         finally:
-            await self.release(job)
+            # The restore stands, or failed for the reason raised; the sweeper ends what is left.
+            with contextlib.suppress(LedgerLogError):
+                await self.release(job)
         return result
 
     async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:

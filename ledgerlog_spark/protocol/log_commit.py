@@ -36,7 +36,7 @@ from ledgerlog_spark.protocol.log_commit_plan import (
 from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus, result_of
 from ledgerlog_spark.protocol.log_current_schema import by_place, schema_in, schema_pages_of
 from ledgerlog_spark.protocol.log_known import left_by
-from ledgerlog_spark.protocol.log_machine import LogMachine, token_after
+from ledgerlog_spark.protocol.log_machine import LogMachine, lost_page, token_after
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
     HeadRead,
@@ -110,9 +110,9 @@ class CommitMachine(LogMachine):
 
     __slots__ = (
         "_attempts", "_built", "_change", "_guard", "_head", "_is_synced", "_known", "_loaded",
-        "_now_ms", "_open", "_producer", "_rebases", "_registered", "_request", "_schema_pages",
-        "_sent", "_token", "_unknowns", "_unlisted", "_wanted", "_was_refused", "known_after",
-        "phase",
+        "_missed_token", "_now_ms", "_open", "_producer", "_rebases", "_registered", "_request",
+        "_schema_pages", "_sent", "_token", "_unknowns", "_unlisted", "_wanted", "_was_refused",
+        "known_after", "phase",
     )  # fmt: skip
 
     def __init__(
@@ -140,6 +140,7 @@ class CommitMachine(LogMachine):
         self._known = known if known is not None and known.may_precede(request) else None
         self._registered: frozenset[int] = frozenset()
         self._request = request
+        self._missed_token: str | None = None
         self._guard = PasswordGuard(log, request.password)
         self._token = token
         self._attempts = 0
@@ -162,8 +163,7 @@ class CommitMachine(LogMachine):
 
     def _begin(self) -> list[LogEffect]:
         if self._request.is_empty:
-            self.phase = CommitPhase.ENDED
-            return self._finish(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
+            return self._end(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
         return self._sync() if self._known is None else self._start_from(self._known)
 
     def _start_from(self, known: KnownLog) -> list[LogEffect]:
@@ -185,6 +185,8 @@ class CommitMachine(LogMachine):
         failed = reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}
         if failed and self.phase not in {CommitPhase.PAGES, CommitPhase.COMMIT}:
             return self._on_read_failed(reply.outcome)
+        if isinstance(reply, PagesRead) and reply.outcome is MetadataOutcome.GONE:
+            return self._pages_gone()
         steps: dict[CommitPhase, Callable[[Any], list[LogEffect]]] = {
             CommitPhase.SYNC: self._on_synced,
             CommitPhase.HEAD: self._on_head,
@@ -281,7 +283,8 @@ class CommitMachine(LogMachine):
         return self._ask(ask)
 
     def _on_password(self, reply: PagesRead | PasswordRead) -> list[LogEffect]:
-        return self._compare() if self._guard.take(reply) else self._again()
+        self._guard.take(reply)
+        return self._compare()
 
     def _plan(self) -> list[LogEffect]:
         assert self._head is not None
@@ -311,14 +314,10 @@ class CommitMachine(LogMachine):
         return self._build()
 
     def _on_schema_pages(self, reply: PagesRead) -> list[LogEffect]:
-        if reply.outcome is MetadataOutcome.GONE:
-            return self._again()
         self._schema_pages = self._schema_pages | by_place(self._wanted, reply)
         return self._plan()
 
     def _on_merge_pages(self, reply: PagesRead) -> list[LogEffect]:
-        if reply.outcome is MetadataOutcome.GONE:
-            return self._again()
         self._loaded = by_place(self._wanted, reply)
         return self._build()
 
@@ -345,19 +344,16 @@ class CommitMachine(LogMachine):
     def _commit(self, head: LogHead, pages_version: Version | None) -> list[LogEffect]:
         assert self._head is not None
         assert self._producer is not None
-        head_version, producer = self._head.version, self._producer
+        producer, batch_id = self._producer, self._request.batch_id
         record = replace(
-            producer.value,
-            last_batch_id=self._request.batch_id,
-            token=head.token,
-            time_ms=self._now_ms,
+            producer.value, last_batch_id=batch_id, token=head.token, time_ms=self._now_ms
         )
         return self._send(
             WriteHead(
                 request=-1,
                 token=head.token,
                 head=head,
-                head_version=head_version,
+                head_version=self._head.version,
                 app=self._request.app,
                 producer=record,
                 producer_version=producer.version,
@@ -443,6 +439,15 @@ class CommitMachine(LogMachine):
         self._now_ms = reply.now_ms
         self._head_of(found.value, writes=LogKind.TRANSACTIONAL)
         return self._compare()
+
+    def _pages_gone(self) -> list[LogEffect]:
+        """A page is missing: another took its place, or it is lost (V3)."""
+        assert self._head is not None
+        token = self._head.value.token
+        if token == self._missed_token:
+            raise lost_page(self.log)
+        self._missed_token = token
+        return self._again()
 
     def _again(self) -> list[LogEffect]:
         """Read everything again, check again, try again (K6)."""

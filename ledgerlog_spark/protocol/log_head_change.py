@@ -96,6 +96,8 @@ class HeadChanger(HeadReader):
 
     def _on_merge_pages(self, reply: PagesRead) -> list[LogEffect]:
         if reply.outcome is MetadataOutcome.GONE:
+            assert self._head is not None
+            self._missed_token = self._head.token  # missing under the same head again, it is lost
             return self._again()
         if reply.outcome is not MetadataOutcome.OK:
             raise self._read_error(reply.outcome)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ledgerlog_spark.errors import DataLossError
 from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitPhase
 from ledgerlog_spark.protocol.log_messages import PagesRead, ReadPages
 from ledgerlog_spark.protocol.log_walk import Walks, is_complete
@@ -28,13 +27,12 @@ class ListingCommit(CommitMachine):
     `_walks` and `_more` say what to read; `_listed` gets it and goes on with `_prepare` or `_end`.
     """
 
-    __slots__ = ("_listing", "_missed_token")
+    __slots__ = ("_listing",)
 
     def __init__(self, log: str, request: CommitRequest, *, token: str) -> None:
         """Machine of one commit; see `CommitMachine`."""
         super().__init__(log, request, token=token)
         self._listing = Walks([], is_complete)
-        self._missed_token: str | None = None
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         """What to read of this head first."""
@@ -63,13 +61,7 @@ class ListingCommit(CommitMachine):
     def _on_listing_pages(self, reply: PagesRead) -> list[LogEffect]:
         assert self._head is not None
         if reply.outcome is MetadataOutcome.GONE:
-            token = self._head.value.token
-            if token == self._missed_token:
-                raise DataLossError(
-                    f"log {self.log!r} names a page of its list that is not there", log=self.log
-                )
-            self._missed_token = token
-            return self._again()
+            return self._pages_gone()
         self._listing.feed(reply.pages)
         return self._go_on()
 

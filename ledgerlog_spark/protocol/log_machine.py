@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import (
+    DataLossError,
     LedgerLogError,
     LogKindError,
     LogNotFoundError,
@@ -41,6 +42,11 @@ _TOKEN_END = 1 << 128
 def token_after(token: str) -> str:
     """The token of the next attempt: each names one only."""
     return f"{(int(token, 16) + 1) % _TOKEN_END:032x}"
+
+
+def lost_page(log: str) -> DataLossError:
+    """The error for a page that is missing under the same head twice (V3)."""
+    return DataLossError(f"log {log!r} names a page of its list that is not there", log=log)
 
 
 class LogMachine:

@@ -73,25 +73,22 @@ class PasswordGuard:
             log=self._log,
         )
 
-    def take(self, reply: PagesRead | PasswordRead) -> bool:
-        """The reply to that request; whether the head can still be gone on with.
+    def take(self, reply: PagesRead | PasswordRead) -> None:
+        """The reply to that request; pages are there.
 
         Raises:
             UnauthorizedError: A listed ledger has another password.
         """
         if isinstance(reply, PagesRead):
-            if reply.outcome is MetadataOutcome.OK:
-                assert self._newest is not None
-                self._newest.feed(reply.pages)
-            return reply.outcome is MetadataOutcome.OK
-        if reply.outcome is MetadataOutcome.OK:
+            assert self._newest is not None
+            self._newest.feed(reply.pages)
+        elif reply.outcome is MetadataOutcome.OK:
             listed = password_check(reply.password, bytes.fromhex(self._head_token))
             compare_password(self._log, listed, self._password)
             self._is_compared = True
         else:
             assert self._ledger_ids is not None
             self._ledger_ids.pop(0)
-        return True
 
     def stored(self, head: LogHead, token: str) -> LogHead:
         """The head that a commit of that token, which is its salt, writes."""

@@ -12,8 +12,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ledgerlog_spark.errors import DataLossError, LogKindError, VersionNotAvailableError
-from ledgerlog_spark.protocol.log_machine import LogMachine
+from ledgerlog_spark.errors import LogKindError, VersionNotAvailableError
+from ledgerlog_spark.protocol.log_machine import LogMachine, lost_page
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
     HeadRead,
@@ -115,9 +115,7 @@ class HeadReader(LogMachine):
             return self._begin()  # an old replica may not have the log yet (V2)
         head = self._head_of(reply.head.value if reply.head else None, writes=None)
         if head.token == self._missed_token:
-            raise DataLossError(
-                f"log {self.log!r} names a page of its list that is not there", log=self.log
-            )
+            raise lost_page(self.log)
         self._head = head
         self._head_version = reply.head.version if reply.head else None
         self._now_ms = reply.now_ms

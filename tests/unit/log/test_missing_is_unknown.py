@@ -7,15 +7,23 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import LogNotFoundError, StaleCheckpointError
+from ledgerlog_spark.errors import (
+    DataLossError,
+    LogNotFoundError,
+    MetadataUnavailableError,
+    StaleCheckpointError,
+)
 from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log_read import StateMachine
-from ledgerlog_spark.protocol.log_records import RUNS_REMEMBERED_MAX, ProducerRecord
+from ledgerlog_spark.protocol.log_records import RUNS_REMEMBERED_MAX, ProducerRecord, WriteMode
+from ledgerlog_spark.protocol.log_truncate import TruncateMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
-from tests.unit.log.log_values import OneLog
-from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, of, payloads, write
+from tests.unit.log.log_values import OneLog, full_statistics, staged, token
+from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads, write
 
 
 async def stream_batch(log: Any, run: str, batch_id: int, name: str) -> CommitStatus:
@@ -119,3 +127,63 @@ def test_head_that_an_unsynchronised_read_does_not_find_is_looked_for_again() ->
     (end,) = machine.handle(m.HeadRead(ask.request, MetadataOutcome.GONE))
     assert isinstance(end, m.Failed)
     assert isinstance(end.error, LogNotFoundError)
+
+
+def commit_without_pages(log: OneLog) -> Any:
+    """A commit to a log that names pages, of which the store has none."""
+    log.producer("app", "run")
+    log.register("app", 9_999)
+    version = log.head.value.version
+    ranges = tuple(staged(9_999, statistics=full_statistics(9)) for _ in range(40))
+    request = CommitRequest("app", "run", 0, ranges, planned_version=version)
+    return log.run(CommitMachine("flights", request, token=token(log.new_number())))
+
+
+class PagelessLog(OneLog):
+    """A log whose pages are gone; counts how often they were looked for."""
+
+    is_pageless = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+        for first in range(0, 200, 40):
+            self.commit(
+                *(staged(n, statistics=full_statistics(n)) for n in range(first, first + 40))
+            )
+        self.is_pageless = True
+
+    def reply(self, ask: Any) -> Any:
+        if self.is_pageless and isinstance(ask, m.ReadPages):
+            self.looks += 1
+            return m.PagesRead(ask.request, MetadataOutcome.GONE)
+        return super().reply(ask)
+
+
+def test_page_that_is_lost_ends_a_commit_and_a_change_of_the_head_by_its_name() -> None:
+    log = PagelessLog()
+    with pytest.raises(DataLossError, match="a page of its list that is not there"):
+        commit_without_pages(log)
+    assert log.looks == 2, "looked for again once, for another may have taken its place"
+    log = PagelessLog()
+    with pytest.raises(DataLossError, match="a page of its list that is not there"):
+        log.run(TruncateMachine("flights", offset=4_000, token=token(log.new_number())))
+    assert log.looks == 1
+
+
+def test_restore_that_got_through_is_not_an_error_because_its_producer_stays(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await commit(log, "x")
+        await commit(log, "y", mode=WriteMode.OVERWRITE)
+
+        async def fails(*_: Any, **__: Any) -> None:
+            raise MetadataUnavailableError("the store went away")
+
+        store: Any = log._store
+        store.delete_producer = fails
+        assert (await log.restore(1)).version == 3
+        assert await payloads(log) == of("x")
+
+    in_world(work)
