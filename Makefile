@@ -16,7 +16,7 @@ CASES ?= 2000
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table ack-audit matrix interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test ack-audit matrix interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -78,6 +78,9 @@ ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes e
 
 matrix: $(STAMP) ## Tests in every Python and PySpark that the metadata allows (needs those Pythons)
 	$(BIN)/python -m tests.matrix
+
+abuse-test: $(STAMP) ## Bookies under 12 kinds of abuse: a good client's slowest append, the bookies' memory
+	$(BIN)/python -m tests.abuse
 
 interop: $(STAMP) ## Apache BookKeeper's client on our bookies, and ours on its bookies (needs Maven)
 	$(BIN)/python -m tests.interop

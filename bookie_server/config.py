@@ -29,7 +29,19 @@ from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
+
+ADDS_RESERVE_BYTES = 64 * KIBIBYTE
+ANSWERS_RESERVE_BYTES = 32 * KIBIBYTE
+CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
+"""Each connection's own, for what it sends, for answers to reads, and for recovery and fencing: it
+goes on whatever the others hold."""
+
+FRAMES_IN_SHARED_MIN = 18
+"""Largest frames that the rest has to hold: an eighth of it is for recovery and fencing, and one
+connection gets half of that at most."""
+
 BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -55,11 +67,14 @@ class BookieSettings(BaseSettings):
         session_timeout_ms: Life of the registration after the bookie went silent.
         file_size_bytes: Size of each entry-log file.
         frame_size_bytes_max: Largest accepted frame, its length word excluded.
-        in_flight_bytes_max: Requests not yet answered and answers not yet sent, all connections.
-        in_flight_bytes_per_connection_max: The same of one connection.
-        connections_max: Further connections are closed at once.
-        stall_timeout_ms: A peer that neither takes its answers nor completes a frame for so
-            long loses the connection.
+        in_flight_bytes_max: Everything held for peers: bytes received, whole frames or not, and
+            answers not yet sent. 128 KiB of it are each connection's own, the rest is shared out.
+        connections_max: The place of an idle connection is given to the next one beyond.
+        stall_timeout_ms: A peer that takes none of its answers for so long, or has not completed
+            a frame so long after its first byte, loses the connection; much sooner when others
+            wait for what it holds.
+        first_request_timeout_ms: A connection that asked for nothing is closed after this.
+        watches_max: Watches of ledgers' last adds confirmed, for readers that wait for new entries.
         free_bytes_min: The bookie turns read-only when its device would have less space left.
         gc_interval_ms: Between two passes of the collector, which lets go of deleted ledgers.
         drain_timeout_ms: How long a stop waits for requests that were accepted.
@@ -86,10 +101,11 @@ class BookieSettings(BaseSettings):
     session_timeout_ms: TimeMs = 10_000
     file_size_bytes: Annotated[int, Field(ge=8 * MEBIBYTE, le=2_048 * MEBIBYTE)] = 256 * MEBIBYTE
     frame_size_bytes_max: Annotated[int, Field(ge=65_536, le=64 * MEBIBYTE)] = FRAME_SIZE_BYTES_MAX
-    in_flight_bytes_max: SizeBytes = 64 * MEBIBYTE
-    in_flight_bytes_per_connection_max: SizeBytes = 32 * MEBIBYTE
+    in_flight_bytes_max: SizeBytes = 256 * MEBIBYTE
     connections_max: Annotated[int, Field(gt=0)] = 1_024
     stall_timeout_ms: TimeMs = 60_000
+    first_request_timeout_ms: TimeMs = 30_000
+    watches_max: Annotated[int, Field(gt=0)] = 2_048
     free_bytes_min: Annotated[int, Field(ge=0)] = 64 * MEBIBYTE
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     drain_timeout_ms: TimeMs = 5_000
@@ -168,10 +184,16 @@ class BookieSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _limits_fit_together(self) -> Self:
-        if self.in_flight_bytes_per_connection_max > self.in_flight_bytes_max:
-            raise ValueError("in_flight_bytes_per_connection_max is above in_flight_bytes_max")
-        if self.in_flight_bytes_per_connection_max < self.frame_size_bytes_max:
-            raise ValueError("in_flight_bytes_per_connection_max is below frame_size_bytes_max")
+        needed = (
+            self.connections_max * CONNECTION_RESERVE_BYTES
+            + FRAMES_IN_SHARED_MIN * self.frame_size_bytes_max
+        )
+        if self.in_flight_bytes_max < needed:
+            raise ValueError(
+                f"in_flight_bytes_max is below {needed}: it has {CONNECTION_RESERVE_BYTES} bytes "
+                f"for each of connections_max {self.connections_max}, and has to have "
+                f"{FRAMES_IN_SHARED_MIN} times frame_size_bytes_max beside them"
+            )
         if self.file_size_bytes % 4_096:
             raise ValueError("file_size_bytes has to be a multiple of 4096")
         return self

@@ -8,6 +8,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from bookie_server.service.fair_slots import FairSlots
+from bookie_server.service.grpc_calls import CallBounds
 from bookie_server.service.port_claim import port_in_use
 from ledgerlog_spark.transport import control_pb2_grpc
 
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536
 STREAMS_PER_CONNECTION_MAX: Final = 256
+CONNECTIONS_MAX: Final = 256
+OTHER_CALLS_MAX: Final = 512
+"""Calls beside watches."""
+
+LOOKAHEAD_BYTES: Final = 65_536
+"""What a client may send ahead of what is asked of it, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 PING_INTERVAL_MS_MIN: Final = 5_000
 """Clients that watch ping more rarely than this; who does it more often is cut off."""
@@ -35,16 +43,21 @@ class GrpcServer:
         self._settings = settings
         self._servicer = servicer
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self.call_slots = FairSlots(settings.watches_max + OTHER_CALLS_MAX)
         message_size_bytes_max = settings.frame_size_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._server = grpc.aio.server(
+            interceptors=(CallBounds(self.call_slots),),
             options=(
                 ("grpc.max_receive_message_length", message_size_bytes_max),
                 ("grpc.max_send_message_length", message_size_bytes_max),
                 ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
                 ("grpc.max_metadata_size", METADATA_SIZE_BYTES_MAX),
+                ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+                ("grpc.http2.lookahead_bytes", LOOKAHEAD_BYTES),
+                ("grpc.http2.bdp_probe", 0),
                 ("grpc.so_reuseport", 0),
                 ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MS_MIN),
-            )
+            ),
         )
 
     async def start(self) -> int:

@@ -1,6 +1,6 @@
 """Answers the calls of `control.proto` from storage.
 
-Runs in the loop of the v2 server, on the same storage and the same bound of bytes in flight.
+Runs in the loop of the v2 server, on the same storage and the same lanes of bytes held for peers.
 What arrives is checked here: a bad request gets BAD_REQUEST and changes nothing.
 """
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core import requests as storage_requests
 from bookie_server.errors import StorageError
-from bookie_server.service.grpc_stream import ReplyStream
-from bookie_server.service.in_flight import REQUEST_OVERHEAD_BYTES
+from bookie_server.service.fair_slots import FairSlots
+from bookie_server.service.grpc_stream import ReplyStream, give_back
+from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
     MASTER_KEY_SIZE_BYTES,
@@ -27,10 +29,10 @@ from ledgerlog_spark.wire.error_codes import number_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    import grpc
-
+    from bookie_server.service.budget import Budget, Share
     from bookie_server.service.collector import Collector
-    from bookie_server.service.in_flight import InFlight
+    from bookie_server.service.grpc_stream import Taken
+    from bookie_server.service.lanes import Lanes
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.storage.ledger_storage import LedgerStorage
 
@@ -39,6 +41,8 @@ WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
 """Of the entries in one message of a watch, whatever the client asks for."""
 
 T = TypeVar("T")
+Context = Any
+"""grpc.aio.ServicerContext, which cannot be named with its parameters at run time."""
 AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
 ReadStream = ReplyStream[pb.ReadRequest, pb.ReadReply]
 WriteLacStream = ReplyStream[pb.WriteLacRequest, pb.WriteLacReply]
@@ -51,9 +55,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         bookie_id: Of this bookie.
         storage: Where requests go.
         collector: Of deleted ledgers.
-        in_flight: Shared with the v2 server.
+        lanes: Shared with the v2 server.
         counters: Shared with the v2 server.
         connections_count: How many v2 connections there are.
+        watches_max: Of watches of last adds confirmed at the same time.
     """
 
     def __init__(
@@ -61,14 +66,16 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         bookie_id: str,
         storage: LedgerStorage,
         collector: Collector,
-        in_flight: InFlight,
+        lanes: Lanes,
         counters: ServiceCounters,
         connections_count: Callable[[], int],
+        watches_max: int,
     ) -> None:
         self._bookie_id = bookie_id
         self._storage = storage
         self._collector = collector
-        self._in_flight = in_flight
+        self._lanes = lanes
+        self.watch_slots = FairSlots(watches_max)
         self._counters = counters
         self._connections_count = connections_count
         self._streams: set[ReplyStream[Any, Any]] = set()
@@ -84,58 +91,84 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             stream.end()
 
     async def Append(  # noqa: N802 -- the names are those of control.proto
-        self, request_iterator: AsyncIterator[pb.AppendRequest], context: object
+        self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendReply]:
         """Stores runs; each reply comes when its run is durable, or refused."""
-        del context
-        stream: AppendStream = ReplyStream(self._in_flight, self._append)
+        host = _host_of(context)
+        adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
+
+        def demand(request: pb.AppendRequest) -> tuple[Share, int]:
+            share = control if request.is_recovery else adds
+            return share, min(len(request.body) + REQUEST_OVERHEAD_BYTES, share.size_bytes_max)
+
+        stream: AppendStream = ReplyStream(demand, self._append)
         async for reply in self._serve(stream, request_iterator):
             yield reply
 
     async def Read(  # noqa: N802
-        self, request_iterator: AsyncIterator[pb.ReadRequest], context: object
+        self, request_iterator: AsyncIterator[pb.ReadRequest], context: Context
     ) -> AsyncIterator[pb.ReadReply]:
         """Reads single entries, fencing first where a key is given."""
-        del context
-        stream: ReadStream = ReplyStream(self._in_flight, self._read)
+        host = _host_of(context)
+        reads, control = self._lanes.reads.share(host), self._lanes.control.share(host)
+
+        def demand(request: pb.ReadRequest) -> tuple[Share, int]:
+            share = control if request.is_recovery or request.fence_key else reads
+            return share, min(stream.read_reserve.size_bytes, share.size_bytes_max)
+
+        stream: ReadStream = ReplyStream(demand, self._read)
         async for reply in self._serve(stream, request_iterator):
             yield reply
 
     async def BatchRead(  # noqa: N802
-        self, request: pb.BatchReadRequest, context: object
+        self, request: pb.BatchReadRequest, context: Context
     ) -> pb.BatchReadReply:
         """Reads consecutive entries."""
-        del context
-        is_bad = not _are_ids(request.ledger_id, request.first_entry_id) or request.count_max < 1
-        if is_bad or not self._in_flight.has_room:
-            code = Code.BAD_REQUEST if is_bad else Code.BUSY
-            return pb.BatchReadReply(code=self._counted(code))
-        size_bytes_max = min(request.size_bytes_max or ID_MAX, FRAME_SIZE_BYTES_MAX)
-        code, entries = await self._batch(
-            request.ledger_id, request.first_entry_id, request.count_max, size_bytes_max
+        if not _are_ids(request.ledger_id, request.first_entry_id) or request.count_max < 1:
+            return pb.BatchReadReply(code=self._counted(Code.BAD_REQUEST))
+        wanted_bytes = min(request.size_bytes_max or ID_MAX, FRAME_SIZE_BYTES_MAX)
+        code, entries, taken = await self._batch(
+            request.ledger_id, request.first_entry_id, request.count_max, wanted_bytes, context
         )
+        # Until the reply is sent it is in memory.
+        context.add_done_callback(lambda _: give_back(taken))
         return pb.BatchReadReply(code=self._counted(code), entries=entries)
 
     async def _batch(
-        self, ledger_id: int, first_entry_id: int, count_max: int, size_bytes_max: int
-    ) -> tuple[Code, list[bytes]]:
+        self,
+        ledger_id: int,
+        first_entry_id: int,
+        count_max: int,
+        wanted_bytes: int,
+        context: Context,
+    ) -> tuple[Code, list[bytes], Taken]:
+        """Entries as far as there is room for them, and what the caller has to give back."""
+        share = self._lanes.reads.share(_host_of(context))
+        size_bytes = min(wanted_bytes + REQUEST_OVERHEAD_BYTES, share.allowance_bytes)
+        if size_bytes < min(wanted_bytes, ANSWERS_RESERVE_BYTES) or not share.take(size_bytes):
+            share.refuse()
+            return Code.BUSY, [], (share, 0)
         answered: asyncio.Future[tuple[Code, Sequence[bytes]]] = _future()
         self._counters.read_requests += 1
-        self._in_flight.take(size_bytes_max)
         try:
             self._storage.read_batch(
                 storage_requests.BatchReadRequest(
-                    ledger_id, first_entry_id, count_max, size_bytes_max
+                    ledger_id, first_entry_id, count_max, min(wanted_bytes, size_bytes)
                 ),
                 lambda code, entries: _resolve(answered, (code, entries)),
             )
             code, found = await answered
-        finally:
-            self._in_flight.give_back(size_bytes_max)
+        except BaseException:
+            share.give_back(size_bytes)
+            raise
         entries = list(map(bytes, found))
+        read_bytes = sum(map(len, entries))
+        if read_bytes > size_bytes and not share.extend(read_bytes - size_bytes):
+            share.refuse()
+            return Code.BUSY, [], (share, size_bytes)
         self._counters.read_entries += len(entries)
-        self._counters.read_bytes += sum(map(len, entries))
-        return code, entries
+        self._counters.read_bytes += read_bytes
+        return code, entries, (share, max(size_bytes, read_bytes))
 
     async def ReadLac(  # noqa: N802
         self, request: pb.ReadLacRequest, context: object
@@ -145,26 +178,51 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         return await self._lac_of(request.ledger_id)
 
     async def WriteLac(  # noqa: N802
-        self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: object
+        self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
     ) -> AsyncIterator[pb.WriteLacReply]:
         """Takes last adds confirmed to disk; each reply comes when its own is there, or refused."""
-        del context
-        stream: WriteLacStream = ReplyStream(self._in_flight, self._write_lac)
+        share = self._lanes.adds.share(_host_of(context))
+        stream: WriteLacStream = ReplyStream(
+            lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac
+        )
         async for reply in self._serve(stream, request_iterator):
             yield reply
 
     async def WatchLac(  # noqa: N802
-        self, request: pb.WatchLacRequest, context: grpc.aio.ServicerContext[Any, Any]
+        self, request: pb.WatchLacRequest, context: Context
     ) -> AsyncIterator[pb.LacReply]:
         """The last add confirmed now, if it is above `previous`, and after each rise.
 
         The head of the answer goes out at once: it tells the client that somebody watches.
         """
-        await context.send_initial_metadata(())
+        peer, is_ended = context.peer(), asyncio.Event()
+        changed = asyncio.Event()
+
+        def end() -> None:
+            is_ended.set()
+            changed.set()
+
+        place = self.watch_slots.enter(peer, end)
+        if place is None:
+            yield pb.LacReply(code=self._counted(Code.BUSY), last_add_confirmed=NO_ENTRY)
+            return
+        try:
+            await context.send_initial_metadata(())
+            async for reply in self._watch(request, changed, is_ended, context):
+                yield reply
+        finally:
+            self.watch_slots.leave(peer, place)
+
+    async def _watch(
+        self,
+        request: pb.WatchLacRequest,
+        changed: asyncio.Event,
+        is_ended: asyncio.Event,
+        context: Context,
+    ) -> AsyncIterator[pb.LacReply]:
         if not _are_ids(request.ledger_id):
             yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
             return
-        changed = asyncio.Event()
         known = told_before = request.previous
 
         def told(lac: int) -> None:
@@ -180,28 +238,38 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             while not self._stopping.is_set():
                 await changed.wait()
                 changed.clear()
-                if self._stopping.is_set():
+                if self._stopping.is_set() or is_ended.is_set():
                     return
                 lac = known
-                entries = await self._confirmed(request, told_before + 1, lac)
+                entries, taken = await self._confirmed(request, told_before + 1, lac, context)
                 told_before = lac
-                yield pb.LacReply(
-                    code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
-                )
+                try:
+                    yield pb.LacReply(
+                        code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
+                    )
+                finally:
+                    if taken is not None:
+                        give_back(taken)
         finally:
             self._watches.discard(changed)
             cancel()
 
     async def _confirmed(
-        self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int
-    ) -> Sequence[bytes]:
+        self,
+        request: pb.WatchLacRequest,
+        first_entry_id: int,
+        last_entry_id: int,
+        context: Context,
+    ) -> tuple[Sequence[bytes], Taken | None]:
         """Entries of the range, both ends inclusive, as far as they are wanted and are here."""
         size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
         count = last_entry_id + 1 - first_entry_id
-        if not size_bytes_max or count > RUN_ENTRIES_MAX or not self._in_flight.has_room:
-            return ()
-        _, entries = await self._batch(request.ledger_id, first_entry_id, count, size_bytes_max)
-        return entries if sum(map(len, entries)) <= size_bytes_max else ()
+        if not size_bytes_max or count > RUN_ENTRIES_MAX or not self._lanes.reads.is_ample:
+            return (), None
+        _, entries, taken = await self._batch(
+            request.ledger_id, first_entry_id, count, size_bytes_max, context
+        )
+        return (entries if sum(map(len, entries)) <= size_bytes_max else ()), taken
 
     async def ListEntries(  # noqa: N802
         self, request: pb.ListEntriesRequest, context: object
@@ -227,7 +295,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             bookie_id=self._bookie_id,
             is_writable=self._storage.is_writable,
             failure="" if failure is None else str(failure),
-            in_flight_bytes=self._in_flight.size_bytes,
+            in_flight_bytes=self._lanes.held_bytes,
             connections=self._connections_count(),
         )
 
@@ -258,14 +326,19 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             self._streams.discard(stream)
             await replies.aclose()  # type: ignore[attr-defined]
 
-    def _append(self, stream: AppendStream, request: pb.AppendRequest) -> None:
+    def relieve(self, lane: Budget, stuck_seconds: float) -> None:
+        """End streams whose clients took no reply for so long while they hold a lane's bytes."""
+        for stream in list(self._streams):
+            if stream.is_stuck(stuck_seconds) and stream.holds(lane):
+                self._counters.connections_swept += 1
+                stream.cancel()
+
+    def _append(self, stream: AppendStream, request: pb.AppendRequest, taken: Taken) -> None:
         request_id = request.request_id
-        size_bytes = len(request.body) + REQUEST_OVERHEAD_BYTES
-        stream.open(size_bytes)
 
         def answer(code: Code) -> None:
             reply = pb.AppendReply(request_id=request_id, code=self._counted(code))
-            stream.answer(reply, size_bytes)
+            stream.answer(reply, taken)
 
         count = len(request.entry_ids)
         if not 1 <= count <= RUN_ENTRIES_MAX:
@@ -289,18 +362,24 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         counters.recovery_requests += request.is_recovery
         self._storage.add(add, answer)
 
-    def _read(self, stream: ReadStream, request: pb.ReadRequest) -> None:
+    def _read(self, stream: ReadStream, request: pb.ReadRequest, taken: Taken) -> None:
         request_id = request.request_id
-        size_bytes = stream.read_reserve.size_bytes
-        stream.open(size_bytes)
 
         def answer(code: Code, entry: bytes | None) -> None:
             entry = b"" if entry is None else bytes(entry)
             stream.read_reserve.learn(len(entry))
+            share, held_bytes = taken
+            more_bytes = len(entry) + REQUEST_OVERHEAD_BYTES - held_bytes
+            if more_bytes > 0:
+                if share.extend(more_bytes):
+                    held_bytes += more_bytes
+                else:
+                    share.refuse()
+                    code, entry = Code.BUSY, b""
             self._counters.read_entries += code is Code.OK
             self._counters.read_bytes += len(entry)
             reply = pb.ReadReply(request_id=request_id, code=self._counted(code), entry=entry)
-            stream.answer(reply, size_bytes)
+            stream.answer(reply, (share, held_bytes))
 
         self._counters.read_requests += 1
         is_key = len(request.fence_key) in (0, MASTER_KEY_SIZE_BYTES)
@@ -318,13 +397,12 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             answer,
         )
 
-    def _write_lac(self, stream: WriteLacStream, request: pb.WriteLacRequest) -> None:
+    def _write_lac(self, stream: WriteLacStream, request: pb.WriteLacRequest, taken: Taken) -> None:
         request_id = request.request_id
-        stream.open(REQUEST_OVERHEAD_BYTES)
 
         def answer(code: Code) -> None:
             reply = pb.WriteLacReply(request_id=request_id, code=self._counted(code))
-            stream.answer(reply, REQUEST_OVERHEAD_BYTES)
+            stream.answer(reply, taken)
 
         is_key = len(request.master_key) == MASTER_KEY_SIZE_BYTES
         if not _are_ids(request.ledger_id, request.last_add_confirmed) or not is_key:
@@ -346,6 +424,11 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         """The number of `code`, counted as an answer."""
         self._counters.answers[code] += 1
         return number_of(code)
+
+
+def _host_of(context: Context) -> str:
+    """The address of a call's client, without its port: `ipv4:127.0.0.1:4711`."""
+    return str(context.peer()).rpartition(":")[0]
 
 
 def _are_ids(*ids: int) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from bookie_server.service.in_flight import ReadReserve
+from bookie_server.service.lanes import ReadReserve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from bookie_server.service.in_flight import InFlight
+    from bookie_server.service.budget import Budget, Share
 
 STREAM_REQUESTS_MAX: Final = 1_024
 
+Taken = tuple["Share", int]
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
@@ -23,41 +24,40 @@ Reply = TypeVar("Reply")
 class ReplyStream(Generic[Request, Reply]):
     """One open stream.
 
-    Invariant: the bytes taken from `in_flight` for a request are given back when its reply was
-    written or dropped, once.
+    Invariant: the bytes taken from a lane for a request are given back when its reply was written
+    or dropped, once.
 
     Args:
-        in_flight: Of the process.
-        accept: Called with this stream and each request; calls `open` once, later `answer` once.
+        demand: The share of a request, and how many bytes of it there have to be.
+        accept: Called with this stream, each request, and what was taken for it, which it gives to
+            `answer` once.
     """
 
     def __init__(
         self,
-        in_flight: InFlight,
-        accept: Callable[[ReplyStream[Request, Reply], Request], None],
+        demand: Callable[[Request], tuple[Share, int]],
+        accept: Callable[[ReplyStream[Request, Reply], Request, Taken], None],
     ) -> None:
         self.read_reserve = ReadReserve()
-        self._in_flight = in_flight
+        self._demand = demand
         self._accept = accept
-        self._replies: deque[tuple[Reply, int]] = deque()
+        self._replies: deque[tuple[Reply, Taken]] = deque()
         self._open_count = 0
+        self._task: asyncio.Task[Any] | None = None
+        self._writes_since: float | None = None
+        self._writing: Taken | None = None
         self._is_dropped = False
         self._has_ended = False
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
-    def open(self, size_bytes: int) -> None:
-        """Count a request in."""
-        self._open_count += 1
-        self._in_flight.take(size_bytes)
-
-    def answer(self, reply: Reply, size_bytes: int) -> None:
-        """Send the reply of a request that was counted in with `size_bytes`."""
+    def answer(self, reply: Reply, taken: Taken) -> None:
+        """Send the reply of a request for which this was taken."""
         self._open_count -= 1
         if self._is_dropped:
-            self._in_flight.give_back(size_bytes)
+            give_back(taken)
             return
-        self._replies.append((reply, size_bytes))
+        self._replies.append((reply, taken))
         self._changed.set()
         self._room.set()
 
@@ -65,27 +65,47 @@ class ReplyStream(Generic[Request, Reply]):
         """Accept no further request; what was accepted is still answered."""
         self._has_ended = True
         self._changed.set()
+        self._room.set()
+
+    def holds(self, lane: Budget) -> bool:
+        """Whether a reply that waits for the client holds bytes of a lane."""
+        return any(share.budget is lane for _, (share, _) in self._replies) or (
+            self._writing is not None and self._writing[0].budget is lane
+        )
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether its client has not taken a reply for so long."""
+        since = self._writes_since
+        return since is not None and asyncio.get_running_loop().time() - since >= seconds
+
+    def cancel(self) -> None:
+        """End the call at once; replies not sent are dropped."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def serve(self, requests: AsyncIterator[Request]) -> AsyncIterator[Reply]:
         """Replies until the client half-closed or `end`, and all accepted are answered."""
+        self._task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
         pump = asyncio.create_task(self._pump(requests), name="grpc stream")
         try:
             while True:
                 self._changed.clear()
                 while self._replies:
-                    reply, size_bytes = self._replies.popleft()
+                    reply, taken = self._replies.popleft()
+                    self._writes_since, self._writing = loop.time(), taken
                     try:
                         yield reply
                     finally:
-                        self._in_flight.give_back(size_bytes)
+                        self._writes_since = self._writing = None
+                        give_back(taken)
                 if self._has_ended and not self._open_count and not self._replies:
                     return
                 await self._changed.wait()
         finally:
             self._is_dropped = True
-            self._in_flight.forget(self._room.set)
             while self._replies:
-                self._in_flight.give_back(self._replies.popleft()[1])
+                give_back(self._replies.popleft()[1])
             pump.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await pump
@@ -93,18 +113,50 @@ class ReplyStream(Generic[Request, Reply]):
     async def _pump(self, requests: AsyncIterator[Request]) -> None:
         try:
             async for request in requests:
-                await self._wait_for_room()
+                await self._wait_for_place()
                 if self._has_ended:
                     return
-                self._accept(self, request)
+                share, size_bytes = self._demand(request)
+                await taken_of(share, size_bytes)
+                self._open_count += 1
+                self._accept(self, request, (share, size_bytes))
         finally:
             self.end()
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_place(self) -> None:
         while not self._has_ended:
             self._room.clear()
-            if not self._in_flight.has_room:
-                self._in_flight.wait(self._room.set)
-            elif self._open_count + len(self._replies) < STREAM_REQUESTS_MAX:
+            if self._open_count + len(self._replies) < STREAM_REQUESTS_MAX:
                 return
             await self._room.wait()
+
+
+async def taken_of(share: Share, size_bytes: int) -> None:
+    """Take bytes of a share, in line where there are not as many; nothing when cancelled."""
+    if share.take(size_bytes):
+        return
+    granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    is_given_up = False
+
+    def grant() -> None:
+        if is_given_up:
+            share.give_back(size_bytes)
+        else:
+            granted.set_result(None)
+
+    share.wait(size_bytes, grant)
+    try:
+        await granted
+    except asyncio.CancelledError:
+        is_given_up = True
+        if share.is_waiting:
+            share.stop_waiting()
+        elif granted.done() and not granted.cancelled():
+            share.give_back(size_bytes)
+        raise
+
+
+def give_back(taken: Taken) -> None:
+    """Give back what was taken for a request."""
+    share, size_bytes = taken
+    share.give_back(size_bytes)

@@ -23,7 +23,7 @@ from bookie_server.descriptors import FILES_MAX, divided, raise_limit
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
-from bookie_server.service.in_flight import InFlight
+from bookie_server.service.lanes import Lanes, lane_gauges
 from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.logging import get_logger
 from bookie_server.service.loop_lag import LoopLag
@@ -84,7 +84,7 @@ class Bookie:
         self.failed = asyncio.Event()
         self.crash: BaseException | None = None
         self._counters = ServiceCounters()
-        self._in_flight = InFlight(settings.in_flight_bytes_max)
+        self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
         self._storage: LedgerStorage | None = None
@@ -171,8 +171,8 @@ class Bookie:
             file_size_bytes=self.settings.file_size_bytes,
             free_bytes_min=self.settings.free_bytes_min,
             open_files_max=self._open_files_max,
-            # The service's own bound acts first: it makes peers wait, storage would answer BUSY.
-            in_flight_bytes_max=2 * self.settings.in_flight_bytes_max,
+            # The lanes act first: they make peers wait, storage would answer BUSY.
+            in_flight_bytes_max=self.settings.in_flight_bytes_max,
         )
         return await LedgerStorage.open(
             files=files,
@@ -205,17 +205,19 @@ class Bookie:
         from bookie_server.service.grpc_service import BookieServicer
 
         settings = self.settings
-        v2 = V2Server(settings, storage, self._in_flight, self._counters)
+        v2 = V2Server(settings, storage, self._lanes, self._counters)
         await v2.start(listener)
         self._closers.push_async_callback(v2.stop, settings.drain_timeout_ms)
         servicer = BookieServicer(
             self.bookie_id,
             storage,
             collector,
-            self._in_flight,
+            self._lanes,
             self._counters,
             lambda: v2.connections_count,
+            settings.watches_max,
         )
+        v2.relieve_also(servicer.relieve)
         grpc = GrpcServer(settings, servicer)
         self._claims.close()
         self.grpc_port = await grpc.start()
@@ -231,8 +233,14 @@ class Bookie:
                     self._counters,
                     {
                         "connections": lambda: v2.connections_count,
-                        "in_flight_bytes": lambda: self._in_flight.size_bytes,
                         "writable": lambda: storage.is_writable,
+                        "calls": lambda: grpc.call_slots.count,
+                        "calls_refused": lambda: grpc.call_slots.refused,
+                        "calls_ended": lambda: grpc.call_slots.ended,
+                        "watches": lambda: servicer.watch_slots.count,
+                        "watches_refused": lambda: servicer.watch_slots.refused,
+                        "watches_ended": lambda: servicer.watch_slots.ended,
+                        **lane_gauges(self._lanes),
                     },
                     lambda: flat_numbers(storage.counters),
                     loop_lag,

@@ -33,7 +33,11 @@ class ServiceCounters:
     Attributes:
         answers: Per outcome, over all operations and both protocols.
         bad_frames: Requests refused before storage saw them.
-        connections_closed_by_us: Because of bytes that cannot be delimited, or a stalled peer.
+        connections_refused: No place was free, nor to be made free.
+        connections_replaced: Idle ones that were closed for newcomers.
+        connections_swept: They held bytes of a full lane, and their peers did not move.
+        connections_closed_by_us: Because of bytes that cannot be delimited, or of a peer that
+            stalled or never asked for anything; swept ones count.
     """
 
     add_requests: int = 0
@@ -49,6 +53,8 @@ class ServiceCounters:
     pauses: int = 0
     connections_opened: int = 0
     connections_refused: int = 0
+    connections_replaced: int = 0
+    connections_swept: int = 0
     connections_closed_by_us: int = 0
     answers: dict[Code, int] = field(default_factory=lambda: dict.fromkeys(Code, 0))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
@@ -22,21 +23,47 @@ _FLAGS_OFFSET: Final = 3
 RECOVERY_ADD: Final = int(Flag.RECOVERY_ADD)
 HIGH_PRIORITY: Final = int(Flag.HIGH_PRIORITY)
 _FENCE_OR_RECOVERY: Final = int(Flag.FENCE | Flag.HIGH_PRIORITY)
+_ADDS: Final = frozenset((int(Opcode.ADD), int(Opcode.ADD_RUN)))
+_READ: Final = int(Opcode.READ)
+_BATCH_READ: Final = int(Opcode.BATCH_READ)
+_BATCH_SIZE: Final = Struct(">q")
+_BATCH_SIZE_OFFSET: Final = 32
 
 
 def is_control(body: memoryview) -> bool:
     """Whether a frame is recovery's or fencing's, by the lowest byte of its packet header."""
     if len(body) <= _FLAGS_OFFSET:
-        return True
-    flags, opcode = body[_FLAGS_OFFSET], body[_OPCODE_OFFSET]
-    if opcode in (Opcode.ADD, Opcode.ADD_RUN):
+        return False
+    flags = body[_FLAGS_OFFSET]
+    if body[_OPCODE_OFFSET] in _ADDS:
         return bool(flags & RECOVERY_ADD)
     return bool(flags & _FENCE_OR_RECOVERY)
 
 
 def is_add(body: memoryview) -> bool:
-    """Whether a frame adds entries, by the packet header's operation."""
-    return len(body) > _FLAGS_OFFSET and body[_OPCODE_OFFSET] in (Opcode.ADD, Opcode.ADD_RUN)
+    """Whether a frame stores entries."""
+    return body[_OPCODE_OFFSET] in _ADDS
+
+
+def is_read(body: memoryview) -> bool:
+    """Whether a frame reads one entry."""
+    return body[_OPCODE_OFFSET] == _READ
+
+
+def is_batch_read(body: memoryview) -> bool:
+    """Whether a frame reads consecutive entries."""
+    return body[_OPCODE_OFFSET] == _BATCH_READ
+
+
+def size_wanted(body: memoryview, size_bytes_max: int) -> int:
+    """How many bytes of entries a batch read wants at most; all that it may where it has no limit.
+
+    Of a frame that is too short it is all that it may, too; the decoder refuses that.
+    """
+    if len(body) < _BATCH_SIZE_OFFSET + _BATCH_SIZE.size:
+        return size_bytes_max
+    (size_bytes,) = _BATCH_SIZE.unpack_from(body, _BATCH_SIZE_OFFSET)
+    return min(size_bytes, size_bytes_max) if size_bytes > 0 else size_bytes_max
 
 
 def refusal_of(

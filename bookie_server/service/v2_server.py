@@ -1,4 +1,4 @@
-"""Listens for v2 connections, admits them, drains them, and closes those that stall."""
+"""Listens for v2 connections, admits them, drains them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import socket
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
+from bookie_server.service.connection_slots import is_full, to_replace
 from bookie_server.service.logging import get_logger
 from bookie_server.service.port_claim import claim
+from bookie_server.service.sweeper import Sweeper
 from bookie_server.service.v2_operations import V2Operations
 from bookie_server.service.v2_shared import V2Shared
 from ledgerlog_spark.transport.same_host import unpace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bookie_server.config import BookieSettings
-    from bookie_server.service.in_flight import InFlight
+    from bookie_server.service.budget import Budget
+    from bookie_server.service.lanes import Lanes
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.service.storage_port import EntryStorage
     from bookie_server.service.v2_connection import V2Connection
@@ -33,7 +38,7 @@ class V2Server:
     Args:
         settings: Bounds and the address.
         storage: Where requests go.
-        in_flight: Shared with the gRPC service.
+        lanes: Shared with the gRPC service.
         counters: Shared with the gRPC service.
     """
 
@@ -41,22 +46,30 @@ class V2Server:
         self,
         settings: BookieSettings,
         storage: EntryStorage,
-        in_flight: InFlight,
+        lanes: Lanes,
         counters: ServiceCounters,
     ) -> None:
         self.is_stopping = False
-        self._shared = V2Shared(settings, storage, in_flight, counters)
+        self._shared = V2Shared(settings, storage, lanes, counters)
         self._counters = counters
         self._loop = self._shared.loop
         self._settings = settings
         self._connections: set[V2Connection] = set()
         self._server: asyncio.Server | None = None
-        self._sweeper: asyncio.Task[None] | None = None
+        self._sweeper = Sweeper(
+            self._connections, lanes, settings, counters, self._shared.loop.time
+        )
+        self._shared.relieve = self._sweeper.relieve
+        self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def connections_count(self) -> int:
         """Connections open now."""
         return len(self._connections)
+
+    def relieve_also(self, relieve: Callable[[Budget, float], None]) -> None:
+        """Call this, too, when a lane is full: with the lane, and the grace of its holders."""
+        self._sweeper.others.append(relieve)
 
     async def start(self, listener: socket.socket) -> None:
         """Serve the connections of `listener`, which `listen` made; takes it over."""
@@ -65,16 +78,32 @@ class V2Server:
             sock=listener,
             backlog=LISTEN_BACKLOG,
         )
-        self._sweeper = asyncio.create_task(self._sweep(), name="v2 sweeper")
+        self._sweeping = asyncio.create_task(self._sweeper.run(), name="v2 sweeper")
 
     def admit(self, connection: V2Connection) -> bool:
         """Whether a new connection may stay; counts it in if so."""
-        if self.is_stopping or len(self._connections) >= self._settings.connections_max:
+        if self.is_stopping or not self._has_place(connection):
             self._counters.connections_refused += 1
             _log.warning("connection_refused", peer=connection.peer, open=self.connections_count)
             return False
         self._counters.connections_opened += 1
         self._connections.add(connection)
+        return True
+
+    def _has_place(self, newcomer: V2Connection) -> bool:
+        """Whether there is a place, or one was made by closing an idle connection."""
+        is_known = newcomer.host in self._shared.known_hosts
+        if not is_full(
+            len(self._connections), self._settings.connections_max, is_known_host=is_known
+        ):
+            return True
+        replaced = to_replace(self._connections, is_known_host=is_known)
+        if replaced is None:
+            return False
+        _log.warning("connection_closed", peer=replaced.peer, reason="its place is needed")
+        self._counters.connections_replaced += 1
+        replaced.close(is_abrupt=True)
+        self._connections.discard(replaced)
         return True
 
     def left(self, connection: V2Connection) -> None:
@@ -84,8 +113,8 @@ class V2Server:
     async def stop(self, drain_timeout_ms: int) -> bool:
         """Stop accepting, answer what was accepted, close; False when the time ran out."""
         self.is_stopping = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         if self._server is not None:
             self._server.close()
         for connection in self._connections:
@@ -100,20 +129,6 @@ class V2Server:
 
     def _is_idle(self) -> bool:
         return all(connection.is_idle for connection in self._connections)
-
-    async def _sweep(self) -> None:
-        """Close connections whose peer made no progress for `stall_timeout_ms`."""
-        period = self._settings.stall_timeout_ms / 1_000
-        marks: dict[V2Connection, tuple[int, int, int] | None] = {}
-        while True:
-            await asyncio.sleep(period)
-            now = {connection: connection.stall_mark for connection in self._connections}
-            for connection, mark in now.items():
-                if mark is not None and marks.get(connection) == mark:
-                    _log.warning("connection_stalled", peer=connection.peer)
-                    self._counters.connections_closed_by_us += 1
-                    connection.close(is_abrupt=True)
-            marks = now
 
 
 def listen(address: str, port: int) -> socket.socket:

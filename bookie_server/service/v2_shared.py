@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,14 +12,18 @@ from bookie_server.service.logging import get_logger
 from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bookie_server.config import BookieSettings
-    from bookie_server.service.in_flight import InFlight
+    from bookie_server.service.budget import Budget
+    from bookie_server.service.lanes import Lanes
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.service.storage_port import EntryStorage
     from bookie_server.service.v2_connection import V2Connection
 
-RECEIVE_POOL_BYTES: Final = 96 << 20
+RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
+HOSTS_KEPT_MAX: Final = 1_024
 
 _log = get_logger("v2")
 
@@ -27,47 +32,48 @@ class V2Shared:
     """Made once, on the event loop that serves the connections.
 
     Attributes:
-        connection_bytes_max: Of one connection's requests and answers, before it reads no further.
-        connection_bytes_resume: Below which it reads on.
-        unsent_bytes_max: Of answers that one peer does not take, before it loses the connection.
+        lanes: Bounds of what is held for peers.
+        relieve: Closes connections that hold a lane's bytes and do not move, at once.
+        known_hosts: Addresses that had a request answered lately, oldest first.
+        hosts_warned_of: Addresses whose protocol version was logged, oldest first.
     """
 
     __slots__ = (
         "batch_count_max",
         "batch_size_bytes_max",
-        "connection_bytes_max",
-        "connection_bytes_resume",
         "counters",
         "cpu",
         "frame_size_bytes_max",
-        "in_flight",
+        "hosts_warned_of",
+        "known_hosts",
+        "lanes",
         "last",
         "last_but_one",
         "loop",
         "receive_pool",
+        "relieve",
         "storage",
-        "unsent_bytes_max",
     )
 
     def __init__(
         self,
         settings: BookieSettings,
         storage: EntryStorage,
-        in_flight: InFlight,
+        lanes: Lanes,
         counters: ServiceCounters,
     ) -> None:
         self.storage = storage
-        self.in_flight = in_flight
+        self.lanes = lanes
         self.counters = counters
         self.loop = asyncio.get_running_loop()
+        self.relieve: Callable[[Budget], None] = lambda _lane: None
         self.frame_size_bytes_max = settings.frame_size_bytes_max
         self.batch_size_bytes_max = settings.frame_size_bytes_max
         self.batch_count_max = BATCH_COUNT_MAX
-        self.connection_bytes_max = settings.in_flight_bytes_per_connection_max
-        self.connection_bytes_resume = self.connection_bytes_max - self.connection_bytes_max // 4
-        self.unsent_bytes_max = 2 * self.connection_bytes_max
         self.cpu = LoneStay(settings.cpu, partial(_tell_refusal, settings.cpu))
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
+        self.known_hosts = RecentHosts()
+        self.hosts_warned_of = RecentHosts()
         self.last: V2Connection | None = None
         self.last_but_one: V2Connection | None = None
 
@@ -86,6 +92,30 @@ class V2Shared:
         """A connection is gone."""
         if connection in (self.last, self.last_but_one):
             self.last = self.last_but_one = None
+
+
+class RecentHosts:
+    """The addresses noted last, up to HOSTS_KEPT_MAX."""
+
+    __slots__ = ("_hosts",)
+
+    def __init__(self) -> None:
+        self._hosts: OrderedDict[str, None] = OrderedDict()
+
+    def note(self, host: str) -> bool:
+        """Keep an address; whether it is new here."""
+        is_new = host not in self._hosts
+        self._hosts[host] = None
+        self._hosts.move_to_end(host)
+        if len(self._hosts) > HOSTS_KEPT_MAX:
+            self._hosts.popitem(last=False)
+        return is_new
+
+    def __contains__(self, host: str) -> bool:
+        return host in self._hosts
+
+    def __len__(self) -> int:
+        return len(self._hosts)
 
 
 def _tell_refusal(cpu: int | None, error: OSError) -> None:

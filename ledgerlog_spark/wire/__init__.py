@@ -9,6 +9,7 @@ Modules, each one format:
 - `opcodes`: operations, flags and the packet header.
 - `error_codes`: outcome codes to numbers and back.
 - `requests`, `answers`: the bodies of v2 frames in either direction.
+- `version_3`: how requests of version 3 are recognised and refused.
 - `frames`: cuts a byte stream into frames.
 - `ledger_metadata`: the ledger's record in format 3, and whichever is found: format 2 is in
   `ledger_metadata_text`, format 1 in `ledger_metadata_lines`, both by `ledger_metadata_fields`.

@@ -10,24 +10,44 @@ from __future__ import annotations
 import sys
 from collections import deque
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LENGTH = Struct(">i")
 _BODY_SIZE_BYTES_MIN = 4
 _CHUNK_SIZE_BYTES_MIN = 1 << 14
 _CHUNK_SIZE_BYTES_MAX = 1 << 18
 _CHUNK_SIZE_BYTES_LARGE = 1 << 22
+_CHUNK_UNIT_BYTES = 1 << 12
 _POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
+_SPACE_BYTES_LEAST = 1 << 8
+"""With so much left at its end a chunk is still received into where memory is short."""
 _UNCUT_SIZE_BYTES_MIN = 1 << 14
 """From this size on, one more call to receive is cheaper than to copy half a frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
 """Stored bytes (header, digest, payload) of the largest entry that fits every kind of frame, an
 Apache bookie's default limit of 5 MiB included."""
+
+
+class ReceiveBuffer(bytearray):
+    """Memory that frames are received into; the bodies handed out are views of it.
+
+    Attributes:
+        unanswered: Requests in it that are not answered yet; kept by who handles them.
+        charge: What it is counted in; kept by who handles them.
+    """
+
+    __slots__ = ("charge", "unanswered")
+
+    unanswered: int
+    charge: object
 
 
 def _references_when_unshared() -> int:
@@ -39,7 +59,9 @@ class _Chunk:
     __slots__ = ("buffer",)
 
     def __init__(self, size_bytes: int = 0) -> None:
-        self.buffer = bytearray(size_bytes)
+        self.buffer = ReceiveBuffer(size_bytes)
+        self.buffer.unanswered = 0
+        self.buffer.charge = None
 
     def is_shared(self) -> bool:
         return sys.getrefcount(self.buffer) > _REFERENCES_WHEN_UNSHARED
@@ -48,13 +70,19 @@ class _Chunk:
 _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
+def chunk_size_bytes(size_bytes: int) -> int:
+    """Size of the chunk that is used for `size_bytes`: an eighth more at most, 4 KiB at least."""
+    unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
+    return -(-size_bytes // unit) * unit
+
+
 class ChunkPool:
     """Memory to receive into, used again once no view of it is left.
 
     Fresh memory costs more than the bytes that arrive in it: its pages are mapped and zeroed one
     by one (measured: 47 of 57 us for a frame of 64 KiB). Chunks come back while views of them are
-    still out, and the one that came back first is looked at first. Sizes are powers of
-    two. One pool serves many splitters, all of one thread.
+    still out, and the one that came back first is looked at first. Sizes are those of
+    `chunk_size_bytes`. One pool serves many splitters, all of one thread.
 
     Args:
         size_bytes_max: Kept at most, in all; what is beyond goes when its last view does.
@@ -68,8 +96,8 @@ class ChunkPool:
         self._size_bytes_max = size_bytes_max
 
     def take(self, size_bytes: int) -> _Chunk:
-        """A chunk of at least `size_bytes`."""
-        size_bytes = 1 << (size_bytes - 1).bit_length()
+        """A chunk of at least `size_bytes`, which no request lies in yet."""
+        size_bytes = chunk_size_bytes(size_bytes)
         chunks = self._chunks.get(size_bytes)
         if chunks and not chunks[0].is_shared():
             self._size_bytes -= size_bytes
@@ -87,11 +115,12 @@ class ChunkPool:
         self._size_bytes += size_bytes
 
     def _drop_one(self) -> bool:
-        for size_bytes, chunks in self._chunks.items():
+        for size_bytes, chunks in list(self._chunks.items()):
             if chunks:
                 chunks.popleft()
                 self._size_bytes -= size_bytes
                 return True
+            del self._chunks[size_bytes]
         return False
 
 
@@ -104,6 +133,13 @@ class FrameSplitter:
     memory handed out ends with a large one behind which no other would fit.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
+
+    Args:
+        frame_size_max: Of a whole frame, its length field included.
+        pool: Where memory comes from.
+        obtain: Called with two sizes (the least that the next bytes need, and the best) when new
+            memory is wanted; calls `grow` with one of them and returns True, or returns False.
+            The least is 0 where what is there will do. Without it memory is always to be had.
     """
 
     __slots__ = (
@@ -112,15 +148,21 @@ class FrameSplitter:
         "_end",
         "_expected_size_bytes",
         "_frame_size_max",
+        "_has_room",
+        "_obtain",
         "_pool",
         "_start",
     )
 
     def __init__(
-        self, frame_size_max: int = FRAME_SIZE_BYTES_MAX, pool: ChunkPool | None = None
+        self,
+        frame_size_max: int = FRAME_SIZE_BYTES_MAX,
+        pool: ChunkPool | None = None,
+        obtain: Callable[[int, int], bool] | None = None,
     ) -> None:
         self._pool = pool or ChunkPool(_POOL_SIZE_BYTES_OF_ONE)
         self._frame_size_max = frame_size_max
+        self._obtain = obtain or self._grow_best
         self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
         self._expected_size_bytes = (
             _SPACE_BYTES_MIN  # of the next frame: that of the last large one
@@ -128,39 +170,86 @@ class FrameSplitter:
         self._chunk = _Chunk()
         self._start = 0  # of the incomplete frame
         self._end = 0  # of what was received
+        self._has_room = False
 
     @property
     def held_bytes(self) -> int:
         """Bytes of an incomplete frame that wait for the rest of it."""
         return self._end - self._start
 
+    @property
+    def buffer(self) -> ReceiveBuffer:
+        """The memory that it receives into now; empty at first and after `close`."""
+        return self._chunk.buffer
+
+    @property
+    def held_head(self) -> memoryview:
+        """The first bytes of an incomplete frame's body, at most 4 of them."""
+        start = self._start + _LENGTH.size
+        return memoryview(self._chunk.buffer)[start : min(start + 4, max(start, self._end))]
+
     def get_buffer(self) -> memoryview:
-        """Memory to receive into; never empty, and valid until the next call of `received`."""
+        """Memory to receive into; never empty, and valid until the next call of `received`.
+
+        The caller has seen to it that `make_room` is true.
+        """
+        if not self._has_room:
+            has_room = self.make_room()
+            assert has_room, "bytes are received without memory for them"
+        self._has_room = False
+        buffer, start = self._chunk.buffer, self._start
+        if self._end - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            size_bytes = min(_LENGTH.size + length, self._frame_size_max)
+            frame_end = start + size_bytes
+            if size_bytes >= _UNCUT_SIZE_BYTES_MIN and frame_end + size_bytes > len(buffer):
+                return memoryview(buffer)[self._end : frame_end]
+        return memoryview(buffer)[self._end :]
+
+    def make_room(self) -> bool:
+        """Whether there is memory for the bytes that come next, obtained now where it was not."""
         held = self._end - self._start
-        wanted = held + self._expected_size_bytes
-        is_large = False
+        size_bytes = len(self._chunk.buffer)
+        least = wanted = 0
         if held >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._chunk.buffer, self._start)
-            wanted = min(_LENGTH.size + length, self._frame_size_max)
-            is_large = wanted >= _UNCUT_SIZE_BYTES_MIN
-        if held == 0 and self._start and not self._chunk.is_shared():
-            self._start = self._end = 0
-        if self._start + wanted > len(self._chunk.buffer):
-            self._move(held, wanted)
-        frame_end = self._start + wanted
-        if is_large and frame_end + wanted > len(self._chunk.buffer):
-            return memoryview(self._chunk.buffer)[self._end : frame_end]
-        return memoryview(self._chunk.buffer)[self._end :]
-
-    def _move(self, held: int, wanted: int) -> None:
+            least = wanted = min(_LENGTH.size + length, self._frame_size_max)
+        else:
+            if held == 0 and self._start and not self._chunk.is_shared():
+                self._start = self._end = 0
+            wanted = held + self._expected_size_bytes
+            if size_bytes - self._end < _SPACE_BYTES_LEAST:
+                least = _CHUNK_SIZE_BYTES_MIN
+        if self._start + wanted <= size_bytes:
+            self._has_room = True
+            return True
         if wanted > self._chunk_size_bytes:
             # Of a chunk with room for one frame only, half of every frame is copied to the next.
             wanted = max(wanted, min(2 * wanted, _CHUNK_SIZE_BYTES_LARGE))
-        chunk = self._pool.take(max(wanted, self._chunk_size_bytes))
+        best = max(wanted, self._chunk_size_bytes)
+        self._has_room = self._obtain(least, best) or not least
+        return self._has_room
+
+    def grow(self, size_bytes: int) -> None:
+        """Receive into a chunk of `size_bytes` from now on; what is held moves there."""
+        held = self._end - self._start
+        chunk = self._pool.take(size_bytes)
         if held:
             chunk.buffer[:held] = memoryview(self._chunk.buffer)[self._start : self._end]
         self._pool.give_back(self._chunk)
         self._chunk, self._start, self._end = chunk, 0, held
+
+    def close(self) -> ReceiveBuffer:
+        """Give the memory back and drop what is held; returns it."""
+        buffer = self._chunk.buffer
+        self._pool.give_back(self._chunk)
+        self._chunk, self._start, self._end = _Chunk(), 0, 0
+        self._has_room = False
+        return buffer
+
+    def _grow_best(self, _least: int, best: int) -> bool:
+        self.grow(best)
+        return True
 
     def received(self, size_bytes: int) -> list[memoryview]:
         """Bodies of the frames that `size_bytes` more bytes in the buffer have completed.

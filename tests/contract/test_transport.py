@@ -15,7 +15,7 @@ from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
 from bookie_server.service.grpc_server import GrpcServer
 from bookie_server.service.grpc_service import BookieServicer
-from bookie_server.service.in_flight import InFlight
+from bookie_server.service.lanes import Lanes
 from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_server import V2Server, listen
@@ -68,7 +68,7 @@ async def in_process(storage: Any, tmp_path):
 @asynccontextmanager
 async def v2_of_ours(storage: Any, tmp_path):
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
-    server = V2Server(settings, storage, InFlight(settings.in_flight_bytes_max), ServiceCounters())
+    server = V2Server(settings, storage, Lanes.of(settings), ServiceCounters())
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     await server.start(listener)
@@ -97,7 +97,7 @@ async def grpc_of_ours(storage: Any, tmp_path):
 @asynccontextmanager
 async def control_service(storage: Any, tmp_path):
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
-    in_flight = InFlight(settings.in_flight_bytes_max)
+    lanes = Lanes.of(settings)
     stores = memory_metadata()
     collector = Collector(
         storage=storage,
@@ -105,7 +105,7 @@ async def control_service(storage: Any, tmp_path):
         tasks=OsTasks(),
         interval_ms=settings.gc_interval_ms,
     )
-    servicer = BookieServicer(BOOKIE, storage, collector, in_flight, ServiceCounters(), lambda: 0)
+    servicer = BookieServicer(BOOKIE, storage, collector, lanes, ServiceCounters(), lambda: 0, 100)
     server = GrpcServer(settings, servicer)
     port = await server.start()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-import socket
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pytest
 
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
-from tests.fixtures.bookie_process import KEY, add_frame
+from tests.fixtures.bookie_process import KEY, add_frame, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 MEBIBYTE = 1 << 20
-IN_FLIGHT_BYTES_MAX = 12 * MEBIBYTE
+CONNECTIONS_MAX = 64
+IN_FLIGHT_BYTES_MAX = 48 * MEBIBYTE
 
 
 @pytest.fixture
 def small_bookie(make_bookie: MakeBookie) -> BookieProcess:
     return make_bookie(
+        connections_max=CONNECTIONS_MAX,
+        frame_size_bytes_max=2 * MEBIBYTE,
         in_flight_bytes_max=IN_FLIGHT_BYTES_MAX,
-        in_flight_bytes_per_connection_max=6 * MEBIBYTE,
+        metrics_port=free_port(),
         stall_timeout_ms=1_000,
+        first_request_timeout_ms=1_000,
     ).start()
 
 
@@ -111,21 +115,83 @@ def test_flood_of_adds_that_wait_for_the_disk_stays_within_bounds(
     assert peak < 300 * MEBIBYTE
 
 
-def test_connections_beyond_the_limit_are_closed_and_the_others_served(
-    make_bookie: MakeBookie,
-) -> None:
+def test_a_newcomer_gets_the_place_of_an_idle_connection(make_bookie: MakeBookie) -> None:
     bookie = make_bookie(connections_max=3).start()
     peers = [bookie.peer() for _ in range(3)]
     try:
         for number, peer in enumerate(peers):
             assert peer.ask(add_frame(1, number, b"x")).code is Code.OK
-        with bookie.peer() as one_too_many:
-            assert one_too_many.is_closed()
-        peers.pop().socket.close()
-        assert peers[0].ask(add_frame(1, 9, b"x")).code is Code.OK
-        with bookie.peer() as next_one:
-            next_one.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            assert next_one.ask(add_frame(1, 10, b"x")).code is Code.OK
+        with bookie.peer() as newcomer:
+            assert newcomer.ask(add_frame(1, 9, b"x")).code is Code.OK
+            poll = select.poll()
+            for peer in peers:
+                poll.register(peer.socket, select.POLLRDHUP)
+            assert len(poll.poll(20_000)) == 1
     finally:
         for peer in peers:
             peer.socket.close()
+
+
+def test_silent_peers_lock_nobody_out_and_are_closed(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie(connections_max=16, first_request_timeout_ms=1_000).start()
+    silent = [bookie.peer() for _ in range(40)]
+    try:
+        with bookie.peer() as peer:
+            assert peer.ask(add_frame(1, 0, b"x")).code is Code.OK
+            for one in silent:
+                _wait_until_reset(one)
+            assert peer.ask(add_frame(1, 1, b"x")).code is Code.OK
+    finally:
+        for one in silent:
+            one.socket.close()
+
+
+def _value(bookie: BookieProcess, name: str) -> float:
+    url = f"http://127.0.0.1:{bookie.settings['metrics_port']}/metrics"
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"ledgerlog_bookie_{name} "):
+                return float(line.split()[1])
+    raise AssertionError(f"no metric {name}")
+
+
+def test_frames_that_are_never_finished_hold_no_more_than_the_bound(
+    small_bookie: BookieProcess,
+) -> None:
+    head = (2 * MEBIBYTE - 4).to_bytes(4, "big") + bytes([2, 1, 0, 0])
+    hogs = [small_bookie.peer() for _ in range(40)]
+    try:
+        for hog in hogs:
+            hog.send(head + bytes(40_000))
+        with small_bookie.peer() as peer:
+            for entry_id in range(3):
+                assert peer.ask(add_frame(2, entry_id, bytes(60_000))).code is Code.OK
+                assert _value(small_bookie, "in_flight_bytes") <= IN_FLIGHT_BYTES_MAX
+            large = add_frame(2, 3, bytes(MEBIBYTE))
+            assert peer.ask(large).code is Code.OK, "what does not move made room"
+        assert _value(small_bookie, "connections_swept_total") >= 1
+        for hog in hogs:
+            _wait_until_reset(hog)
+    finally:
+        for hog in hogs:
+            hog.socket.close()
+
+
+def test_answers_that_nobody_takes_hold_no_more_than_the_bound(small_bookie: BookieProcess) -> None:
+    with small_bookie.peer() as peer:
+        for entry_id in range(8):
+            assert peer.ask(add_frame(1, entry_id, bytes(MEBIBYTE))).code is Code.OK
+    batch = encode_batch_read(1, 0, request_id=1, count_max=8, size_bytes_max=2 * MEBIBYTE)
+    hogs = [small_bookie.peer() for _ in range(18)]
+    try:
+        for hog in hogs:
+            hog.send(batch * 4)
+        with small_bookie.peer() as peer:
+            for entry_id in range(4):
+                assert peer.ask(encode_read(1, -1, fence_key=KEY)).code is Code.OK
+                assert peer.ask(add_frame(2, entry_id, bytes(60_000))).code is Code.OK
+                assert peer.ask(encode_read(2, entry_id)).code is Code.OK
+                assert _value(small_bookie, "in_flight_bytes") <= IN_FLIGHT_BYTES_MAX
+    finally:
+        for hog in hogs:
+            hog.socket.close()

@@ -55,7 +55,14 @@ def test_command_line_wins_over_environment_over_file_over_default(
         ({"bind_address": "somewhere"}, ["bind_address", "IP address"]),
         ({"port": 0}, ["port 0", "bookie_id"]),
         ({"port": 3181, "grpc_port": 3181}, ["grpc_port", "3181"]),
-        ({"in_flight_bytes_per_connection_max": 1 << 40}, ["in_flight_bytes_per_connection_max"]),
+        (
+            {"in_flight_bytes_max": 1 << 27},
+            ["in_flight_bytes_max", "connections_max"],
+        ),
+        (
+            {"frame_size_bytes_max": 1 << 24},
+            ["18 times frame_size_bytes_max"],
+        ),
         ({"log_level": "loud"}, ["log_level", "loud"]),
         ({"cpu": 4_096}, ["cpu", "4096", "can be kept on are"]),
         ({"cpu": -1}, ["cpu", "-1"]),

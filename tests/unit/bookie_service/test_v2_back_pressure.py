@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bookie_server.config import BookieSettings
-from bookie_server.service.in_flight import InFlight
+from bookie_server.config import CONNECTION_RESERVE_BYTES, BookieSettings
+from bookie_server.service.lanes import Lanes
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_server import V2Server, listen
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import decode_answer
-from ledgerlog_spark.wire.requests import encode_read
+from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
 from tests.contract.transport_bookies import HeldStorage, MemoryStorage
 from tests.fixtures.bookie_process import KEY, add_frame
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MEBIBYTE = 1 << 20
-IN_FLIGHT_BYTES_MAX = 8 * MEBIBYTE
+CONNECTIONS_MAX = 32
+SHARED_BYTES = 32 * MEBIBYTE
 RECOVERY = 6
+HIGH_PRIORITY = 4
 
 
 class SlowBookie:
@@ -34,15 +36,21 @@ class SlowBookie:
             directories=(directory,),
             port=0,
             bookie_id="b",
-            in_flight_bytes_max=IN_FLIGHT_BYTES_MAX,
-            in_flight_bytes_per_connection_max=6 * MEBIBYTE,
+            connections_max=CONNECTIONS_MAX,
+            frame_size_bytes_max=MEBIBYTE + 4_096,
+            in_flight_bytes_max=CONNECTIONS_MAX * CONNECTION_RESERVE_BYTES + SHARED_BYTES,
         )
         self.storage = HeldStorage(MemoryStorage())
-        self.in_flight = InFlight(IN_FLIGHT_BYTES_MAX)
+        self.lanes = Lanes.of(self.settings)
         self.counters = ServiceCounters()
-        self.server = V2Server(self.settings, self.storage, self.in_flight, self.counters)
+        self.server = V2Server(self.settings, self.storage, self.lanes, self.counters)
         self.port = 0
         self.writers: list[asyncio.StreamWriter] = []
+
+    @property
+    def waiting_count(self) -> int:
+        """Connections that wait, for memory or for the disk."""
+        return sum(lane.waiting_count for lane in self.lanes.all)
 
     async def start(self) -> None:
         listener = listen("127.0.0.1", 0)
@@ -89,12 +97,12 @@ async def bookie(tmp_path: Path) -> AsyncIterator[SlowBookie]:
 
 
 async def _fill(bookie: SlowBookie, connections: int = 3) -> list[Client]:
-    """Connections that sent 12 MiB of adds each; returns when the bookie takes no more."""
+    """Connections that sent 20 MiB of adds each; returns when the bookie takes no more."""
     clients = [await bookie.connect() for _ in range(connections)]
     for number, client in enumerate(clients):
-        for entry_id in range(12):
-            client.send(add_frame(100 + number, entry_id, bytes(MEBIBYTE)))
-    await bookie.until(lambda: bookie.counters.pauses >= connections)
+        for entry_id in range(20):
+            client.send(add_frame(100 + number, entry_id, bytes(MEBIBYTE - 64)))
+    await bookie.until(lambda: bookie.waiting_count == connections)
     return clients
 
 
@@ -102,50 +110,97 @@ async def test_adds_beyond_the_bound_wait_and_are_all_answered_in_the_end(
     bookie: SlowBookie,
 ) -> None:
     clients = await _fill(bookie)
-    assert bookie.in_flight.size_bytes <= IN_FLIGHT_BYTES_MAX + 2 * MEBIBYTE
-    assert bookie.counters.add_requests < 12
+    assert bookie.lanes.adds.shared_bytes <= SHARED_BYTES // 2
+    assert bookie.counters.add_requests < 20
     bookie.storage.release()
     for client in clients:
-        codes = {(await client.answer()).code for _ in range(12)}
+        codes = {(await client.answer()).code for _ in range(20)}
         assert codes == {Code.OK}
-    await bookie.until(lambda: bookie.in_flight.size_bytes == 0)
-    assert not bookie.in_flight._waiting
+    await bookie.until(lambda: not any(lane.shared_bytes for lane in bookie.lanes.all))
+    assert not bookie.waiting_count
 
 
-async def test_one_connection_is_bounded_by_its_own_limit(bookie: SlowBookie) -> None:
+async def test_one_connection_leaves_most_of_the_lane_to_others(bookie: SlowBookie) -> None:
     await _fill(bookie, connections=1)
-    assert bookie.in_flight.size_bytes <= 7 * MEBIBYTE
-    assert bookie.in_flight.has_room
+    assert bookie.lanes.adds.free_bytes >= SHARED_BYTES // 4
+    assert bookie.lanes.writes.shared_bytes <= bookie.lanes.writes.size_bytes_max
 
 
-async def test_fencing_passes_adds_that_wait(bookie: SlowBookie) -> None:
+async def test_a_small_add_is_accepted_while_the_lane_is_full(bookie: SlowBookie) -> None:
+    await _fill(bookie)
+    other = await bookie.connect()
+    bookie.lanes.adds.share("others").force(bookie.lanes.adds.free_bytes)
+    bookie.lanes.writes.share("others").force(bookie.lanes.writes.free_bytes)
+    other.send(add_frame(501, 0, bytes(60_000)))
+    await bookie.until(lambda: bookie.waiting_count == 4)
+    assert bookie.lanes.writes.waiting[0].wanted_bytes < 70_000, "who wants little is first"
+    accepted = bookie.counters.add_requests
+    bookie.storage.held.pop(0)()
+    await bookie.until(lambda: bookie.counters.add_requests > accepted)
+    bookie.storage.release()
+    assert (await other.answer()).code is Code.OK
+
+
+async def test_fencing_and_recovery_pass_adds_that_wait(bookie: SlowBookie) -> None:
+    await _fill(bookie)
+    bookie.lanes.adds.share("others").force(bookie.lanes.adds.free_bytes)
+    bookie.storage.is_holding = False
+    recovery = await bookie.connect()
+    recovery.send(encode_read(500, -1, fence_key=KEY))
+    assert (await recovery.answer()).code.is_absent
+    for entry_id in range(3):
+        recovery.send(add_frame(500, entry_id, bytes(MEBIBYTE - 64), flags=RECOVERY))
+        assert (await recovery.answer()).code is Code.OK
+    recovery.send(encode_read(500, 2, flags=HIGH_PRIORITY))
+    assert (await recovery.answer()).code is Code.OK
+
+
+async def test_reads_pass_adds_that_wait(bookie: SlowBookie) -> None:
+    bookie.storage.is_holding = False
+    peer = await bookie.connect()
+    peer.send(add_frame(500, 0, bytes(20_000)))
+    assert (await peer.answer()).code is Code.OK
+    bookie.storage.is_holding = True
     await _fill(bookie)
     bookie.storage.is_holding = False
-    fencing = await bookie.connect()
-    fencing.send(encode_read(500, -1, fence_key=KEY))
-    assert (await fencing.answer()).code.is_absent
-    ordinary = await bookie.connect()
-    ordinary.send(add_frame(501, 0, b"waits"))
-    await bookie.until(lambda: bool(bookie.in_flight._waiting))
-    bookie.storage.release()
-    assert (await ordinary.answer()).code is Code.OK
+    peer.send(encode_read(500, 0))
+    assert (await peer.answer()).code is Code.OK
 
 
-async def test_recovery_beyond_the_hard_bound_is_told_busy_and_changes_nothing(
+async def test_adds_pass_answers_that_nobody_takes_and_batches_are_cut_short(
     bookie: SlowBookie,
 ) -> None:
-    await _fill(bookie)
-    recovery = await bookie.connect()
-    for entry_id in range(4):
-        recovery.send(add_frame(600, entry_id, bytes(MEBIBYTE), flags=RECOVERY))
-    answer = await recovery.answer()
-    assert answer.code is Code.BUSY
-    refused = answer.entry_id
     bookie.storage.release()
-    for _ in range(3):
-        await recovery.answer()
-    recovery.send(encode_read(600, refused))
-    assert (await recovery.answer()).code in {Code.NO_ENTRY, Code.NO_LEDGER}
+    bookie.lanes.reads.share("others").force(bookie.lanes.reads.free_bytes)
+    peer = await bookie.connect()
+    for entry_id in range(3):
+        peer.send(add_frame(500, entry_id, bytes(20_000)))
+        assert (await peer.answer()).code is Code.OK
+        peer.send(encode_read(500, entry_id))
+        assert (await peer.answer()).code is Code.OK
+    batch = encode_batch_read(500, 0, request_id=1, count_max=3, size_bytes_max=MEBIBYTE)
+    peer.send(batch)
+    answer = await peer.answer()
+    assert (answer.code, len(answer.entries)) == (Code.OK, 1), "a short answer, and not a wait"
+
+
+async def test_an_answer_that_cannot_be_held_is_told_busy(bookie: SlowBookie) -> None:
+    bookie.storage.release()
+    peer = await bookie.connect()
+    peer.send(add_frame(500, 0, bytes(MEBIBYTE - 64)))
+    assert (await peer.answer()).code is Code.OK
+    others = bookie.lanes.reads.share("others")
+    others.force(bookie.lanes.reads.free_bytes)
+    peer.send(encode_read(500, 0))
+    assert (await peer.answer()).code is Code.BUSY
+    assert bookie.lanes.reads.refusals == 1
+    batch = encode_batch_read(500, 0, request_id=7, count_max=1, size_bytes_max=MEBIBYTE)
+    peer.send(batch)
+    answer = await peer.answer()
+    assert (answer.code, answer.request_id) == (Code.BUSY, 7)
+    others.give_back(others.held_bytes)
+    peer.send(encode_read(500, 0))
+    assert (await peer.answer()).code is Code.OK
 
 
 async def test_peer_that_leaves_gives_its_bytes_back(bookie: SlowBookie) -> None:
@@ -154,8 +209,20 @@ async def test_peer_that_leaves_gives_its_bytes_back(bookie: SlowBookie) -> None
         client.writer.transport.abort()
     bookie.storage.release()
     await bookie.until(lambda: bookie.server.connections_count == 0)
-    await bookie.until(lambda: bookie.in_flight.size_bytes == 0)
-    assert not bookie.in_flight._waiting
+    await bookie.until(lambda: bookie.lanes.held_bytes == 0)
+    assert not bookie.waiting_count
+
+
+async def test_what_storage_has_to_write_counts_although_its_connection_is_gone(
+    bookie: SlowBookie,
+) -> None:
+    await _fill(bookie)
+    for connection in list(bookie.server._connections):
+        connection.close(is_abrupt=True)
+    assert bookie.lanes.adds.shared_bytes > MEBIBYTE
+    assert not bookie.waiting_count
+    bookie.storage.release()
+    await bookie.until(lambda: bookie.lanes.held_bytes == 0)
 
 
 async def test_stop_answers_what_was_accepted_and_takes_nothing_new(bookie: SlowBookie) -> None:
@@ -177,3 +244,20 @@ async def test_stop_does_not_wait_for_ever(bookie: SlowBookie) -> None:
     client.send(add_frame(1, 0, b"never answered"))
     await bookie.until(lambda: bookie.counters.add_requests == 1)
     assert not await bookie.server.stop(drain_timeout_ms=30)
+
+
+async def test_version_3_is_refused_in_its_own_terms_and_the_connection_stays(
+    bookie: SlowBookie, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bookie.storage.release()
+    request = bytes.fromhex("0a070803100118ac02" + "a20604080510009a060a") + bytes(40)
+    for _ in range(3):
+        peer = await bookie.connect()
+        peer.send(len(request).to_bytes(4, "big") + request)
+        async with asyncio.timeout(20):
+            answer = await peer.reader.readexactly(16)
+        assert answer == bytes.fromhex("0000000c0a070803100118ac0210f703")
+        peer.send(add_frame(1, 0, b"x"))
+        assert (await peer.answer()).code is Code.OK
+    said = "".join(capfd.readouterr())
+    assert said.count("useV2WireProtocol=true") == 1

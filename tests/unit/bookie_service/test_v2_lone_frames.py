@@ -10,7 +10,7 @@ import pytest
 
 from bookie_server.config import BookieSettings
 from bookie_server.cpus import LoneStay
-from bookie_server.service.in_flight import InFlight
+from bookie_server.service.lanes import Lanes
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_operations import V2Operations
 from bookie_server.service.v2_shared import V2Shared
@@ -51,7 +51,7 @@ class Transport:
         assert name == "peername"
 
     def set_write_buffer_limits(self, high: int) -> None:
-        assert high
+        assert high == 0
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -91,7 +91,9 @@ class World:
     def __init__(self, directory: Path) -> None:
         self.settings = BookieSettings(directories=(directory,), port=0, bookie_id="b")
         self.storage = HeldStorage()
-        self.shared = V2Shared(self.settings, self.storage, InFlight(1 << 26), ServiceCounters())
+        self.shared = V2Shared(
+            self.settings, self.storage, Lanes.of(self.settings), ServiceCounters()
+        )
         self.peers: list[Peer] = []
 
     def peer(self) -> Peer:
@@ -129,7 +131,7 @@ async def test_an_answer_that_is_ready_goes_out_in_the_turn_of_its_lone_request(
     peer.read(0)
     assert code_of(peer.received()) is Code.OK
     assert peer.connection.is_idle
-    assert world.shared.in_flight.size_bytes == 0
+    assert world.shared.lanes.reads.held_bytes == 0
 
 
 async def test_an_add_that_comes_alone_is_answered_when_storage_is_through(world) -> None:

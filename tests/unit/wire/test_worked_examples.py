@@ -26,6 +26,7 @@ from ledgerlog_spark.wire.ledger_path import ledger_path
 from ledgerlog_spark.wire.master_key import master_key
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 from ledgerlog_spark.wire.service_info import decode_service_info, encode_service_info
+from ledgerlog_spark.wire.version_3 import refusal_of_version_3
 from tests.unit.wire.streams import fed
 
 TEXT = (Path(__file__).parents[3] / "docs" / "WIRE.md").read_text()
@@ -57,7 +58,9 @@ def run_head(entry_ids) -> bytes:
     )
 
 
+VERSION_3_READ = bytes.fromhex("0a070803100118ac02a20604080510009a0600")
 ENCODED = {
+    "version-3-refusal": refusal_of_version_3(memoryview(VERSION_3_READ)) or b"",
     "master-key": KEY,
     "entry": ENTRIES[0],
     "add": requests.encode_add_head(KEY, 39) + ENTRIES[0],

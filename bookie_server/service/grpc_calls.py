@@ -1,0 +1,106 @@
+"""Bounds of the calls of the control service, applied before a call's handler sees it.
+
+A call gets one of a bounded number of places, shared fairly among connections. A call with a single
+request has to bring it within REQUEST_SECONDS_MAX, so that a request that is never finished holds
+memory no longer than that; one that streams has its own bounds (`grpc_stream.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from bookie_server.service.fair_slots import FairSlots
+
+REQUEST_SECONDS_MAX: Final = 10.0
+
+
+class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Gives calls their places.
+
+    Args:
+        slots: For all calls of the server.
+    """
+
+    def __init__(self, slots: FairSlots) -> None:
+        self._slots = slots
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """The handler of a call, with bounds."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        coders = handler.request_deserializer, handler.response_serializer
+        if handler.unary_unary is not None:
+
+            async def answer(requests: AsyncIterator[Any], context: Any) -> Any:
+                async with _Place(self._slots, context) as place:
+                    request = await place.request(requests)
+                    return await handler.unary_unary(request, context)
+
+            return grpc.stream_unary_rpc_method_handler(answer, *coders)
+        if handler.unary_stream is not None:
+
+            async def answers(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+                async with _Place(self._slots, context) as place:
+                    request = await place.request(requests)
+                    async for reply in handler.unary_stream(request, context):
+                        yield reply
+
+            return grpc.stream_stream_rpc_method_handler(answers, *coders)
+
+        async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            async with _Place(self._slots, context):
+                async for reply in handler.stream_stream(requests, context):
+                    yield reply
+
+        return grpc.stream_stream_rpc_method_handler(stream, *coders)
+
+
+class _Place:
+    """The place of one call, for as long as its handler runs."""
+
+    def __init__(self, slots: FairSlots, context: Any) -> None:
+        self._slots = slots
+        self._context = context
+        self._peer = context.peer()
+        self._place: object | None = None
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None, "calls are handled by tasks"
+        self._place = self._slots.enter(self._peer, task.cancel)
+        if self._place is None:
+            await self._context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"this bookie serves {self._slots.count_max} calls at once, and this connection "
+                "has its part of them: close calls that are not needed, and retry",
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.leave(self._peer, self._place)
+
+    async def request(self, requests: AsyncIterator[Any]) -> Any:
+        """The call's only request."""
+        request = None
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                request = await anext(aiter(requests), None)
+        except TimeoutError:
+            await self._context.abort(
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                f"the request was not complete within {REQUEST_SECONDS_MAX:.0f} s",
+            )
+        if request is None:
+            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a call without a request")
+        return request

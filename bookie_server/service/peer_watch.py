@@ -1,0 +1,92 @@
+"""Whether a peer moves: takes its answers, completes its frames, asks for anything at all.
+
+A `PeerWatch` is shown what a connection did so far, every so often, and compares. It is pure: the
+time comes with each look.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOVED_BYTES_MIN: Final = 16_384
+"""Less than this between two looks is no progress of a peer that owes more."""
+
+
+class PeerWatch:
+    """What was seen of one peer.
+
+    Attributes:
+        opened_at: Seconds on the loop's clock, as all times here.
+        heard_at: When bytes of the peer were last noticed.
+        took_at: When it last took answers, or owed it to nobody to take any.
+        sent_at: When it last sent some of a frame, or owed nobody the rest of one.
+        frame_began_at: When the frame that it has begun was first noticed; None without one.
+    """
+
+    __slots__ = (
+        "_frames_received",
+        "_received_bytes",
+        "_received_bytes_moved",
+        "_taken_bytes",
+        "frame_began_at",
+        "heard_at",
+        "opened_at",
+        "sent_at",
+        "took_at",
+    )
+
+    def __init__(self, now: float) -> None:
+        self.opened_at = self.heard_at = self.took_at = self.sent_at = now
+        self.frame_began_at: float | None = None
+        self._received_bytes = 0
+        self._received_bytes_moved = 0
+        self._taken_bytes: int | None = None
+        self._frames_received = 0
+
+    def look(
+        self,
+        now: float,
+        *,
+        received_bytes: int,
+        frames_received: int,
+        is_incomplete: bool,
+        taken_bytes: int | None,
+    ) -> None:
+        """Compare with the look before.
+
+        Args:
+            now: The time.
+            received_bytes: From the peer, in all.
+            frames_received: The same, whole.
+            is_incomplete: Whether the peer owes the rest of a frame, and could send it.
+            taken_bytes: Of answers, by the peer, in all; None while all of them are taken.
+        """
+        if received_bytes != self._received_bytes:
+            self.heard_at = now
+            self._received_bytes = received_bytes
+        before = self._taken_bytes
+        if taken_bytes is None or before is None or taken_bytes >= before + MOVED_BYTES_MIN:
+            self.took_at = now
+            self._taken_bytes = taken_bytes
+        if not is_incomplete:
+            self.frame_began_at = None
+        elif self.frame_began_at is None or frames_received != self._frames_received:
+            self.frame_began_at = now
+        moved_bytes = received_bytes - self._received_bytes_moved
+        is_new_frame = frames_received != self._frames_received
+        if not is_incomplete or is_new_frame or moved_bytes >= MOVED_BYTES_MIN:
+            self.sent_at = now
+            self._received_bytes_moved = received_bytes
+        self._frames_received = frames_received
+
+    def overdue(self, now: float, stall_seconds: float) -> str | None:
+        """Why a peer has had time enough, whoever else there is; None while it has not."""
+        if now - self.took_at >= stall_seconds:
+            return "takes none of its answers"
+        if self.frame_began_at is not None and now - self.frame_began_at >= stall_seconds:
+            return "does not complete a frame"
+        return None
+
+    def is_stalled(self, now: float, grace_seconds: float) -> bool:
+        """Whether it did not move for this long although it should."""
+        return min(self.took_at, self.sent_at) + grace_seconds <= now

@@ -1,0 +1,46 @@
+"""Apache BookKeeper's protocol version 3, which is not spoken: how it is recognised and refused.
+
+A version 3 frame is a protobuf Request; field 1 is its BKPacketHeader: 1 version, 2 operation,
+3 transaction id. The refusal is a Response with the same header and, as field 2, the status
+EBADVERSION (docs/WIRE.md, Version 3). Clients report it for the request at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.wire.protobuf_binary import encode_bytes, encode_number, fields_of
+
+FIRST_BYTE: Final = 0x0A
+"""Of a version 3 frame's body; that of a version 2 body is its version, 1 or 2."""
+
+_HEADER: Final = 1
+_STATUS: Final = 2
+_VERSION: Final = 1
+_OPERATION: Final = 2
+_TRANSACTION: Final = 3
+_VERSION_THREE: Final = 3
+_BAD_VERSION: Final = 503
+_HEADER_SIZE_BYTES_MAX: Final = 64
+_HEADER_OFFSET: Final = 2
+
+
+def refusal_of_version_3(body: memoryview) -> bytes | None:
+    """The frame that answers a version 3 request; None for a body that is none."""
+    if (
+        len(body) <= _HEADER_OFFSET
+        or body[0] != FIRST_BYTE
+        or not 0 < body[1] <= _HEADER_SIZE_BYTES_MAX
+        or len(body) < _HEADER_OFFSET + body[1]
+    ):
+        return None
+    header = bytes(body[_HEADER_OFFSET : _HEADER_OFFSET + body[1]])
+    try:
+        fields = {field.number: field.value for field in fields_of(header)}
+    except WireFormatError:
+        return None
+    if fields.get(_VERSION) != _VERSION_THREE or not {_OPERATION, _TRANSACTION} <= fields.keys():
+        return None
+    answer = encode_bytes(_HEADER, header) + encode_number(_STATUS, _BAD_VERSION)
+    return len(answer).to_bytes(4, "big") + answer

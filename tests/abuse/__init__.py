@@ -1,0 +1,6 @@
+"""Peers that behave badly, in every way we know, against real bookies; and one that behaves well.
+
+- `abuses`: what the bad ones do. `peers`: how they connect. They run in a process of their own.
+- `client`: appends and reads like a real client, and notes how long each call took.
+- `__main__`: starts a cluster, plays one abuse after the other, measures the bookies' memory.
+"""

@@ -1,0 +1,145 @@
+"""`python -m tests.abuse [--seconds 6] [--only NAME]`: bookies under abuse, a good client goes on.
+
+Three bookies with their default settings, a client that appends to an ensemble of all of them and
+reads back, and one abuse after the other. Exit code 1 when an append or a read took longer than
+SECONDS_MAX, a bookie took more memory than RSS_BYTES_MAX, a call failed, an entry was wrong, or a
+bookie was replaced or died.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+from tests.abuse.abuses import ABUSES, prepare
+from tests.abuse.client import GoodClient
+from tests.fixtures.bookie_process import ROOT, BookieProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MEBIBYTE = 1 << 20
+SECONDS_MAX = 1.0
+RSS_BYTES_MAX = 512 * MEBIBYTE
+LOOK_SECONDS = 0.1
+
+
+class Memory:
+    """The largest resident memory of any bookie, in bytes."""
+
+    def __init__(self, bookies: Sequence[BookieProcess]) -> None:
+        self._processes = [psutil.Process(one.process.pid) for one in bookies if one.process]
+        self.rss_bytes_max = 0
+
+    def look(self) -> int:
+        """Of the largest one now."""
+        rss_bytes = max(process.memory_info().rss for process in self._processes)
+        self.rss_bytes_max = max(self.rss_bytes_max, rss_bytes)
+        return rss_bytes
+
+
+@contextlib.contextmanager
+def abuse(name: str, bookies: Sequence[BookieProcess]) -> Iterator[subprocess.Popen[str]]:
+    """Play an abuse in a process of its own."""
+    ports = ",".join(str(bookie.port) for bookie in bookies)
+    grpc_ports = ",".join(str(bookie.grpc_port) for bookie in bookies)
+    command = [sys.executable, "-m", "tests.abuse.abuses", name, ports, grpc_ports]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def run(names: Sequence[str], seconds: float, directory: Path) -> int:
+    """Play the abuses; the exit code."""
+    broken: list[str] = []
+    slowest_append = slowest_read = 0.0
+    with contextlib.ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeperProcess(directory / "zookeeper"))
+        uri = f"zk://{zookeeper.connect_string}/ledgers"
+        bookies = [
+            BookieProcess(directory / f"bookie-{number}", uri, session_timeout_ms=10_000)
+            for number in range(3)
+        ]
+        for bookie in bookies:
+            stack.callback(bookie.kill)
+            bookie.start()
+        prepare([bookie.port for bookie in bookies])
+        client = stack.enter_context(GoodClient(uri))
+        memory = Memory(bookies)
+        time.sleep(1)  # both warm up
+        for name in names:
+            client.begin()
+            peak = 0
+            with abuse(name, bookies) as process:
+                until = time.monotonic() + seconds
+                while time.monotonic() < until and process.poll() is None:
+                    peak = max(peak, memory.look())
+                    time.sleep(LOOK_SECONDS)
+                if process.poll() is not None:
+                    broken.append(f"{name} ended by itself with {process.returncode}")
+                    said = ""
+                else:
+                    said, _ = process.communicate(timeout=30)
+            append, read = client.appends.slowest_seconds, client.reads.slowest_seconds
+            slowest_append, slowest_read = max(slowest_append, append), max(slowest_read, read)
+            print(
+                f"{name}: {said.strip()}; {client.appends.count} appends, slowest {append:.2f} s; "
+                f"{client.reads.count} reads, slowest {read:.2f} s; RSS {peak // MEBIBYTE} MB",
+                flush=True,
+            )
+        client.stop()
+        broken += [f"refused: {reason}" for reason in client.refused]
+        if client.wrong:
+            broken.append(f"{client.wrong} reads gave wrong entries")
+        if client.ensembles() != 1:
+            broken.append(f"the ledger had {client.ensembles()} ensembles")
+        broken += [f"bookie {b.port} is gone" for b in bookies if b.process and b.process.poll()]
+        if slowest_append > SECONDS_MAX:
+            broken.append(f"an append took {slowest_append:.2f} s")
+        if slowest_read > SECONDS_MAX:
+            broken.append(f"a read took {slowest_read:.2f} s")
+        if memory.rss_bytes_max > RSS_BYTES_MAX:
+            broken.append(f"a bookie took {memory.rss_bytes_max // MEBIBYTE} MB")
+        for bookie in bookies:
+            if bookie.stop(signal.SIGTERM):
+                broken.append(f"bookie {bookie.port} did not stop cleanly: {bookie.log()[-500:]}")
+    for reason in broken:
+        print(f"broken: {reason}")
+    print(
+        f"{len(names)} abuses, slowest append {slowest_append:.2f} s, slowest read "
+        f"{slowest_read:.2f} s, RSS {memory.rss_bytes_max // MEBIBYTE} MB at most, "
+        f"{len(client.refused)} refused"
+    )
+    return 1 if broken else 0
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=6, help="for each abuse")
+    parser.add_argument("--only", choices=list(ABUSES), action="append", help="play these alone")
+    parser.add_argument("--directory", type=Path, help="keep data and logs there")
+    chosen = parser.parse_args()
+    if chosen.directory is not None:
+        return run(chosen.only or list(ABUSES), chosen.seconds, chosen.directory)
+    with tempfile.TemporaryDirectory(prefix="ledgerlog-abuse-") as directory:
+        return run(chosen.only or list(ABUSES), chosen.seconds, Path(directory))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Connections of peers that behave badly: raw sockets under asyncio, made again when closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+RECONNECT_SECONDS = 0.02
+
+Play = "Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]"
+
+
+class Counts:
+    """What the peers saw: connections made, and lost again."""
+
+    def __init__(self) -> None:
+        self.connected = 0
+        self.closed = 0
+
+
+async def again_and_again(
+    port: int,
+    play: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    counts: Counts,
+    *,
+    limit: int = 1 << 16,
+) -> None:
+    """Play a part over one connection after the other, until cancelled.
+
+    Args:
+        port: Of a bookie.
+        play: Returns, or raises OSError, when the connection is over.
+        counts: Where it is noted.
+        limit: Bytes that this side reads ahead; 0 would read none.
+    """
+    while True:
+        writer = None
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+            counts.connected += 1
+            await play(reader, writer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            counts.closed += 1
+            if writer is not None:
+                with contextlib.suppress(RuntimeError):
+                    writer.transport.abort()
+        await asyncio.sleep(RECONNECT_SECONDS)
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    """Read and drop what comes, until the bookie closes the connection."""
+    while await reader.read(1 << 16):
+        pass
+
+
+async def without_reading(writer: asyncio.StreamWriter) -> None:
+    """Take nothing from the socket, until the bookie closed the connection."""
+    transport = writer.transport
+    transport.pause_reading()
+    # A paused transport does not hear that it was closed; a write does.
+    while not transport.is_closing():
+        await asyncio.sleep(0.1)
+        if not transport.get_write_buffer_size():
+            writer.write(b"")
+
+
+async def gathered(plays: Sequence[Awaitable[None]]) -> None:
+    """All of them, until cancelled."""
+    await asyncio.gather(*plays)
