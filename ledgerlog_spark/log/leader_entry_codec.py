@@ -57,7 +57,7 @@ class EncodedBody:
 
         Args:
             first_offset: Of the first record.
-            append_time_ms: Wall time of the append, ms since the epoch.
+            append_time_ms: Of the append, by the store's clock, ms since the epoch.
         """
         header = LeaderEntryHeader(
             self.codec, first_offset, append_time_ms, self.count, self.size_bytes

@@ -27,7 +27,7 @@ class Record(NamedTuple):
     Attributes:
         offset: Dense, never reused.
         value: As it was appended.
-        append_time_ms: Wall time of its leader when it took the append, ms since the epoch; never
+        append_time_ms: When its leader took it, by the store's clock, ms since the epoch; never
             falls from one record to the next.
         ledger_id: That it is stored in.
         entry_id: That it is stored in, with others.

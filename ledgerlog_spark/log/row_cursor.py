@@ -19,7 +19,7 @@ class RowBatch(NamedTuple):
     Attributes:
         offset: Of the first row; the others follow without a gap. Dense, never reused.
         rows: As they were appended, with the columns of the log.
-        append_time_ms: Wall time of their leader when it took the append, ms since the epoch;
+        append_time_ms: When their leader took them, by the store's clock, ms since the epoch;
             never falls from one batch to the next.
         ledger_id: That they are stored in.
         entry_id: That they are stored in, perhaps with others.

@@ -33,7 +33,7 @@ class LeaderLedger:
         last_confirmed: Last entry that its writer confirmed.
         confirmed_end_offset: Behind the last record of that entry.
         confirmed_ms: Append time of that entry.
-        opened_ms: Wall time when appends began to go to it.
+        opened_ms: When appends began to go to it, by the store's clock.
         is_broken: Its writer failed.
         end: What it holds, once it is closed by this leader.
     """

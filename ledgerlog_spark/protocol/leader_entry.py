@@ -60,7 +60,7 @@ class LeaderEntryHeader:
     Attributes:
         codec: What the body is.
         first_offset: Of the first record or row.
-        append_time_ms: Wall time of the leader when it took the append, ms since the epoch.
+        append_time_ms: When the leader took the append, by the store's clock, ms since the epoch.
         count: Records or rows, at least 1.
         body_size_bytes: Of the body before compression.
     """

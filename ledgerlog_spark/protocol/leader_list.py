@@ -48,7 +48,7 @@ class ListEdit:
         head: What it changes.
         closed: The oldest of the head's open ledgers, in the order of the list.
         added: Ledger that becomes the youngest open one, None for none.
-        now_ms: Wall time, for the ledger that is added.
+        now_ms: The store's clock, for the ledger that is added.
 
     Raises:
         DataLossError: A closed ledger does not begin where the one before it ends (J6).

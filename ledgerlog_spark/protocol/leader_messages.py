@@ -127,7 +127,7 @@ class AppendRequested(NamedTuple):
     Attributes:
         records: Or rows, in it; at least 1.
         size_bytes: Of the entry as it will be stored, its header included, about.
-        now_ms: Wall clock, ms since the epoch. Times in the log never fall, whatever it says.
+        now_ms: The store's clock, ms since the epoch; times in the log never fall all the same.
     """
 
     records: int

@@ -106,7 +106,7 @@ class Item:
         first_offset: Offset of the range's first row.
         schema_id: Of the schema that the ledger's entry 0 carries.
         statistics: As `log_statistics.encode_statistics` makes them; empty for none.
-        newest_ms: When the youngest of the rows came into the log, wall time in ms since the epoch:
+        newest_ms: When the youngest of the rows came into the log, in ms since the epoch:
             its commit, or its append to a leader log. 0 where an older list does not say.
     """
 
@@ -141,7 +141,7 @@ class OpenLedger:
         first_offset: Of its first record: exact in the oldest open ledger, where it is the head's
             `end_offset`; in the younger one at least this, because it is listed while the older
             one is still appended to (docs/LOGS.md J5).
-        opened_ms: Wall time, ms since the epoch, when the leader made it.
+        opened_ms: When the leader made it, by the store's clock, ms since the epoch.
     """
 
     ledger_id: int
@@ -161,7 +161,7 @@ class VersionInterval:
         version: Counts from 0, which is the empty log that was created.
         start_offset: Inclusive; never smaller than an earlier version's.
         end_offset: Exclusive; never smaller than an earlier version's.
-        commit_time_ms: Wall time, ms since the epoch; rises from version to version.
+        commit_time_ms: By the store's clock, ms since the epoch; rises from version to version.
         token: Of the commit that made the version.
         schema_id: The log's schema as of this version.
         operation: What the commit did.
@@ -251,7 +251,7 @@ class LogHead:
         token: Of the last change of this head, whether it made a version or not.
         oldest_version: The oldest version that is retained.
         oldest_offset: Where that version starts; an item that ends at or before it is not listed.
-        deleted_ms: Wall time of the log's deletion, 0 while it lives. The head stays until the
+        deleted_ms: When the log was deleted, 0 while it lives. The head stays until the
             log's ledgers are gone.
         items: Every item that a retained version names, by first offset.
         history: Every retained version, the newest included, by version.
@@ -300,7 +300,7 @@ class ProducerRecord:
         runs: Query runs in the order in which they took over, the newest last; the last 64.
         last_batch_id: The last batch that was committed, NO_BATCH for none.
         token: Of the last change of this record that was a commit, empty for none.
-        time_ms: Wall time of the last change.
+        time_ms: Of the last change, by the store's clock.
     """
 
     epoch: int = 0
