@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledgerlog_spark.datasource.table_options import is_hidden
 from tests.spark.sql_statements import STATEMENTS, Statement
 from tests.spark.sql_worlds import Effect, LedgerWorld, ParquetWorld, is_ours, reason
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ledgerlog_spark.local.cluster import Cluster
+
+pytestmark = pytest.mark.skipif(not is_hidden(), reason="this Spark makes no ledger tables")
 
 PAGE = Path(__file__).parents[2] / "docs" / "SPARK.md"
 BEGIN, END = "<!-- statements: `make sql-table` writes this -->", "<!-- end of statements -->"

@@ -63,11 +63,15 @@ def test_no_partition_at_all_reads_as_nothing() -> None:
         assert list(made.read(InputPartition(None))) == []  # type: ignore[attr-defined]
 
 
-def test_a_tables_options_are_used_when_nothing_else_names_a_log() -> None:
+def test_a_tables_options_are_used_when_nothing_else_names_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import json
 
+    import pyspark
     from pyspark.sql.types import StructType
 
+    monkeypatch.setattr(pyspark, "__version__", "4.3.0")
     told = with_table_options(raw_schema(), {"log": "flights", "minpartitions": "3"})
     schema = StructType.fromJson(json.loads(told))
     taken = DefaultSource({"endingoffsets": "5"}).reader(schema)._options

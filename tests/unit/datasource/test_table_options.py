@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
@@ -22,6 +23,11 @@ from pyspark_ledger import DefaultSource
 
 OPTIONS = {"log": "flights", "minpartitions": "3"}
 PLAIN = StructType().add("k", LongType(), metadata={"comment": "key"}).add("s", StringType())
+
+
+@pytest.fixture(autouse=True)
+def spark_4_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.3.0")
 
 
 def fields(schema_json: str) -> Any:
@@ -110,3 +116,16 @@ def test_an_overwrite_either_adds_columns_or_replaces_them() -> None:
     options = {"path": "a", "overwriteSchema": "true", "mergeSchema": "true"}
     with pytest.raises(ConfigurationError, match="give one"):
         DefaultSource(options).writer(PLAIN, True)
+
+
+def test_a_spark_that_copies_what_a_table_keeps_makes_and_reads_no_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = with_table_options(PLAIN.json(), OPTIONS)
+    monkeypatch.setattr(pyspark, "__version__", "4.2.1")
+    assert with_table_options(PLAIN.json(), {}) == PLAIN.json()
+    with pytest.raises(ConfigurationError, match=r"Spark 4\.2\.1.*CREATE TEMPORARY VIEW v"):
+        with_table_options(PLAIN.json(), OPTIONS)
+    with pytest.raises(ConfigurationError, match="CREATE TEMPORARY VIEW v"):
+        DefaultSource({}).reader(StructType.fromJson(json.loads(kept)))
+    assert DefaultSource({"log": "b"}).reader(StructType.fromJson(json.loads(kept)))
