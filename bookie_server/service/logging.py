@@ -6,14 +6,19 @@ Standard output carries the ready line only, so that whoever starts a bookie can
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
 SECRET_WORDS = ("password", "key", "secret", "token")
+RECORDS_IN_WINDOW_MAX = 50
+WINDOW_SECONDS = 10.0
+"""So many records of one event are written in so long."""
+
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 Logger = structlog.typing.FilteringBoundLogger
@@ -28,12 +33,58 @@ def configure_logging(level: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.dict_tracebacks,
             black_out_secrets,
+            RateLimit(time.monotonic),
             structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+class RateLimit:
+    """Drops records of an event that comes too often: peers must not fill a disk with lines.
+
+    The first record after some were dropped has their number as `suppressed`. Errors pass always.
+
+    Args:
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._events: dict[tuple[object, object], _Window] = {}
+
+    def __call__(
+        self, _logger: object, method: str, record: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """The record, unless it is one too many."""
+        if method not in ("warning", "info", "debug"):
+            return record
+        now = self._clock()
+        # Both are words of this program, so there are few.
+        key = record.get("subject"), record.get("event")
+        window = self._events.get(key)
+        if window is None:
+            window = self._events[key] = _Window(now)
+        elif now - window.began_at >= WINDOW_SECONDS:
+            window.began_at, window.count = now, 0
+        if window.count >= RECORDS_IN_WINDOW_MAX:
+            window.suppressed += 1
+            raise structlog.DropEvent
+        window.count += 1
+        if window.suppressed:
+            record["suppressed"], window.suppressed = window.suppressed, 0
+        return record
+
+
+class _Window:
+    __slots__ = ("began_at", "count", "suppressed")
+
+    def __init__(self, began_at: float) -> None:
+        self.began_at = began_at
+        self.count = 0
+        self.suppressed = 0
 
 
 def black_out_secrets(

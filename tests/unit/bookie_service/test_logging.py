@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from bookie_server.service.logging import black_out_secrets
+import structlog
+
+from bookie_server.service.logging import (
+    RECORDS_IN_WINDOW_MAX,
+    WINDOW_SECONDS,
+    RateLimit,
+    black_out_secrets,
+)
 
 
 def test_fields_that_speak_of_secrets_are_hidden() -> None:
@@ -25,3 +32,28 @@ def test_raw_bytes_are_told_by_their_size_only() -> None:
         None, "info", {"event": "x", "body": b"canary", "view": memoryview(b"12")}
     )
     assert record == {"event": "x", "body": "<6 bytes>", "view": "<2 bytes>"}
+
+
+def test_an_event_that_comes_too_often_is_dropped_and_its_number_told() -> None:
+    now = 0.0
+    limit = RateLimit(lambda: now)
+
+    def write(
+        method: str = "warning", event: str = "connection_closed"
+    ) -> dict[str, object] | None:
+        try:
+            return dict(limit(None, method, {"subject": "v2", "event": event}))
+        except structlog.DropEvent:
+            return None
+
+    written = [write() for _ in range(10_000)]
+    assert sum(record is not None for record in written) == RECORDS_IN_WINDOW_MAX
+    assert write(event="another") is not None
+    assert write(method="error") is not None
+    now = WINDOW_SECONDS
+    record = write()
+    assert record is not None
+    assert record["suppressed"] == 10_000 - RECORDS_IN_WINDOW_MAX
+    record = write()
+    assert record is not None
+    assert "suppressed" not in record

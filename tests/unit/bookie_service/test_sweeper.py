@@ -1,0 +1,162 @@
+"""Who is closed for not moving, and when: on a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bookie_server.config import BookieSettings
+from bookie_server.service.lanes import Lanes, PeerShares
+from bookie_server.service.metrics import ServiceCounters
+from bookie_server.service.peer_watch import MOVED_BYTES_MIN, PeerWatch
+from bookie_server.service.sweeper import GRACE_SECONDS, WAIT_SECONDS_MAX, Sweeper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MEBIBYTE = 1 << 20
+
+
+class Memory:
+    is_beyond_reserve = False
+
+
+class Connection:
+    """A connection as a sweeper sees it."""
+
+    def __init__(self, world: World, host: str = "a") -> None:
+        self._world = world
+        self.shares = PeerShares(world.lanes, host)
+        self.watch = PeerWatch(world.now)
+        self.memory = Memory()
+        self.peer = host
+        self.received_bytes = 0
+        self.frames_received = 0
+        self.is_incomplete = False
+        self.taken_bytes: int | None = None
+        self.is_idle = False
+        self.is_proven = True
+        self.waits_since: float | None = None
+        self.is_closed = False
+        world.connections.append(self)
+
+    def shed(self) -> None:
+        """Nothing is received here."""
+
+    def close(self, *, is_abrupt: bool) -> None:
+        assert is_abrupt
+        self.is_closed = True
+        self._world.connections.remove(self)
+        for share in self.shares.held:
+            share.give_back(share.held_bytes)
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        settings = BookieSettings(
+            directories=(directory,), stall_timeout_ms=60_000, first_request_timeout_ms=30_000
+        )
+        self.now = 0.0
+        self.lanes = Lanes.of(settings)
+        self.connections: list[Connection] = []
+        self.counters = ServiceCounters()
+        self.sweeper = Sweeper(
+            self.connections,  # type: ignore[arg-type]
+            self.lanes,
+            settings,
+            self.counters,
+            lambda: self.now,
+        )
+
+    def after(self, seconds: float) -> None:
+        """Sweep ten times while the time passes."""
+        for _ in range(10):
+            self.now += seconds / 10
+            self.sweeper.sweep()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    await asyncio.sleep(0)
+    return World(tmp_path)
+
+
+async def test_who_takes_none_of_its_answers_is_closed_after_the_stall_timeout(world) -> None:
+    silent, moving = Connection(world), Connection(world)
+    for _ in range(7):
+        silent.taken_bytes = 5
+        moving.taken_bytes = (moving.taken_bytes or 0) + MOVED_BYTES_MIN
+        world.after(10)
+    assert (silent.is_closed, moving.is_closed) == (True, False)
+    assert world.counters.connections_closed_by_us == 1
+    assert world.counters.connections_swept == 0
+
+
+async def test_a_frame_that_comes_in_drops_is_closed_all_the_same(world) -> None:
+    drops = Connection(world)
+    drops.is_incomplete = True
+    for _ in range(7):
+        drops.received_bytes += MOVED_BYTES_MIN
+        world.after(10)
+    assert drops.is_closed
+
+
+async def test_who_asks_for_nothing_is_closed_and_who_asked_once_stays(world) -> None:
+    silent, proven = Connection(world), Connection(world)
+    for peer in (silent, proven):
+        peer.is_idle = True
+    silent.is_proven = False
+    world.after(29)
+    assert not silent.is_closed
+    world.after(3_600)
+    assert (silent.is_closed, proven.is_closed) == (True, False)
+
+
+async def test_under_pressure_the_largest_holder_that_does_not_move_goes_first(world) -> None:
+    lane = world.lanes.reads
+    small, large, moving = (Connection(world) for _ in range(3))
+    small.shares.reads.force(2 * MEBIBYTE)
+    moving.shares.reads.force(lane.size_bytes_max // 2)
+    large.shares.reads.force(lane.free_bytes)
+    small.taken_bytes = large.taken_bytes = 0
+    moving.taken_bytes = 0
+    world.sweeper.sweep()
+    world.after(10)
+    assert not large.is_closed, "nobody waits"
+    waiting = Connection(world, "b").shares.reads
+    waiting.trust(4 * MEBIBYTE)
+    granted: list[str] = []
+    waiting.wait(4 * MEBIBYTE, lambda: granted.append("granted"))
+    for _ in range(4):
+        moving.taken_bytes += MOVED_BYTES_MIN
+        world.after(GRACE_SECONDS / 2)
+    assert (large.is_closed, small.is_closed, moving.is_closed) == (True, False, False)
+    assert granted == ["granted"]
+    assert world.counters.connections_swept == 1
+
+
+async def test_a_grace_is_given_before_anybody_is_closed(world) -> None:
+    hog = Connection(world)
+    hog.shares.reads.force(world.lanes.reads.size_bytes_max)
+    hog.taken_bytes = 0
+    Connection(world, "b").shares.reads.wait(4 * MEBIBYTE, lambda: None)
+    world.sweeper.sweep()
+    world.after(GRACE_SECONDS * 0.9)
+    assert not hog.is_closed
+    world.after(GRACE_SECONDS)
+    assert hog.is_closed
+
+
+async def test_who_waits_itself_is_closed_only_for_holding_what_others_need(world) -> None:
+    patient, stuck = Connection(world), Connection(world)
+    stuck.memory.is_beyond_reserve = True
+    for peer in (patient, stuck):
+        peer.shares.adds.force(world.lanes.adds.size_bytes_max // 2)
+        peer.waits_since = world.now
+    Connection(world, "b").shares.adds.wait(4 * MEBIBYTE, lambda: None)
+    world.after(WAIT_SECONDS_MAX * 0.9)
+    assert not stuck.is_closed
+    world.after(WAIT_SECONDS_MAX)
+    assert (stuck.is_closed, patient.is_closed) == (True, False)
