@@ -1,7 +1,8 @@
 """How far a ledger is confirmed, asked of its last ensemble without fencing.
 
 The answer is the largest LAC that a bookie reports. It is never above the writer's own, and it may
-lag behind it: a header carries the LAC of the moment when its run was built (PROTOCOL.md#A3).
+lag behind it: a header carries the LAC of the moment when its run was built (PROTOCOL.md#A3). When
+none of them answers and some are busy, all are asked again a little later, about 10 s in all.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ from ledgerlog_spark.protocol.messages import (
     LedgerFailed,
     SendReadLac,
     Start,
+    StartTimer,
+    TimerFired,
 )
 from ledgerlog_spark.protocol.quorum import is_covered
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.messages import Effect, Event
+
+
+OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
 
 
 class LacPhase(Enum):
@@ -66,6 +73,9 @@ class LacReader:
         self._numbers = RequestNumbers()
         self._sent: dict[int, int] = {}
         self._known_mask = 0
+        self._is_busy = False
+        self._rounds = 0
+        self._pause = 0
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event; the host performs the effects in order after this returned."""
@@ -76,6 +86,10 @@ class LacReader:
             self.last_add_confirmed = max(self.last_add_confirmed, self._metadata.last_entry_id)
             return self._finish(is_covered_now=True)
         self.phase = LacPhase.ASKING
+        return self._ask()
+
+    def _ask(self) -> list[Effect]:
+        self._is_busy = False
         effects: list[Effect] = []
         for index, bookie_id in enumerate(self._metadata.last_fragment.ensemble):
             number = self._numbers.next()
@@ -86,6 +100,7 @@ class LacReader:
     def _on_replied(self, event: LacReplied) -> list[Effect]:
         index = self._sent.pop(event.request)
         effects: list[Effect] = []
+        self._is_busy = self._is_busy or event.code is Code.BUSY
         if event.code is Code.OK or event.code.is_absent:
             self._known_mask |= 1 << index
         if event.code is Code.OK and event.last_add_confirmed > self.last_add_confirmed:
@@ -97,7 +112,17 @@ class LacReader:
             effects += self._finish(is_covered_now=covered)
         return effects
 
+    def _on_timer_fired(self, event: TimerFired) -> list[Effect]:
+        assert event.request == self._pause
+        return self._ask()
+
     def _finish(self, *, is_covered_now: bool) -> list[Effect]:
+        if self._known_mask == 0 and self._is_busy:
+            self._rounds += 1
+            delay_ms = OVERLOAD.delay_ms(self._rounds)
+            if delay_ms is not None:
+                self._pause = self._numbers.next()
+                return [StartTimer(self._pause, delay_ms)]
         self.phase = LacPhase.DONE
         if self._known_mask == 0 and not self._metadata.is_closed:
             return [
@@ -118,7 +143,7 @@ class LacReader:
 
 LAC_TABLE: Table = {
     LacPhase.NEW: row({Start: "_on_start"}),
-    LacPhase.ASKING: row({LacReplied: "_on_replied"}),
-    LacPhase.DONE: row({}, ignored=(LacReplied,)),
+    LacPhase.ASKING: row({LacReplied: "_on_replied", TimerFired: "_on_timer_fired"}),
+    LacPhase.DONE: row({}, ignored=(LacReplied, TimerFired)),
 }
 """Phases x events of a LAC read."""

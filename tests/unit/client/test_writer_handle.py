@@ -11,6 +11,7 @@ from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
     AddTimeoutError,
+    EntryUnknownError,
     InternalError,
     LedgerClosedError,
     LedgerFencedError,
@@ -122,6 +123,26 @@ def test_bookies_that_are_all_busy_for_seconds_delay_appends_and_nothing_else() 
         assert (await ledger.close()).last_fragment.ensemble == ensemble
 
     in_world(work, bookies=5)
+
+
+def test_a_ledger_is_opened_and_read_as_soon_as_its_bookies_are_less_busy() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append_batch([b"x"] * 10)
+        await ledger.append(b"y")
+        world.transport.refusing.update(dict.fromkeys(world.names, Code.BUSY))
+        asyncio.get_running_loop().call_later(5, world.transport.refusing.clear)
+        reader = await world.client().open_ledger(ledger.id)
+        assert reader.last_add_confirmed == 9
+        world.transport.refusing.update(dict.fromkeys(world.names, Code.BUSY))
+        asyncio.get_running_loop().call_later(5, world.transport.refusing.clear)
+        assert len([entry async for entry in reader.read()]) == 10
+        world.transport.refusing.update(dict.fromkeys(world.names, Code.BUSY))
+        with pytest.raises(EntryUnknownError) as caught:
+            await world.client().open_ledger(ledger.id)
+        assert caught.value.retriable
+
+    in_world(work)
 
 
 def test_bookies_that_stay_busy_end_appends_with_an_error_that_says_so() -> None:
