@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_codec import decode_page
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log_records import Item, Operation, StagedRange, VersionInterval
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log_walk import Walk
@@ -86,7 +87,11 @@ class Checks:
             after.start_offset >= before.start_offset and after.end_offset >= before.end_offset,
             "an interval moved back",
         )
+        said = before.properties.get(PASSWORD_CHECK)
+        says = after.properties.get(PASSWORD_CHECK)
+        self.require(said in {None, says}, f"the password changed from {said} to {says}")
         items = self.items(new)
+        self.require(not items or says is not None, "ledgers without a word of their password")
         added = [i for i in items if i.first_offset >= before.end_offset]
         if after.version == before.version:
             self.require(not added, "items without a version")
@@ -103,6 +108,8 @@ class Checks:
         before, after = old.head.value, new.head.value
         self.require(after.version == before.version + 1, "a version was skipped")
         self.require(after.commit_time_ms > before.commit_time_ms, "commit times do not rise")
+        latest_ms = max(self.world.now, before.commit_time_ms + 1)
+        self.require(after.commit_time_ms <= latest_ms, "a version is dated ahead of the store")
         operation = self.versions(new)[-1].operation
         if operation is Operation.TRUNCATE:
             self.require(not added, "a truncation added rows")

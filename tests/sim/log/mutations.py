@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.log import sweeper
-from ledgerlog_spark.protocol import log_seal, log_truncate
+from ledgerlog_spark.protocol import log_commit, log_seal, log_truncate
 from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import listed
 from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus
@@ -17,6 +17,7 @@ from ledgerlog_spark.protocol.log_expiry import expiry_step
 from ledgerlog_spark.protocol.log_known import KnownLog
 from ledgerlog_spark.protocol.log_merge import MergeMachine
 from ledgerlog_spark.protocol.log_messages import DropLedger
+from ledgerlog_spark.protocol.log_password_guard import PasswordGuard
 from ledgerlog_spark.protocol.log_restore import RestoreMachine
 from ledgerlog_spark.protocol.log_sweep import PagesSweep, SweepPhase
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
@@ -157,6 +158,19 @@ def restore_does_not_look_at_what_was_committed(patch: pytest.MonkeyPatch) -> No
     patch.setattr(RestoreMachine, "_walks", blindly)
 
 
+def commit_is_dated_by_a_clock_that_is_ahead(patch: pytest.MonkeyPatch) -> None:
+    plan = log_commit.plan_commit
+
+    def ahead(head: Any, request: Any, *, now_ms: int, current_schema: Any) -> Any:
+        return plan(head, request, now_ms=now_ms + 60_000, current_schema=current_schema)
+
+    patch.setattr(log_commit, "plan_commit", ahead)
+
+
+def commit_does_not_store_its_password(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PasswordGuard, "stored", lambda _self, head, _token: head)
+
+
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     sweep_pages_blindly: "is missing",
     commit_assumes_failure: "was said to have failed",
@@ -173,4 +187,6 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     truncate_deletes_first: "was deleted|went while it was read",
     retention_drops_retained_version: "lost its rows",
     restore_does_not_look_at_what_was_committed: "had not seen",
+    commit_is_dated_by_a_clock_that_is_ahead: "dated ahead",
+    commit_does_not_store_its_password: "without a word of their password",
 }
