@@ -175,7 +175,13 @@ class Logs:
         self, *, memory: SweepMemory | None = None, clock: PassClock | None = None
     ) -> Sweeper:
         """What deletes everything that no version of any log names; see `Sweeper`."""
-        return Sweeper(store=self.store, ledgers=self._ledgers, memory=memory, clock=clock)
+        return Sweeper(
+            store=self.store,
+            ledgers=self._ledgers,
+            memory=memory,
+            clock=clock,
+            random=self._random,
+        )
 
     def _log(self, name: str, log_id: str) -> Log:
         return Log(name, log_id, store=self.store, ledgers=self._ledgers, random=self._random)

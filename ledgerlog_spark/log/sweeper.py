@@ -34,6 +34,7 @@ from ledgerlog_spark.protocol.log_walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from random import Random
 
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.log.sweep_memory import LogDue, PassClock
@@ -89,6 +90,7 @@ class Sweeper:
         pages_grace_ms: int = PAGES_GRACE_MS,
         memory: SweepMemory | None = None,
         clock: PassClock | None = None,
+        random: Random | None = None,
     ) -> None:
         """A sweeper of the logs of one cluster.
 
@@ -98,12 +100,14 @@ class Sweeper:
             pages_grace_ms: Pages younger than this stay.
             memory: Of earlier passes; without it each pass looks at everything.
             clock: Of this pass, for all its logs; without it each step reads the store's.
+            random: Spreads retries; None for a generator of its own.
         """
         self._store = store
         self._ledgers = ledgers
         self._pages_grace_ms = pages_grace_ms
         self._memory = memory
         self._clock = clock
+        self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
         """One pass over every log; one that fails does not keep the others waiting."""
@@ -130,14 +134,15 @@ class Sweeper:
             return await self._remove_rest(log_id)
         clock = self._clock or self._store
         due = (self._memory or SweepMemory()).of(log_id, found.value)
-        work = _LogSweep(self._store, self._ledgers, found.value, clock, due)
+        work = _LogSweep(self._store, self._ledgers, found.value, clock, due, self._random)
         if found.value.deleted_ms:
             return await work.sweep_deleted()
         return await work.sweep(self._pages_grace_ms)
 
     async def _remove_rest(self, log_id: str) -> Swept:
-        """A log without a head: its removal was begun and not ended."""
-        if await self._store.deleted_ms(log_id) is None:
+        """A log without a head, which is made with it: its removal was begun and not ended."""
+        await self._store.sync()
+        if await self._store.read_head(log_id) is not None:
             return Swept(log_id)
         await self._store.remove_log(log_id)
         return Swept(log_id, is_removed=True)
@@ -153,6 +158,7 @@ class _LogSweep:
         head: LogHead,
         clock: PassClock | LogStore,
         due: LogDue,
+        random: Random | None,
     ) -> None:
         self._store = store
         self._ledgers = ledgers
@@ -161,7 +167,9 @@ class _LogSweep:
         self._clock = clock
         self._due = due
         self._properties = LogProperties.from_mapping(head.properties)
-        self._driver = Driver(store, head.log_id, ledgers=ledgers, keeps_pages=True, clock=clock)
+        self._driver = Driver(
+            store, head.log_id, ledgers=ledgers, keeps_pages=True, clock=clock, random=random
+        )
 
     async def sweep(self, pages_grace_ms: int) -> Swept:
         """What is due by now; finds out when more is."""
@@ -312,7 +320,8 @@ class _LogSweep:
 
     async def sweep_deleted(self) -> Swept:
         """Ledgers first, then the records; the deletion already made every commit fail."""
-        log_id, now_ms = self._log_id, await self._clock.now_ms(self._log_id)
+        # Not by a node of the log: the process that removed the log's nodes may have died over it.
+        log_id, now_ms = self._log_id, await self._store.recent_ms()
         if now_ms < self._due.removal:
             return Swept(log_id)
         deleted_ms = await self._store.deleted_ms(log_id)

@@ -170,13 +170,15 @@ class TreeLogStore(TreeLogProducers):
                 await self.delete_producer(log_id, app, found.version)
         with contextlib.suppress(NodeMissingError):
             await self._tree.delete(paths.producers(log_id))
+        # First the head: without it the rest is only to be removed, whoever dies on the way, while
+        # a head whose pages are gone says nothing of its ledgers. Last what says why it is gone.
+        await self._delete(paths.head(log_id))
         for name in await self._children(paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
-            if path not in {paths.head(log_id), paths.deleted(log_id)}:
+            if path != paths.deleted(log_id):
                 await self._delete_below(path)
                 await self._delete(path)
-        # Last what says that the log is deleted, so that a crash leaves it to the next sweep.
-        for path in (paths.head(log_id), paths.deleted(log_id), paths.log(log_id)):
+        for path in (paths.deleted(log_id), paths.log(log_id)):
             await self._delete(path)
 
     async def deleted_ms(self, log_id: str) -> int | None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 
 import pytest
 
 from tests.sim.log.checks import Violation
+from tests.sim.log.hosts.mutations import MUTATIONS as HOST_MUTATIONS
+from tests.sim.log.hosts.world import HostWorld
 from tests.sim.log.mutations import MUTATIONS
-from tests.sim.log.schedules import run_schedules, use_small_heads
+from tests.sim.log.schedules import run_host_schedules, run_schedules, use_small_heads
 from tests.sim.log.world import World
+
+HOSTS_EVERY = 4
+"""One schedule of the shipped hosts, which takes about as long as four of machines alone."""
 
 
 def main() -> int:
@@ -18,20 +24,28 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
-    by_name = {mutation.__name__: mutation for mutation in MUTATIONS}
+    by_name = {mutation.__name__: mutation for mutation in (*MUTATIONS, *HOST_MUTATIONS)}
     parser.add_argument("--mutation", choices=sorted(by_name), help="search with a defect on")
     arguments = parser.parse_args()
     use_small_heads()
     if arguments.mutation:
         by_name[arguments.mutation](pytest.MonkeyPatch())
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)
+    hosts = range(arguments.seed, arguments.seed + -(-arguments.schedules // HOSTS_EVERY))
+    logging.disable(logging.WARNING)  # of seals that fail, which are counted
     try:
         counts = run_schedules(seeds, _print_states if arguments.trace else None)
+        of_hosts = run_host_schedules(hosts, _print_heads if arguments.trace else None)
     except Violation as violation:
         sys.stdout.write(f"{violation}\n")
         return 1
-    sys.stdout.write(f"{counts}\n")
+    sys.stdout.write(f"{counts}\n{of_hosts}\n")
     return 0
+
+
+def _print_heads(world: HostWorld) -> None:
+    for view in world.views.values():
+        sys.stdout.write(f"{world.seed} {world.events} {view.store.state}\n")
 
 
 def _print_states(world: World) -> None:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol import log_pages
 from ledgerlog_spark.protocol.log_pages import HeadShare
+from tests.sim.log.hosts.world import host_schedule
 from tests.sim.log.world import World, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from tests.sim.log.hosts.world import HostWorld
 
 SMALL_HEAD: Mapping[str, Any] = {
     "SHARES": {
@@ -67,6 +70,23 @@ class Counts:
             f"log: {self.schedules:,} schedules, {self.events:,} events, {self.faults:,} faults, "
             f"{self.commits:,} commits, {others}, 0 violations"
         )
+
+
+def run_host_schedules(
+    seeds: Iterable[int], on_end: Callable[[HostWorld], None] | None = None
+) -> str:
+    """As `run_schedules` of the shipped hosts; the line that counts what happened."""
+    schedules = events = 0
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        world = host_schedule(seed)
+        schedules += 1
+        events += world.events
+        counts += world.counts
+        if on_end is not None:
+            on_end(world)
+    seen = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+    return f"log hosts: {schedules:,} schedules, {events:,} requests, {seen}, 0 violations"
 
 
 def run_schedules(seeds: Iterable[int], on_end: Callable[[World], None] | None = None) -> Counts:

@@ -279,7 +279,7 @@ def test_log_that_was_deleted_is_removed_in_time_and_forgotten(run: Any) -> None
         await log.delete()
         await upkeep.run()
         idle = await cluster.counted(upkeep.run())
-        assert idle == LEASE + CLOCK + IDS + Counter(get=1)
+        assert idle == LEASE + IDS + Counter(get=1)
         cluster.skip(DAY_MS + 1)
         await upkeep.run()
         assert sorted(cluster.ledgers.deleted) == [1, 2]

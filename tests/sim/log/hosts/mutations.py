@@ -1,0 +1,166 @@
+"""Defects of the log layer's hosts and stores, and what the simulation says of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.log import clock, sweeper
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.sweeper import _LogSweep
+from ledgerlog_spark.metadata.log_store import TreeLogStore
+from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
+    """Then nobody knows any more whose batches are in the log."""
+
+    async def shrink(self: _LogSweep, app: str, found: Any, now_ms: int) -> None:
+        idle_ms = now_ms - found.value.time_ms
+        if found.value.runs and idle_ms > self._properties.transaction_retention_ms:
+            shrunk = replace(found.value, runs=())
+            await self._store.write_producer(self._log_id, app, shrunk, found.version)
+
+    patch.setattr(_LogSweep, "_shrink", shrink)
+
+
+def retention_by_local_clock(patch: pytest.MonkeyPatch) -> None:
+    """Drops by the wall clock of whatever process does it."""
+
+    async def time(self: Driver, asked: Any, outcome: Any) -> Any:
+        del self, asked
+        return outcome, clock.now_ms()
+
+    patch.setattr(Driver, "_time", time)
+
+
+def store_clock_is_the_local_one(patch: pytest.MonkeyPatch) -> None:
+    async def now_ms(self: TreeLogStore, log_id: str) -> int:
+        del self, log_id
+        return clock.now_ms()
+
+    patch.setattr(TreeLogStore, "now_ms", now_ms)
+
+
+def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
+    """Pages before the head: a crash leaves a head that says nothing of its ledgers."""
+
+    async def remove(self: TreeLogStore, log_id: str) -> None:
+        paths = self._paths
+        for app in await self.producers(log_id):
+            found = await self.read_producer(log_id, app)
+            if found is not None:
+                await self.delete_producer(log_id, app, found.version)
+        await self._delete(paths.producers(log_id))
+        for name in await self._children(paths.log(log_id)):
+            path = f"{paths.log(log_id)}/{name}"
+            if path not in {paths.head(log_id), paths.deleted(log_id)}:
+                await self._delete_below(path)
+                await self._delete(path)
+        for path in (paths.head(log_id), paths.deleted(log_id), paths.log(log_id)):
+            await self._delete(path)
+
+    patch.setattr(TreeLogStore, "remove_log", remove)
+
+
+def rebase_concludes_from_an_old_head(patch: pytest.MonkeyPatch) -> None:
+    """Takes what a replica that is behind says for what is."""
+
+    def fail(self: CommitMachine, error: LedgerLogError) -> Any:
+        self._ended = True
+        from ledgerlog_spark.protocol.log_messages import Failed
+
+        return [Failed(error)]
+
+    patch.setattr(CommitMachine, "_fail", fail)
+
+
+def conflict_is_taken_for_an_outage(patch: pytest.MonkeyPatch) -> None:
+    """Every write that somebody else crossed fails."""
+    write_head = Driver._write_head
+
+    async def written(self: Driver, ask: Any) -> Any:
+        reply = await write_head(self, ask)
+        if reply.outcome is MetadataOutcome.CONFLICT:
+            return replace(reply, outcome=MetadataOutcome.UNAVAILABLE)
+        return reply
+
+    patch.setattr(Driver, "_write_head", written)
+
+
+def marks_have_no_grace(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sweeper, "due_ledgers", lambda marked, *_: tuple(m.ledger_id for m in marked))
+
+
+def jobs_are_never_forgotten(patch: pytest.MonkeyPatch) -> None:
+    async def keep(*_: Any) -> None:
+        return
+
+    patch.setattr(_LogSweep, "_forget_job", keep)
+
+
+def open_ledgers_are_deleted(patch: pytest.MonkeyPatch) -> None:
+    """A writer that is still there goes on writing to nowhere."""
+
+    async def drop(self: Driver, ledger_id: int) -> None:
+        assert self._ledgers is not None
+        await self._ledgers.delete_ledger(ledger_id)
+        await self._store.forget_mark(self.log_id, ledger_id)
+
+    patch.setattr(Driver, "drop_ledger", drop)
+
+
+def released_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
+    """A job that is forgotten leaves the ledgers that it did not commit to nobody."""
+    delete = TreeLogStore.delete_producer
+
+    async def unmarked(
+        self: Any, log_id: str, app: str, version: Any, gone: Any = (), released: Any = ()
+    ) -> None:
+        await delete(self, log_id, app, version, (), (*gone, *released))
+
+    patch.setattr(TreeLogStore, "delete_producer", unmarked)
+
+
+def unlisted_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
+    write_head = TreeLogStore.write_head
+
+    async def unmarked(self: Any, log_id: str, write: Any) -> Any:
+        return await write_head(self, log_id, replace(write, unlisted=()))
+
+    patch.setattr(TreeLogStore, "write_head", unmarked)
+
+
+def registration_ignores_the_producer(patch: pytest.MonkeyPatch) -> None:
+    """A run that was replaced makes ledgers still, which nobody seals."""
+    register = TreeLogStore.register_ledger
+
+    async def unchecked(self: Any, log_id: str, app: str, epoch: int, _: Any, *more: Any) -> Any:
+        found = await self.read_producer(log_id, app)
+        assert found is not None
+        return await register(self, log_id, app, epoch, found.version, *more)
+
+    patch.setattr(TreeLogStore, "register_ledger", unchecked)
+
+
+MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    shrink_forgets_the_last_run: "the last run is forgotten",
+    retention_by_local_clock: "were dropped|expired|is dated|dated ahead|dropped that",
+    store_clock_is_the_local_one: "were dropped|expired|after it was unlisted|forgotten",
+    deleted_log_is_removed_from_its_leaves: "stay for ever|last sweeps failed",
+    rebase_concludes_from_an_old_head: "nothing explains",
+    conflict_is_taken_for_an_outage: "nothing explains",
+    marks_have_no_grace: "after it was unlisted|went while it was read",
+    jobs_are_never_forgotten: "never forgotten",
+    open_ledgers_are_deleted: "while it was open",
+    released_ledgers_get_no_mark: "is forgotten|left or gone",
+    unlisted_ledgers_get_no_mark: "has no mark|is forgotten|left or gone",
+    registration_ignores_the_producer: "of epoch",
+}

@@ -1,0 +1,108 @@
+"""A session on the memory tree whose requests take time, get lost, or are answered by the past."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import MetadataUnavailableError
+from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.metadata.store_clock import StoreClock
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.metadata.memory_nodes import NodeMap
+    from ledgerlog_spark.metadata.store_clock import Clock
+    from tests.sim.log.hosts.world import HostWorld
+
+SESSION_MS = 1_000
+DELAY_MS_MAX = 12
+LATE_MS = (20, 100, 400)
+STALL_MS_MAX = 2_500
+"""How long a process may stand still over a request, as one that is swapped out does."""
+
+
+class SimTree(MemoryTree):
+    """The session of one process.
+
+    Attributes:
+        faults: That its requests met.
+        is_dead: Its process crashed: nothing that it does has an effect any more.
+    """
+
+    def __init__(self, world: HostWorld) -> None:
+        super().__init__(world.nodes, session_timeout_ms=SESSION_MS)
+        self._world = world
+        self._random = world.random
+        self._clock = StoreClock(elapsed=lambda: int(world.loop.time() * 1e9))
+        self.faults = 0
+        self.is_dead = False
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def _pause(self) -> None:
+        self._world.events += 1
+        if self.is_dead:
+            raise MetadataUnavailableError("the process crashed", retriable=False)
+        delay_ms = self._random.randint(1, DELAY_MS_MAX)
+        if self._happens(0.004):
+            self._fault("stalls")
+            delay_ms = self._random.randint(300, STALL_MS_MAX)
+        await asyncio.sleep(delay_ms / 1e3)
+        if self.is_dead:
+            raise MetadataUnavailableError("the process crashed", retriable=False)
+
+    def _happens(self, chance: float) -> bool:
+        return self._world.is_faulty and self._random.random() < chance
+
+    def _fault(self, what: str) -> None:
+        self.faults += 1
+        self._world.counts[what] += 1
+
+    async def _view(self) -> NodeMap:
+        await self._pause()
+        if self._happens(0.004):
+            self._fault("reads lost")
+            raise MetadataUnavailableError("the metadata store did not answer")
+        if self._held is None and self._happens(0.06):
+            self._world.counts["replicas behind"] += 1
+            self.hold_reads()
+        elif self._held is not None and not self._happens(0.85):
+            self.release_reads()
+        return await super()._view()
+
+    async def _write(self, operations: Any, version: Any = None) -> Any:
+        await self._pause()
+        if self._happens(0.015):
+            self._fault("expired sessions")
+            self.expire_session()
+        if self._happens(0.01):
+            self._fault("writes not sent")
+            self.inject(Fault.NOT_SENT)
+        elif self._happens(0.03):
+            self._fault("requests lost")
+            self.inject(Fault.REQUEST_LOST)
+        elif self._happens(0.04):
+            self._fault("replies lost")
+            self.inject(Fault.REPLY_LOST)
+        elif self._happens(0.04):
+            self._fault("late writes")
+            self.inject(Fault.DELAYED)
+            late_ms = self._random.randint(1, self._random.choice(LATE_MS))
+            self._world.loop.call_later(late_ms / 1e3, self.deliver_delayed)
+        outcome = await super()._write(operations, version)
+        self._clock.note(self._world.now_ms())
+        await self._pause()
+        return outcome
+
+    def crash(self) -> None:
+        """The process is gone; its session ends when the store has not heard of it for long."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self._world.loop.call_later(SESSION_MS / 1e3, self._end)
+
+    def _end(self) -> None:
+        self._stop_listening()
+        self.nodes.end_session(self._session_id)

@@ -1,0 +1,296 @@
+"""What the store holds of one log, read from its nodes, and what must always hold of it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.metadata.log_paths import LogPaths, app_of_segment
+from ledgerlog_spark.model import Versioned
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_codec import decode_head, decode_producer
+from ledgerlog_spark.protocol.log_pages import end_key
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_records import LogHead, Operation
+from ledgerlog_spark.protocol.log_rows import SCHEMAS
+from ledgerlog_spark.protocol.log_walk import Walk
+from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation, place_of
+from tests.sim.log.store import State
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.metadata.memory_nodes import NodeMap
+    from ledgerlog_spark.protocol.log_records import VersionInterval
+    from tests.sim.log.hosts.world import HostWorld
+    from tests.sim.log.world import Ledger
+
+
+def read_state(nodes: NodeMap, paths: LogPaths, log_id: str) -> State | None:
+    """Everything that the store holds of a log; None without a head."""
+    found = nodes.nodes.get(paths.head(log_id))
+    if found is None:
+        return None
+
+    def below(path: str) -> list[str]:
+        return sorted(nodes.names.get(path, ()))
+
+    producers, registered = {}, {}
+    for segment in below(paths.producers(log_id)):
+        app = app_of_segment(segment)
+        node = nodes.nodes[paths.producer(log_id, app)]
+        producers[app] = Versioned(decode_producer(node.data), node.version)
+        above = paths.registrations(log_id, app)
+        registered[app] = {int(i): nodes.nodes[f"{above}/{i}"].created_ms for i in below(above)}
+    pages = {}
+    for token in below(paths.pages(log_id)):
+        above = paths.pages(log_id, token)
+        held = {int(number): nodes.nodes[f"{above}/{number}"].data for number in below(above)}
+        pages[token] = nodes.nodes[above].version.number, held
+    marks = {
+        int(i): nodes.nodes[paths.mark(log_id, int(i))].changed_ms
+        for i in below(paths.marks(log_id))
+    }
+    head = Versioned(decode_head(found.data), found.version)
+    return State(head, producers, registered, pages, marks)
+
+
+@dataclass
+class LogView:
+    """One log: its newest state and its checks; the checks take it for their world.
+
+    Attributes:
+        committed_at_ms: When each version was made, by the store's clock.
+        unlisted_at_ms: When each ledger was last taken off the list.
+        truncated_to: The furthest offset that somebody asked the log to be truncated to.
+        runs_of: Every run that took over a producer, in order.
+        last_query: That committed the last batch of a producer.
+        wrote: The schema of the rows of each range.
+        oldest_moved: Whether a version can be gone.
+        deleted_at_ms: None while the log lives.
+    """
+
+    host: HostWorld
+    log_id: str
+    committed_at_ms: dict[int, int] = field(default_factory=dict)
+    unlisted_at_ms: dict[int, int] = field(default_factory=dict)
+    truncated_to: int = 0
+    runs_of: dict[str, list[str]] = field(default_factory=dict)
+    last_query: dict[str, str] = field(default_factory=dict)
+    oldest_moved: bool = False
+    deleted_at_ms: int | None = None
+    head_changes: int = 0
+
+    def __post_init__(self) -> None:
+        self.checks = Checks(self)  # type: ignore[arg-type]
+        self.checks.restores = self.host.restores
+        state = self._read()
+        assert state is not None
+        self.store = SimpleNamespace(state=state)
+        self.committed_at_ms[0] = self.host.now_ms()
+
+    # --- what the checks ask their world for ---
+
+    @property
+    def owners(self) -> dict[Place, tuple[str, int, str]]:
+        return self.host.owners
+
+    @property
+    def ledgers(self) -> dict[int, Ledger]:
+        """Those that are this log's."""
+        return {
+            i: each for i, each in self.host.ledgers.items() if self.host.log_of[i] == self.log_id
+        }
+
+    def violation(self, what: str) -> Violation:
+        return self.host.violation(f"log {self.log_id[:4]}: {what}")
+
+    def require(self, holds: bool, what: str) -> None:
+        if not holds:
+            raise self.violation(what)
+
+    # --- changes ---
+
+    @property
+    def head(self) -> LogHead:
+        head: LogHead = self.store.state.head.value
+        return head
+
+    @property
+    def properties(self) -> LogProperties:
+        return LogProperties.from_mapping(self.head.properties)
+
+    def _read(self) -> State | None:
+        return read_state(self.host.nodes.current, self.host.paths, self.log_id)
+
+    def changed(self) -> None:
+        """The store changed something of the log."""
+        new = self._read()
+        if new is None:
+            return  # being removed
+        old: State = self.store.state
+        self.store.state = new
+        if new.head.value.deleted_ms:
+            self.deleted_at_ms = self.deleted_at_ms or self.host.now_ms()
+            return
+        for app in sorted(new.producers):
+            self._producer(app, old, new)
+            self._registrations(app, old, new)
+        if new.head.version != old.head.version:
+            self._head(old, new)
+        elif new.pages != old.pages:
+            self.checks.pages(new)
+        self.checks.accounts(new)
+
+    def _producer(self, app: str, old: State, new: State) -> None:
+        before, after = old.producers.get(app), new.producers[app]
+        if before is not None and before.version == after.version:
+            return
+        runs = after.value.runs
+        self.require(len(set(runs)) == len(runs), f"{app}: a run took over twice: {runs}")
+        seen = self.runs_of.setdefault(app, [])
+        if runs and (not seen or seen[-1] != runs[-1]):
+            self.require(runs[-1] not in seen, f"{app}: run {runs[-1]} took over twice")
+            seen.append(runs[-1])
+        if before is None:
+            return
+        self.require(bool(runs), f"{app}: the last run is forgotten")
+        self.require(
+            after.value.last_batch_id >= before.value.last_batch_id, f"{app}: batch ids fell"
+        )
+        self.require(after.value.epoch >= before.value.epoch, f"{app}: the epoch fell")
+        self.require(after.value.time_ms <= self.host.now_ms(), f"{app}: its record is dated ahead")
+        dropped = [run for run in before.value.runs if run not in runs]
+        idle_ms = self.host.now_ms() - before.value.time_ms
+        due = not dropped or idle_ms > self.properties.transaction_retention_ms
+        self.require(due, f"{app}: runs are forgotten after {idle_ms} ms")
+
+    def _registrations(self, app: str, old: State, new: State) -> None:
+        """Nobody makes a ledger for a run that was replaced (K1)."""
+        made = set(new.registered.get(app, ())) - set(old.registered.get(app, ()))
+        epoch = new.producers[app].value.epoch
+        for ledger_id in made:
+            path = self.host.paths.registration(self.log_id, app, ledger_id)
+            of = int(self.host.nodes.current.nodes[path].data)
+            self.require(of == epoch, f"ledger {ledger_id} of epoch {of} was made in {epoch}")
+
+    def _head(self, old: State, new: State) -> None:
+        self.head_changes += 1
+        moved = [
+            app
+            for app, found in new.producers.items()
+            if app in old.producers and old.producers[app].version != found.version
+        ]
+        app = moved[0] if moved else None
+        producer = new.producers[app].value if app else None
+        ask: Any = m.WriteHead(
+            0, new.head.value.token, new.head.value, old.head.version, app=app, producer=producer
+        )
+        before, after = old.head.value, new.head.value
+        added = [i for i in self.checks.items(new) if i.first_offset >= before.end_offset]
+        self.checks.head(ask, old, new)
+        self.checks.pages(new)
+        self.checks.ledgers(new)
+        self._times(old, new)
+        self._unlisted(old, new)
+        if after.version > before.version:
+            self.committed_at_ms[after.version] = self.host.now_ms()
+        if added and app == "stream":
+            self._query(app, added)
+        self._schemas(new, added)
+        self.oldest_moved |= after.oldest_version > before.oldest_version
+
+    def _query(self, app: str, added: list[Any]) -> None:
+        """Batch ids of one query say nothing of another's (P4)."""
+        query = self.owners[place_of(added[0])][2].rpartition("/")[0]
+        known = self.last_query.setdefault(app, query)
+        self.require(known == query, f"{app}: query {query} committed after {known}")
+
+    def _times(self, old: State, new: State) -> None:
+        """Nothing is dated ahead of the store, dropped too early, or kept by a wrong clock."""
+        before, after = old.head.value, new.head.value
+        now_ms = self.host.now_ms()
+        if after.version > before.version:
+            ahead = after.commit_time_ms - max(now_ms, before.commit_time_ms + 1)
+            self.require(ahead <= 0, f"version {after.version} is dated {ahead} ms ahead")
+            late = now_ms - after.commit_time_ms
+            self.require(late < LATE_MS_MAX, f"version {after.version} is dated {late} ms back")
+        newest = self.checks.versions(new)[-1]
+        by_truncation = after.version > before.version and newest.operation is Operation.TRUNCATE
+        if by_truncation:
+            self._retention(before, after, now_ms)
+        elif after.oldest_version > before.oldest_version:
+            self._expiry(old, after, now_ms)
+
+    def _retention(self, before: LogHead, after: LogHead, now_ms: int) -> None:
+        keeps_ms = self.properties.retention_ms
+        if after.start_offset <= self.truncated_to:
+            return
+        self.require(keeps_ms != -1, "rows were dropped that are to be kept")
+        first = max(before.start_offset, self.truncated_to) // ENTRY_ROWS
+        for place in range(first, after.start_offset // ENTRY_ROWS):
+            age_ms = now_ms - self.host.born_ms[self.checks.truth[place]]
+            self.require(age_ms >= keeps_ms, f"rows of {age_ms} ms were dropped")
+
+    def _expiry(self, old: State, after: LogHead, now_ms: int) -> None:
+        versions: list[VersionInterval] = list(self.checks.versions(old))
+        for version, following in itertools.pairwise(versions):
+            # A truncation ends what begins below it, also when it moves nothing (U7).
+            is_cut = version.start_offset < self.truncated_to or self._has_old_rows(version)
+            if version.version < after.oldest_version and not is_cut:
+                age_ms = now_ms - following.commit_time_ms
+                self.require(
+                    age_ms >= self.properties.version_retention_ms,
+                    f"version {version.version} expired {age_ms} ms after it was replaced",
+                )
+
+    def _has_old_rows(self, version: VersionInterval) -> bool:
+        """Whether retention may have dropped rows of it."""
+        place, keeps_ms = version.start_offset // ENTRY_ROWS, self.properties.retention_ms
+        if keeps_ms == -1 or version.start_offset == version.end_offset:
+            return keeps_ms != -1
+        return self.host.now_ms() - self.host.born_ms[self.checks.truth[place]] >= keeps_ms
+
+    def _unlisted(self, old: State, new: State) -> None:
+        gone = {i.ledger_id for i in self.checks.items(old)}
+        gone -= {i.ledger_id for i in self.checks.items(new)}
+        for ledger_id in gone:
+            self.unlisted_at_ms[ledger_id] = self.host.now_ms()
+            self.require(ledger_id in new.marks, f"ledger {ledger_id} has no mark")
+
+    def _schemas(self, new: State, added: list[Any]) -> None:
+        """The rows of a range have the schema that it was written with."""
+        head = new.head.value
+        walk = Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas))
+        stored = {each.schema_id: each.schema for each in self.checks.walk(new, walk)}
+        for item in added:
+            wanted = self.host.schemas[item.ledger_id]
+            self.require(
+                stored.get(item.schema_id) == wanted,
+                f"ledger {item.ledger_id} is listed under schema {item.schema_id} of "
+                f"{sorted(stored.items())}, and its rows have {wanted!r}",
+            )
+
+    def deleting(self, ledger_id: int) -> None:
+        """A ledger's record goes."""
+        if self.deleted_at_ms is not None:
+            age_ms = self.host.now_ms() - self.deleted_at_ms
+            is_listed = ledger_id in {i.ledger_id for i in self.checks.items(self.store.state)}
+            kept = not is_listed or age_ms >= self.properties.deleted_retention_ms
+            self.require(kept, f"ledger {ledger_id} went {age_ms} ms after its log was deleted")
+            return
+        since_ms = self.unlisted_at_ms.get(ledger_id)
+        if since_ms is not None:
+            age_ms = self.host.now_ms() - since_ms
+            self.require(
+                age_ms >= self.properties.deleted_retention_ms,
+                f"ledger {ledger_id} was deleted {age_ms} ms after it was unlisted",
+            )
+        self.require(
+            self.host.ledgers[ledger_id].sealed_at is not None,
+            f"ledger {ledger_id} was deleted while it was open",
+        )
+
+
+LATE_MS_MAX = 10_000
+"""How far back a version may be dated: its commit waits for its turn and for lost replies."""

@@ -1,0 +1,334 @@
+"""One schedule of the shipped log layer: processes, their crashes, and the end of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import uuid
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.log import clock, log_upkeep, sweeper
+from ledgerlog_spark.metadata.log_paths import LogPaths
+from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX
+from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log_restore import RestoreRequest
+from ledgerlog_spark.upkeep import upkeep
+from tests.fixtures.autojump import AutojumpLoop
+from tests.sim.log.checks import ENTRY_ROWS, Place, Violation
+from tests.sim.log.hosts import actors
+from tests.sim.log.hosts.process import CURRENT, Process
+from tests.sim.log.hosts.view import LogView
+from tests.sim.log.world import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ledgerlog_spark.metadata.memory_nodes import Change
+
+BEGAN_MS = 1_700_000_000_000
+GRACES = {
+    "deletedRetentionMs": "1500",
+    "stagingTtlMs": "3000",
+    "versionRetentionMs": "1200",
+    "txnRetentionMs": "1000",
+}
+PAGES_GRACE_MS = 10
+LOOK_AGAIN_MS = 600
+END_SECONDS = 600
+DAY_MS = 86_400_000
+SKEWS_MS = (0, 0, 37, -2_000, 8 * DAY_MS, -365 * DAY_MS)
+"""How far the wall clocks of processes are ahead of the store's."""
+
+
+class HostWorld:
+    """Virtual time, the store, and everything that is known of what processes did."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.nodes = MemoryNodes(self.now_ms)
+        self.root = "/ledgers"
+        self.paths = LogPaths(self.root)
+        self.views: dict[str, LogView] = {}
+        self.newest_id = ""
+        self.ledgers: dict[int, Ledger] = {}
+        self.registered_ms: dict[int, int] = {}
+        self.log_of: dict[int, str] = {}
+        self.owners: dict[Place, tuple[str, int, str]] = {}
+        self.schemas: dict[int, bytes | None] = {}
+        self.born_ms: dict[int, int] = {}
+        self.restores: dict[str, RestoreRequest] = {}
+        self.counts: Counter[str] = Counter()
+        self.events = 0
+        self.is_faulty = True
+        self.is_busy = True
+        self.properties = dict(GRACES)
+        self._entries = itertools.count(1)
+        self._ids = itertools.count(1)
+        self._works: dict[asyncio.Task[Any], str] = {}
+        self._failure: BaseException | None = None
+        self.nodes.listen(self._changed)
+
+    def now_ms(self) -> int:
+        return BEGAN_MS + int(self.loop.time() * 1e3)
+
+    def wall_ms(self) -> int:
+        process = CURRENT.get()
+        return self.now_ms() + (process.skew_ms if process is not None else 0)
+
+    def violation(self, what: str) -> Violation:
+        at_ms = self.now_ms() - BEGAN_MS
+        return Violation(f"hosts, seed {self.seed}, at {at_ms} ms: {what}")
+
+    def require(self, holds: bool, what: str) -> None:
+        if not holds:
+            raise self.violation(what)
+
+    def new_ledger_ids(self, count: int) -> Sequence[int]:
+        return [next(self._ids) for _ in range(count)]
+
+    def written(
+        self, ledger_id: int, owner: tuple[str, int, str], count: int, copies: Sequence[int] = ()
+    ) -> StagedRange:
+        ledger = self.ledgers[ledger_id]
+        new = list(copies) or [next(self._entries) for _ in range(count)]
+        for name in new:
+            self.born_ms.setdefault(name, self.now_ms())
+        first = ledger.last + 1
+        self.owners[ledger_id, first] = owner
+        ledger.entries += new
+        rows = len(new) * ENTRY_ROWS
+        return StagedRange(ledger_id, first, ledger.last, -1, rows=rows, size_bytes=rows * 10)
+
+    # --- what the store says ---
+
+    def _changed(self, changes: list[Change]) -> None:
+        if self._failure is not None:
+            return
+        try:
+            self._look(changes)
+        except Violation as violation:
+            self._failure = violation
+
+    def _look(self, changes: list[Change]) -> None:
+        below = f"{self.paths.ids}/"
+        touched: dict[str, None] = {}
+        for change in changes:
+            path = change.path
+            if path.startswith(below):
+                touched[path[len(below) :].split("/")[0]] = None
+                self._registered(path)
+            elif path.startswith(f"{self.root}/") and path.rpartition("/")[2].startswith("L"):
+                self._deleted_ledger(path)
+        for log_id in touched:
+            if log_id in self.views:
+                self.views[log_id].changed()
+            elif self.nodes.current.nodes.get(self.paths.head(log_id)) is not None:
+                self.views[log_id] = LogView(self, log_id)
+                self.newest_id = log_id
+
+    def _registered(self, path: str) -> None:
+        above, _, name = path.rpartition("/")
+        if above.endswith("/ledgers") and path in self.nodes.current.nodes:
+            self.ledgers[int(name)] = Ledger()
+            self.registered_ms[int(name)] = self.now_ms()
+            self.log_of[int(name)] = path[len(self.paths.ids) + 1 :].split("/", maxsplit=1)[0]
+
+    def _deleted_ledger(self, path: str) -> None:
+        if path in self.nodes.current.nodes:
+            return
+        digits = "".join(c for c in path[len(self.root) :] if c.isdigit())
+        ledger_id = int(digits)
+        ledger = self.ledgers[ledger_id]
+        self.views[self.log_of[ledger_id]].deleting(ledger_id)
+        ledger.is_deleted = True
+        self.counts["ledgers deleted"] += 1
+        view = self.views[self.log_of[ledger_id]]
+        if view.deleted_at_ms is None:
+            view.checks.ledgers(view.store.state)
+
+    # --- running ---
+
+    def watch(self, what: str, task: asyncio.Task[Any]) -> None:
+        self._works[task] = what
+
+    async def until_all_ended(self) -> None:
+        """Every actor ends, or the one that does not is named."""
+        deadline = self.loop.time() + END_SECONDS
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            left = [task for task in self._works if not task.done()]
+            for task in self._works:
+                if task.done() and not task.cancelled() and task.exception() is not None:
+                    raise task.exception()  # type: ignore[misc]
+            if not left:
+                self._works.clear()
+                return
+            if self.loop.time() > deadline:
+                raise self.violation(f"these never end: {sorted(self._works[t] for t in left)}")
+            await asyncio.wait(left, timeout=1, return_when=asyncio.FIRST_EXCEPTION)
+
+
+def _spawn_all(world: HostWorld) -> list[Process]:
+    random = world.random
+    processes = [
+        Process(world, f"p{number}", skew_ms=random.choice(SKEWS_MS)) for number in range(5)
+    ]
+
+    def spawn(what: str, make: Any, *arguments: Any) -> None:
+        process = random.choice(processes)
+        process.spawn(what, make(process, *arguments))
+
+    replaces = random.choice((0.15, 0.15, 0.9))
+    for app, batches in (("stream", 6), ("nightly", 3)):
+        for batch_id in range(random.randint(2, batches)):
+            for number in range(random.choice((1, 1, 2, 3))):
+                query = "q2" if random.random() < 0.08 else "q1"
+                run = f"{query}/{app}-{batch_id // 2}-{number}"
+                mode = WriteMode.OVERWRITE if random.random() < replaces else WriteMode.APPEND
+                after_ms = batch_id * 700 + random.randint(0, 900)
+                process = processes[(batch_id // 2 + number) % len(processes)]
+                work = actors.job(process, app, batch_id, run, mode, after_ms)
+                process.spawn(f"job {run}", work)
+    crowd = random.choice((1, 2, 6))
+    for number in range(crowd):
+        mode = WriteMode.OVERWRITE if random.random() < 0.1 else WriteMode.APPEND
+        after_ms = random.randint(0, 3_000 if crowd < 6 else 150)
+        spawn(f"once {number}", actors.job, None, 0, f"once-{number}", mode, after_ms)
+    for process in processes[:2]:
+        process.spawn(f"upkeep of {process.name}", actors.keep_up(process))
+    some: list[tuple[float, str, Any]] = [
+        (0.8, "sweep", actors.sweep),
+        (0.8, "merge", actors.merge),
+        (0.5, "restore", actors.restore),
+        (0.5, "truncate", actors.truncate),
+        (0.4, "set", actors.set_property),
+        (1.0, "read", actors.read),
+        (0.6, "read again", actors.read),
+        (0.3, "delete", actors.delete),
+    ]
+    for chance, what, make in some:
+        if random.random() < chance:
+            spawn(what, make)
+    return processes
+
+
+async def _settle(world: HostWorld) -> None:
+    """When nobody is left every time of grace passes, and nothing is left that no version needs."""
+    world.is_faulty = False
+    await asyncio.sleep(4)
+    for number in range(3):
+        dying = Process(world, f"dying {number}")
+        dying.spawn("a sweep that dies", actors.sweep_all(dying))
+        await asyncio.sleep(world.random.randint(5, 600) / 1e3)
+        dying.crash()
+    process = Process(world, "last")
+    for _ in range(4):
+        await asyncio.sleep(10)
+        _, errors = await process.logs.sweeper().sweep_all()
+        world.require(not errors, f"the last sweeps failed: {errors}")
+    for log_id, view in world.views.items():
+        nodes = world.nodes.current
+        mine = {i for i in world.ledgers if world.log_of[i] == log_id}
+        left = {i for i in mine if not world.ledgers[i].is_deleted}
+        if view.deleted_at_ms is not None:
+            world.require(not left, f"ledgers {sorted(left)} of a deleted log stay for ever")
+            world.require(
+                world.paths.log(log_id) not in nodes.nodes, "records of a deleted log stay for ever"
+            )
+            continue
+        state = view.store.state
+        listed = {item.ledger_id for item in view.checks.items(state)}
+        world.require(left == listed, f"ledgers {sorted(left ^ listed)} are left or gone")
+        jobs = [app for app in state.producers if app.startswith(JOB_APP_PREFIX)]
+        world.require(not jobs, f"jobs {jobs} are never forgotten")
+        log = process.logs.open_by_id("log", log_id)
+        await _read_whole(world, view, log)
+
+
+def _nobody_waits(world: HostWorld) -> None:
+    """A writer that ended has given up its place in the queue."""
+    for log_id in world.views:
+        waiting = world.nodes.current.names.get(world.paths.queue(log_id), {})
+        world.require(not waiting, f"{sorted(waiting)} wait for ever")
+
+
+async def _read_whole(world: HostWorld, view: LogView, log: Any) -> None:
+    snapshot = await log.snapshot()
+    names = [name for item in snapshot.items for name in view.checks.names(item)]
+    wanted = view.checks.true_names(snapshot.interval)
+    is_whole = names[-len(wanted) :] == wanted or not wanted
+    world.require(is_whole, "the newest version is not whole")
+
+
+async def _run(seed: int) -> HostWorld:
+    world = HostWorld(seed)
+    with _times_and_tokens(world):
+        world.is_faulty = False
+        first = Process(world, "first")
+        await first.stores.initialize()
+        if world.random.random() < 0.4:
+            world.properties["retentionMs"] = "2500"
+        await first.logs.create("log", properties=world.properties)
+        world.is_faulty = world.random.random() < 0.8
+        processes = _spawn_all(world)
+        for process in processes:
+            if world.random.random() < 0.25:
+                after_ms = world.random.randint(100, 6_000)
+                world.loop.call_later(after_ms / 1e3, process.crash)
+        world.loop.call_later(7, lambda: setattr(world, "is_busy", False))
+        await world.until_all_ended()
+        if not any(process.tree.faults or process.has_crashed for process in processes):
+            _nobody_waits(world)
+        for process in processes:
+            if not process.has_crashed:
+                process.crash()
+        await asyncio.sleep(3)
+        _nobody_waits(world)
+        await _settle(world)
+        if world._failure is not None:
+            raise world._failure
+    return world
+
+
+@contextlib.contextmanager
+def _times_and_tokens(world: HostWorld) -> Iterator[None]:
+    """Wall clocks, random names and times of grace of this world."""
+
+    def new_uuid() -> uuid.UUID:
+        return uuid.UUID(int=world.random.getrandbits(128), version=4)
+
+    def remembered(**fields: Any) -> RestoreRequest:
+        request = RestoreRequest(**fields)
+        world.restores[request.app] = request
+        return request
+
+    grace: Any = sweeper.Sweeper.__init__.__kwdefaults__
+    with contextlib.ExitStack() as patches:
+        for patch in (
+            mock.patch.object(clock, "now_ms", world.wall_ms),
+            mock.patch.object(uuid, "uuid4", new_uuid),
+            mock.patch.object(log_upkeep, "RestoreRequest", remembered),
+            mock.patch.object(sweeper, "LOOK_AGAIN_MS", LOOK_AGAIN_MS),
+            mock.patch.object(upkeep, "LOOK_AGAIN_MS", LOOK_AGAIN_MS),
+            mock.patch.dict(grace, pages_grace_ms=PAGES_GRACE_MS),
+        ):
+            patches.enter_context(patch)
+        yield
+
+
+def host_schedule(seed: int) -> HostWorld:
+    """One random schedule to its end; raises `Violation`."""
+    with asyncio.Runner(loop_factory=AutojumpLoop) as runner:
+        try:
+            return runner.run(_run(seed))
+        except LedgerLogError as error:
+            raise Violation(f"hosts, seed {seed}: {error!r}") from error

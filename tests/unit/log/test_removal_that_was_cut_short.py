@@ -1,0 +1,69 @@
+"""A deleted log goes whole, also when the process that removes it dies between two requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError
+from ledgerlog_spark.log.logs import Logs
+from tests.sim.log.schedules import use_small_heads
+from tests.unit.log.log_world import DAY_MS, LogWorld, commit
+
+
+class Dying:
+    """A tree whose process dies over its n-th delete."""
+
+    def __init__(self, tree: Any, deletes_left: int) -> None:
+        self._tree = tree
+        self._deletes_left = deletes_left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+    async def delete(self, path: str, version: Any = None) -> None:
+        if self._deletes_left == 0:
+            raise MetadataUnavailableError("the process died", retriable=False)
+        self._deletes_left -= 1
+        await self._tree.delete(path, version)
+
+
+@pytest.mark.parametrize("deletes", range(0, 48, 3))
+def test_removal_that_was_cut_short_is_ended_by_the_next_pass(
+    in_world: Any, deletes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_heads(monkeypatch.setattr)
+
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        for name in "abcd":
+            await commit(log, name)
+        await log.delete()
+        world.skip(2 * DAY_MS)
+        client, stores = world.client_and_stores()
+        dying = stores.on(Dying(stores.tree, deletes), stores.root)  # type: ignore[arg-type]
+        _, errors = await Logs(store=dying.logs, ledgers=client).sweeper().sweep_all()
+        assert all("died" in str(error) for error in errors)
+        _, errors = await logs.sweeper().sweep_all()
+        assert errors == []
+        assert list(await logs.store.ids()) == []
+        assert [i async for i in client.list_ledgers()] == []
+
+    in_world(work)
+
+
+def test_pass_over_what_is_left_of_a_log_without_its_head_leaves_a_living_log(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await commit(log, "a")
+        swept = await logs.sweeper()._remove_rest(log.log_id)
+        assert not swept.is_removed
+        with pytest.raises(LedgerLogError):
+            await logs.create("flights")
+
+    in_world(work)
