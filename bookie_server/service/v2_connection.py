@@ -231,8 +231,7 @@ class V2Connection(asyncio.BufferedProtocol):
     def stop_receiving(self) -> None:
         """Accept no further request; what was accepted is still answered.
 
-        What arrives is read and dropped: closing a socket with unread bytes resets it, and a
-        reset takes answers with it that the peer has not read yet.
+        What arrives is dropped: to close a socket with unread bytes loses answers on their way.
         """
         self._is_closing = True
         self._drop_backlog()
@@ -280,7 +279,7 @@ class V2Connection(asyncio.BufferedProtocol):
                 return
             if left_bytes <= 0:
                 self._pause()
-                self._schedule_resume()
+                self._resume_in_turn()
             elif cost_bytes := self._try_to_handle(body):
                 left_bytes -= cost_bytes
                 continue
@@ -342,6 +341,11 @@ class V2Connection(asyncio.BufferedProtocol):
             self._is_resume_scheduled = True
             self._shared.loop.call_soon(self._resume)
 
+    def _resume_in_turn(self) -> None:
+        if not self._is_resume_scheduled:
+            self._is_resume_scheduled = True
+            self._shared.take_turn(self._resume)
+
     def _resume(self) -> None:
         self._is_resume_scheduled = False
         if not self._is_paused or self._transport is None or self._is_closing:
@@ -350,7 +354,7 @@ class V2Connection(asyncio.BufferedProtocol):
         left_bytes = QUANTUM_BYTES
         while backlog:
             if left_bytes <= 0:
-                self._schedule_resume()
+                self._resume_in_turn()
                 return
             body = backlog[0]
             cost_bytes = self._try_to_handle(body)
@@ -418,14 +422,9 @@ class V2Connection(asyncio.BufferedProtocol):
     def _answer(
         self, code: Code, answer: Buffer, share: Share, taken_bytes: int, *rest: Buffer
     ) -> None:
-        """Send an answer; what it does not need of the bytes taken is given back.
+        """Send an answer in one or more buffers; what it does not need of `taken_bytes` goes back.
 
-        Args:
-            code: For the counters.
-            answer: Its first or only buffer.
-            share: Of the request.
-            taken_bytes: For the request; at least the bytes of the answer.
-            rest: More buffers of the answer.
+        They were taken of `share` for the request, and are at least those of the answer.
         """
         self._shared.counters.answers[code] += 1
         self.open_requests -= 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
+TURNS_SECONDS: Final = 0.002
+"""Of a turn of the loop, for requests that waited for others of their connection."""
+
 HOSTS_KEPT_MAX: Final = 1_024
 
 _log = get_logger("v2")
@@ -35,10 +39,12 @@ class V2Shared:
         lanes: Bounds of what is held for peers.
         relieve: Closes connections that hold a lane's bytes and do not move, at once.
         known_hosts: Addresses that had a request answered lately, oldest first.
+        turns: Connections that go on when it is their turn, one after the other.
         hosts_warned_of: Addresses whose protocol version was logged, oldest first.
     """
 
     __slots__ = (
+        "_is_turning",
         "batch_count_max",
         "batch_size_bytes_max",
         "counters",
@@ -53,6 +59,7 @@ class V2Shared:
         "receive_pool",
         "relieve",
         "storage",
+        "turns",
     )
 
     def __init__(
@@ -72,6 +79,8 @@ class V2Shared:
         self.batch_count_max = BATCH_COUNT_MAX
         self.cpu = LoneStay(settings.cpu, partial(_tell_refusal, settings.cpu))
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
+        self._is_turning = False
+        self.turns: deque[Callable[[], None]] = deque()
         self.known_hosts = RecentHosts()
         self.hosts_warned_of = RecentHosts()
         self.last: V2Connection | None = None
@@ -87,6 +96,29 @@ class V2Shared:
         before_last, before = self.last_but_one, self.last
         self.last_but_one, self.last = before, connection
         return before is connection and before_last is connection
+
+    def take_turn(self, resume: Callable[[], None]) -> None:
+        """Call `resume` after those that came before it, a few of them in each turn of the loop.
+
+        Between them the loop hears new requests: an add waits for few of the reads that others
+        have sent ahead.
+        """
+        self.turns.append(resume)
+        if not self._is_turning:
+            self._is_turning = True
+            self.loop.call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        until = time.monotonic() + TURNS_SECONDS
+        try:
+            for _ in range(len(self.turns)):
+                self.turns.popleft()()
+                if time.monotonic() >= until:
+                    break
+        finally:
+            self._is_turning = bool(self.turns)
+            if self.turns:
+                self.loop.call_soon(self._take_turns)
 
     def forget(self, connection: V2Connection) -> None:
         """A connection is gone."""

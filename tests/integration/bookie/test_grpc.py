@@ -18,7 +18,7 @@ from ledgerlog_spark.wire.requests import encode_read, encode_tell_lac
 from tests.fixtures.bookie_process import CODEC, KEY, add_frame, add_run_frame, stored_entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from tests.fixtures.bookie_process import BookieProcess, Peer
 
@@ -234,3 +234,30 @@ async def test_stop_ends_open_watches(make_bookie: Any) -> None:
         assert (await watch.read()).last_add_confirmed == 1
         assert bookie.stop() == 0
         assert await watch.read() is grpc.aio.EOF
+
+
+async def test_watches_are_bounded_and_one_connection_does_not_get_all_of_them(
+    make_bookie: Callable[..., BookieProcess],
+) -> None:
+    bookie = make_bookie(watches_max=8).start()
+    request = pb.WatchLacRequest(ledger_id=7, previous=-1)
+    own = (("grpc.use_local_subchannel_pool", 1),)
+    address = f"127.0.0.1:{bookie.grpc_port}"
+    async with (
+        grpc.aio.insecure_channel(address, options=own) as greedy,
+        grpc.aio.insecure_channel(address, options=own) as modest,
+    ):
+        stub = control_pb2_grpc.BookieStub(greedy)
+        watches = [stub.WatchLac(request) for _ in range(8)]
+        for watch in watches:
+            assert await watch.initial_metadata() is not None
+        refused = [reply async for reply in stub.WatchLac(request)]
+        assert [reply.code for reply in refused] == [pb.CODE_BUSY]
+        other = control_pb2_grpc.BookieStub(modest).WatchLac(request)
+        assert await other.initial_metadata() is not None
+        assert [reply async for reply in watches[-1]] == [], "the newest of who has most ended"
+        info = await control_pb2_grpc.BookieStub(modest).GetInfo(pb.GetInfoRequest())
+        assert info.is_writable
+        other.cancel()
+        for watch in watches:
+            watch.cancel()

@@ -261,3 +261,17 @@ async def test_version_3_is_refused_in_its_own_terms_and_the_connection_stays(
         assert (await peer.answer()).code is Code.OK
     said = "".join(capfd.readouterr())
     assert said.count("useV2WireProtocol=true") == 1
+
+
+async def test_requests_of_one_connection_take_turns_with_those_of_others(
+    bookie: SlowBookie,
+) -> None:
+    """What one peer sent ahead is not all handled before another peer is heard."""
+    bookie.storage.release()
+    flood, other = await bookie.connect(), await bookie.connect()
+    flood.send(encode_read(7, 7) * 8_000)
+    other.send(add_frame(1, 0, b"x"))
+    assert (await other.answer()).code is Code.OK
+    assert bookie.counters.read_requests < 8_000
+    for _ in range(8_000):
+        assert (await flood.answer()).code is Code.NO_LEDGER
