@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bookie_server.core.requests import BatchReadRequest
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.writer import LedgerWriter
@@ -33,6 +34,7 @@ class Audit:
     def run(self) -> None:
         """Heal, let all clients end, seal every ledger, read it back (L3, L5, L23)."""
         world = self.world
+        self.restart_bookies()
         world.heal()
         for client in list(world.clients.values()):
             if isinstance(client.machine, LedgerWriter):
@@ -42,6 +44,45 @@ class Audit:
             metadata = self.seal(ledger_id)
             if metadata is not None:
                 self.check_ledger(ledger_id, metadata)
+        self.ask_bookies()
+        self.end_writers()
+
+    def end_writers(self) -> None:
+        """A writer that is still open when its ledger was sealed is told so by its close (V1)."""
+        for name, client in list(self.world.clients.items()):
+            if not (isinstance(client.machine, LedgerWriter) and client.machine.is_adding):
+                continue
+            client.feed(m.CloseRequested())
+            ended = self.world.run_until(
+                lambda client=client: client.ended is not None or not client.is_alive, HEALTHY_MS
+            )
+            require(ended, "V1", f"{name} was asked to close and is {client.machine.phase.name}")
+
+    def restart_bookies(self) -> None:
+        """Damage is noticed at a start, and what is only remembered is gone after one."""
+        everybody = self.world.draws.uniform("all restart") < 0.3
+        for name, bookie in self.world.bookies.items():
+            if bookie.storage is not None and bookie.is_up and (everybody or bookie.is_rotten):
+                self.world.faults.lasts("kill")
+                self.world.kill(name)
+
+    def ask_bookies(self) -> None:
+        """Each LAC that a bookie knows, and what a damaged one says of all entries (L32, L33)."""
+        world = self.world
+        answered: list[str] = []
+        asked = 0
+        for name, bookie in world.bookies.items():
+            for ledger_id, checker in world.checkers.by_ledger.items():
+                if bookie.storage is None:
+                    continue
+                asked += 1
+                bookie.read_lac(ledger_id, lambda *_, name=name: answered.append(name))
+                for entry_id in range(checker.last_confirmed + 1 if bookie.is_rotten else 0):
+                    asked += 1
+                    request = BatchReadRequest(ledger_id, entry_id, 3, 1 << 20)
+                    bookie.read_batch(request, lambda *_, name=name: answered.append(name))
+        done = world.run_until(lambda: len(answered) == asked, 1_000)
+        require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
 
     def settle_writer(self, writer: SimClient) -> None:
         """Every pending add of a live writer is stored by its whole write set or fails (V9)."""

@@ -244,6 +244,8 @@ class SimBookie:
         """An answer leaves, and the process or the machine dies at that moment."""
         self._answers += 1
         world, rate = self.world, self.world.options.answer_crash_rate
+        # Fences are few, and a promise for good.
+        rate *= 10 if what == "fence" else 1
         if world.faults.happens(rate, "answer crash", what, self.name, self._answers):
             world.scheduler.call_later(0, lambda: world.crash(self.name, "answer"))
 

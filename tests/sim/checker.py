@@ -350,6 +350,8 @@ class Checker:
             )
         elif kind is m.LacRead:
             self.lac_served(client.name, effect.last_add_confirmed)
+            is_early = client.machine._waits_for_all and client.machine._sent
+            require(not is_early, "L33", f"{client.name} reports a LAC before everybody answered")
             known = client.machine._metadata.last_fragment.first_entry_id - 1
             lac = effect.last_add_confirmed
             require(lac >= known, "L33", f"{client.name} reads LAC {lac}, its record shows {known}")

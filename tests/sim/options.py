@@ -178,7 +178,7 @@ def drawn(draws: Draws) -> Options:
         disk_errors=count("disk", 2, 0.3),
         full_disks=count("full", 2, 0.2),
         slow_disks=count("slow", 2, 0.2),
-        rots=1 if draws.uniform("swarm", "rot") < 0.08 else 0,
+        rots=1 if draws.uniform("swarm", "rot") < 0.15 else 0,
         freezes=count("freeze", 2),
         collections=count("collect", 3),
         cas_lost_rate=rate("cas_lost", 0.4),
