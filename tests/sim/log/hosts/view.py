@@ -102,6 +102,10 @@ class LogView:
             i: each for i, each in self.host.ledgers.items() if self.host.log_of[i] == self.log_id
         }
 
+    @property
+    def now(self) -> int:
+        return self.host.now_ms()
+
     def violation(self, what: str) -> Violation:
         return self.host.violation(f"log {self.log_id[:4]}: {what}")
 
