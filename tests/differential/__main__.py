@@ -30,6 +30,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as directory, ll.local_cluster(bookies=3):
         builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        builder.config("spark.ui.showConsoleProgress", "false")
         spark = ll.configure(ll.configure(builder).getOrCreate())
         spark.sparkContext.setLogLevel("ERROR")
         try:
