@@ -5,12 +5,14 @@ All methods are coroutines on the client's event loop; `blocking.py` has the sam
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
+    LedgerNotFoundError,
     MetadataVersionError,
 )
 from ledgerlog_spark.log.committed_range import read_range
@@ -357,11 +359,12 @@ class Log(LogRecords):
         Reads what was committed since the ledger was made, a few pages at a time.
 
         Raises:
-            LedgerNotFoundError: No such ledger.
             LogNotFoundError: The log was deleted.
         """
-        custom = (await self._ledgers.ledger_metadata(ledger_id)).custom
-        machine = FloorMachine(self.name, {ledger_id: since_offset(custom)})
+        since = 0  # a ledger without a record may be listed anywhere
+        with contextlib.suppress(LedgerNotFoundError):
+            since = since_offset((await self._ledgers.ledger_metadata(ledger_id)).custom)
+        machine = FloorMachine(self.name, {ledger_id: since})
         floors: dict[int, int] = await self._driver.run(machine)
         return floors[ledger_id]
 

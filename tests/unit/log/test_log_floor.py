@@ -124,3 +124,15 @@ def test_merged_range_is_listed_below_the_logs_end_and_its_ledger_says_so(in_wor
         assert await log.floor(both.ledger_id) == both.last_entry_id
 
     in_world(work)
+
+
+def test_ledger_whose_record_is_gone_is_looked_for_in_the_whole_list(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        await commit(log, "x")
+        (item, _) = (await log.snapshot()).items
+        await world.client().delete_ledger(item.ledger_id)
+        assert await log.floor(item.ledger_id) == item.last_entry_id
+        assert await log.floor(9_999) == NO_ENTRY
+
+    in_world(work)
