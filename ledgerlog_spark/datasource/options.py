@@ -137,7 +137,7 @@ class SourceOptions:
                 _reject_double(key, lowered)
                 values[option.attribute] = option.value_of(value)
                 given.add(option.attribute)
-            elif not is_sparks_own(key):
+            elif not is_sparks_own(key, is_table=_is_of_table(lowered)):
                 _report_unknown(key, is_strict=is_strict)
         _name_log_by_path(lowered, values)
         return cls(values, frozenset(given))
@@ -309,10 +309,15 @@ def _check_named(read: ReadOptions) -> None:
         )
 
 
-def is_sparks_own(key: str) -> bool:
+def is_sparks_own(key: str, *, is_table: bool) -> bool:
     """Whether Spark itself adds the key (in lower case), so that it is no mistake of a user."""
-    known = key in SPARKS_OWN or key in SPARKS_TABLE_PROPERTIES
-    return known or _is_repeated(key)
+    of_table = key in SPARKS_TABLE_PROPERTIES or _is_repeated(key)
+    return key in SPARKS_OWN or (is_table and of_table)
+
+
+def _is_of_table(lowered: Mapping[str, str]) -> bool:
+    """Whether Spark's catalog passes the options: to make a table, and in no other statement."""
+    return "provider" in lowered
 
 
 def _is_repeated(key: str) -> bool:
@@ -325,7 +330,7 @@ def table_options(options: Mapping[str, str]) -> dict[str, str]:
     None at all when no table is made: what `load` reads must not carry its options along.
     """
     lowered = {key.lower(): value for key, value in options.items()}
-    if not any(key in SPARKS_TABLE_PROPERTIES or _is_repeated(key) for key in lowered):
+    if not _is_of_table(lowered):
         return {}
     return {
         key: value

@@ -236,8 +236,16 @@ def test_what_sparks_catalog_adds_to_a_tables_options_passes() -> None:
     assert SourceOptions.parse({"log": "flights", **added}).for_read().log == "flights"
 
 
+@pytest.mark.parametrize("key", ["comment", "location", "owner", "option.log"])
+def test_what_the_catalog_adds_is_unknown_where_no_table_is_made(key: str) -> None:
+    with pytest.raises(ConfigurationError, match=f'unknown option "{key}"'):
+        write(**{key: "x"})
+    assert table_options({"path": "flights", key: "x"}) == {}
+
+
 def test_a_table_keeps_its_own_options_and_none_of_the_catalogs() -> None:
-    given = {"Log": "flights", "owner": "me", "option.log": "flights", "minPartitions": "2"}
+    given = {"Log": "flights", "owner": "me", "option.log": "flights", "minPartitions": "2",
+             "provider": "ledger"}  # fmt: skip
     assert table_options(given) == {"log": "flights", "minpartitions": "2"}
 
 
