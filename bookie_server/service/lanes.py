@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 REQUEST_OVERHEAD_BYTES: Final = 1_024
 """What an accepted request costs in memory beside its bytes."""
 
+WRITE_COST_BYTES: Final = 4_096
+"""What an add counts in `writes` beside its bytes: the time that storage needs for it."""
+
 QUANTUM_BYTES: Final = 1 << 20
 """Of requests that one connection gets handled before others have their turn of the loop."""
 
@@ -52,7 +55,7 @@ class Lanes:
         self.adds = Budget("adds", shared_bytes // 2)
         self.reads = Budget("reads", 3 * shared_bytes // 8)
         self.control = Budget("control", shared_bytes // 8)
-        self.writes = Budget("writes", shared_bytes // 8, is_draining=True)
+        self.writes = Budget("writes", 3 * shared_bytes // 32, is_draining=True)
         self.held = (self.adds, self.reads, self.control)
         self.all = (*self.held, self.writes)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core import requests as storage_requests
 from bookie_server.service.auth import answer_to_auth
-from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES, ReadReserve
+from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES, ReadReserve
 from bookie_server.service.logging import get_logger
 from bookie_server.service.receive_memory import buffer_of
 from bookie_server.service.v2_connection import V2Connection
@@ -76,7 +76,7 @@ class V2Operations(V2Connection):
             if is_control(body):
                 # The entries count with the memory that they were received in.
                 return self.shares.control, REQUEST_OVERHEAD_BYTES
-            return self.shares.writes, len(body) + REQUEST_OVERHEAD_BYTES
+            return self.shares.writes, len(body) + WRITE_COST_BYTES
         share = self.shares.control if is_control(body) else self.shares.reads
         if is_read(body):
             return share, min(self._read_reserve.size_bytes, share.size_bytes_max)

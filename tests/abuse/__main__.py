@@ -121,7 +121,7 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
     for reason in broken:
         print(f"broken: {reason}")
     print(
-        f"{len(names)} abuses, slowest append {slowest_append:.2f} s, slowest read "
+        f"{sum(name != 'nothing' for name in names)} abuses, slowest append {slowest_append:.2f} s, slowest read "
         f"{slowest_read:.2f} s, RSS {memory.rss_bytes_max // MEBIBYTE} MB at most, "
         f"{len(client.refused)} refused"
     )

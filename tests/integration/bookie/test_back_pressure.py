@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import select
 import urllib.request
 from pathlib import Path
@@ -195,3 +196,27 @@ def test_answers_that_nobody_takes_hold_no_more_than_the_bound(small_bookie: Boo
     finally:
         for hog in hogs:
             hog.socket.close()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux sets another process's limits")
+def test_a_bookie_that_has_no_descriptor_for_a_connection_serves_on(
+    make_bookie: MakeBookie,
+) -> None:
+    bookie = make_bookie().start()
+    assert bookie.process is not None
+    pid = bookie.process.pid
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, 0, b"x")).code is Code.OK
+        in_use = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 5, in_use + 5))
+        others = [bookie.peer() for _ in range(40)]
+        try:
+            for entry_id in range(1, 20):
+                assert peer.ask(add_frame(1, entry_id, b"x")).code is Code.OK
+        finally:
+            for other in others:
+                other.socket.close()
+    for entry_id in range(20, 25):
+        with bookie.peer() as newcomer:
+            assert newcomer.ask(add_frame(1, entry_id, b"x")).code is Code.OK
+    assert bookie.stop() == 0
