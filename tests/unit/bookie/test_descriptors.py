@@ -17,7 +17,8 @@ from bookie_server.descriptors import (
     divided,
     raise_limit,
 )
-from bookie_server.errors import TooManyFilesError
+from bookie_server.errors import DiskFullError, TooManyFilesError
+from bookie_server.storage.manifest import ManifestStore
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
@@ -138,6 +139,28 @@ def test_a_full_disk_leaves_no_descriptor_open(capacity: int):
         machine.check_descriptors()
     assert len(machine.files.opened) <= 8
     assert machine.serving.failure is None
+    machine.stop()
+
+
+def test_a_prepared_file_whose_commit_finds_no_room_is_closed_and_removed(monkeypatch):
+    machine = Machine(3)
+    machine.start()
+    refused: list[int] = []
+
+    async def refuse(_self: ManifestStore, _compose, _states) -> None:
+        refused.append(len(machine.files.opened))
+        raise DiskFullError("no room for a MANIFEST", path="MANIFEST")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(ManifestStore, "commit", refuse)
+        for number in range(20):
+            assert machine.add(1, (number,), bytes(3_000)) in (Code.OK, Code.READ_ONLY)
+        machine.scheduler.run_for(10 * SMALL.allocation_retry_ms)
+        assert len(refused) > 10
+        assert max(refused[5:]) <= refused[0] + 1
+        assert len(machine.slots()) <= 3
+    machine.scheduler.run_for(2 * SMALL.allocation_retry_ms)
+    assert machine.serving.is_writable
     machine.stop()
 
 
