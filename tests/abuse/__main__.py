@@ -120,8 +120,9 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
                 broken.append(f"bookie {bookie.port} did not stop cleanly: {bookie.log()[-500:]}")
     for reason in broken:
         print(f"broken: {reason}")
+    count = sum(name != "nothing" for name in names)
     print(
-        f"{sum(name != 'nothing' for name in names)} abuses, slowest append {slowest_append:.2f} s, slowest read "
+        f"{count} abuses, slowest append {slowest_append:.2f} s, slowest read "
         f"{slowest_read:.2f} s, RSS {memory.rss_bytes_max // MEBIBYTE} MB at most, "
         f"{len(client.refused)} refused"
     )
