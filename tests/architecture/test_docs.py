@@ -49,3 +49,15 @@ def test_nobody_is_told_to_install_a_name_that_is_not_ours() -> None:
     texts = [ROOT / name for name in tracked if name.endswith((".py", ".md", ".ipynb", ".toml"))]
     found = [path for path in texts if PIP_INSTALL_OURS.search(path.read_text())]
     assert found == []
+
+
+def test_decisions_are_numbered_once_and_as_their_files_are() -> None:
+    titles = {path: path.read_text().partition("\n")[0] for path in (ROOT / "docs/adr").iterdir()}
+    numbers = sorted(int(path.name[:4]) for path in titles)
+    assert numbers == list(range(1, len(numbers) + 1))
+    wrong = [
+        path.name
+        for path, title in titles.items()
+        if not title.startswith(f"# {int(path.name[:4])}. ")
+    ]
+    assert wrong == []
