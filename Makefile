@@ -16,7 +16,7 @@ CASES ?= 2000
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test ack-audit matrix interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test ack-audit mutation-score matrix interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -75,6 +75,9 @@ sql-table: $(STAMP) ## The table of SQL statements in docs/SPARK.md, from the te
 
 ack-audit: $(STAMP) ## A bookie under strace: the sync that covers it precedes each answer
 	$(BIN)/python -m tests.ack_audit
+
+mutation-score: $(STAMP) ## How many of a list of plausible mistakes the simulators and the tests notice
+	$(BIN)/python -m tests.mutation
 
 matrix: $(STAMP) ## Tests in every Python and PySpark that the metadata allows (needs those Pythons)
 	$(BIN)/python -m tests.matrix
