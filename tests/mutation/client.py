@@ -1,0 +1,36 @@
+"""Mistakes in hosts of ledgers and the transport."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+MUTATIONS = [
+    Mutation(
+        "host_cas_timeout_is_definite",
+        "ledgerlog_spark/client/machine_host.py",
+        "outcome = MetadataOutcome.UNKNOWN",
+        "outcome = MetadataOutcome.UNAVAILABLE",
+        "a record that was written counts as unwritten",
+    ),
+    Mutation(
+        "reader_reopens_closed",
+        "ledgerlog_spark/client/reader_handle.py",
+        "if self.metadata.is_closed and not metadata.is_closed:",
+        "if False:",
+        "a stale replica opens a closed ledger",
+    ),
+    Mutation(
+        "handle_ids_not_shifted",
+        "ledgerlog_spark/client/writer_handle.py",
+        "        run.first_entry_id = self._writer.next_entry_id\n",
+        "        run.first_entry_id = 0\n",
+        "appends get wrong entry ids",
+    ),
+    Mutation(
+        "run_answered_by_last_entry",
+        "ledgerlog_spark/transport/pending.py",
+        "self._code = worst(self._code, code)",
+        "self._code = code",
+        "a run counts as stored though an entry was refused",
+    ),
+]
