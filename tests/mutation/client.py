@@ -33,4 +33,25 @@ MUTATIONS = [
         "self._code = code",
         "a run counts as stored though an entry was refused",
     ),
+    Mutation(
+        "refusal_never",
+        "ledgerlog_spark/client/append_pace.py",
+        "BACKLOGS_MAX = 16",
+        "BACKLOGS_MAX = 1 << 40",
+        "the backlog is unbounded",
+    ),
+    Mutation(
+        "drawn_id_used_twice",
+        "ledgerlog_spark/client/drawn_ids.py",
+        "        del self._ids[ledger_id]\n        return",
+        "        return",
+        "two ledgers get one id",
+    ),
+    Mutation(
+        "drain_never_woken",
+        "ledgerlog_spark/client/writer_handle.py",
+        "            _wake(self._room)\n\n    def _send",
+        "            pass\n\n    def _send",
+        "drain hangs",
+    ),
 ]

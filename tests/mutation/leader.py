@@ -26,4 +26,11 @@ MUTATIONS = [
         "if ledger.end.first_offset < offset:",
         "lost entries stay unnoticed",
     ),
+    Mutation(
+        "leader_window_unbounded",
+        "ledgerlog_spark/protocol/leader_appends.py",
+        "            self._size_bytes -= last.size_bytes\n",
+        "",
+        "the window fills and the leader stops",
+    ),
 ]
