@@ -54,4 +54,18 @@ MUTATIONS = [
         "            pass\n\n    def _send",
         "drain hangs",
     ),
+    Mutation(
+        "cut_off_runs_lost",
+        "ledgerlog_spark/transport/v2_link.py",
+        "_fail_all([*runs, *waiting])",
+        "_fail_all([*waiting])",
+        "a run is never answered",
+    ),
+    Mutation(
+        "lac_of_closed_rises",
+        "ledgerlog_spark/client/reader_handle.py",
+        "if not self.metadata.is_closed and last_add_confirmed >",
+        "if last_add_confirmed >",
+        "a reader passes the closed end",
+    ),
 ]

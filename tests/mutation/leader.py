@@ -33,4 +33,18 @@ MUTATIONS = [
         "",
         "the window fills and the leader stops",
     ),
+    Mutation(
+        "leader_entries_wait_unordered",
+        "ledgerlog_spark/protocol/leader_appends.py",
+        "self._waiting, self._ordered = self._ordered, deque()",
+        "self._ordered = deque()",
+        "appends of a broken ledger are forgotten",
+    ),
+    Mutation(
+        "leader_opening_skips_seal",
+        "ledgerlog_spark/protocol/leader_opening.py",
+        "if ledger_id not in self._ends]",
+        "if False]",
+        "open ledgers are listed without being sealed",
+    ),
 ]
