@@ -248,9 +248,10 @@ async def test_watches_are_bounded_and_one_connection_does_not_get_all_of_them(
         grpc.aio.insecure_channel(address, options=own) as modest,
     ):
         stub = control_pb2_grpc.BookieStub(greedy)
-        watches = [stub.WatchLac(request) for _ in range(8)]
-        for watch in watches:
-            assert await watch.initial_metadata() is not None
+        watches = []
+        for _ in range(8):  # one after the other: the server has them in this order, too
+            watches.append(stub.WatchLac(request))
+            assert await watches[-1].initial_metadata() is not None
         refused = [reply async for reply in stub.WatchLac(request)]
         assert [reply.code for reply in refused] == [pb.CODE_BUSY]
         other = control_pb2_grpc.BookieStub(modest).WatchLac(request)
