@@ -112,8 +112,11 @@ class Sweeper:
             connection
             for connection in self._connections
             if _shared_bytes(connection.shares.held[number])
-            and self._is_in_the_way(connection, now)
         ]
+        for connection in holders:
+            # The last look may be long ago, and who moved since is not in the way.
+            self._look(connection, now)
+        holders = [connection for connection in holders if self._is_in_the_way(connection, now)]
         holders.sort(key=lambda connection: -connection.shares.held[number].held_bytes)
         for connection in holders:
             if not lane.waiting_count and FREE_PARTS * lane.free_bytes >= lane.size_bytes_max:

@@ -160,3 +160,18 @@ async def test_who_waits_itself_is_closed_only_for_holding_what_others_need(worl
     assert not stuck.is_closed
     world.after(WAIT_SECONDS_MAX)
     assert (stuck.is_closed, patient.is_closed) == (True, False)
+
+
+async def test_who_moved_since_the_last_look_is_not_closed_between_two_looks(world) -> None:
+    """A read that finds no room relieves the lane at once, long after the last look."""
+    lane = world.lanes.reads
+    moving, idle, stalled = (Connection(world) for _ in range(3))
+    stalled.shares.reads.force(2 * MEBIBYTE)
+    idle.shares.reads.force(4 * MEBIBYTE)
+    moving.shares.reads.force(lane.free_bytes)
+    moving.taken_bytes = stalled.taken_bytes = 0
+    world.sweeper.sweep()
+    world.now += 3 * GRACE_SECONDS
+    moving.taken_bytes += MOVED_BYTES_MIN
+    world.sweeper.relieve(lane)
+    assert (moving.is_closed, idle.is_closed, stalled.is_closed) == (False, False, True)
