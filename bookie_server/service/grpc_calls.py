@@ -8,6 +8,7 @@ memory no longer than that; one that streams has its own bounds (`grpc_stream.py
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import grpc
@@ -53,17 +54,26 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             async def answers(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
                 async with _Place(self._slots, context) as place:
                     request = await place.request(requests)
-                    async for reply in handler.unary_stream(request, context):
+                    async for reply in _replies(handler.unary_stream(request, context)):
                         yield reply
 
             return grpc.stream_stream_rpc_method_handler(answers, *coders)
 
         async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
             async with _Place(self._slots, context):
-                async for reply in handler.stream_stream(requests, context):
+                async for reply in _replies(handler.stream_stream(requests, context)):
                     yield reply
 
         return grpc.stream_stream_rpc_method_handler(stream, *coders)
+
+
+async def _replies(outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
+    """What a handler yields; nothing where it writes its replies to its context."""
+    if inspect.isawaitable(outcome):
+        await outcome
+        return
+    async for reply in outcome:
+        yield reply
 
 
 class _Place:
