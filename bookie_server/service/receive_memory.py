@@ -87,7 +87,7 @@ class ReceiveMemory:
         """Give back a chunk that nothing lies in."""
         buffer = self.frames.buffer
         is_all = self._adds.held_bytes == len(buffer) and buffer.charge is self._adds
-        if is_all and not self.frames.held_bytes:
+        if is_all and not buffer.unanswered and not self.frames.held_bytes:
             self.frames.close()
             _uncharge(buffer)
 

@@ -203,8 +203,9 @@ class V2Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing accepted is unanswered and nothing answered is unsent."""
-        return not self.open_requests and not self._answers and not self._is_writing_paused
+        """Whether nothing received waits or is unanswered, and nothing answered is unsent."""
+        is_unanswered = self.open_requests or self._backlog
+        return not is_unanswered and not self._answers and not self._is_writing_paused
 
     @property
     def waits_since(self) -> float | None:

@@ -225,6 +225,36 @@ async def test_what_storage_has_to_write_counts_although_its_connection_is_gone(
     await bookie.until(lambda: bookie.lanes.held_bytes == 0)
 
 
+async def test_memory_counts_for_as_long_as_an_add_in_it_is_open(bookie: SlowBookie) -> None:
+    client = await bookie.connect()
+    client.send(add_frame(1, 0, b"not written yet"))
+    await bookie.until(lambda: bookie.counters.add_requests == 1)
+    (connection,) = bookie.server._connections
+    held_bytes = bookie.lanes.adds.held_bytes
+    assert held_bytes == len(connection.memory.frames.buffer)
+    bookie.server._sweeper.sweep()
+    assert bookie.lanes.adds.held_bytes == held_bytes
+    bookie.storage.release()
+    assert (await client.answer()).code is Code.OK
+    await bookie.until(lambda: connection.is_idle)
+    bookie.server._sweeper.sweep()
+    assert bookie.lanes.held_bytes == 0
+
+
+async def test_a_connection_whose_requests_wait_is_not_idle(bookie: SlowBookie) -> None:
+    bookie.storage.release()
+    writes = bookie.lanes.writes.share("others")
+    writes.force(bookie.lanes.writes.free_bytes)
+    client = await bookie.connect()
+    client.send(add_frame(1, 0, b"in line"))
+    await bookie.until(lambda: bookie.waiting_count == 1)
+    (connection,) = bookie.server._connections
+    assert not connection.is_idle, "its place would be given to a newcomer"
+    writes.give_back(writes.held_bytes)
+    assert (await client.answer()).code is Code.OK
+    await bookie.until(lambda: connection.is_idle)
+
+
 async def test_stop_answers_what_was_accepted_and_takes_nothing_new(bookie: SlowBookie) -> None:
     client = await bookie.connect()
     client.send(add_frame(1, 0, b"accepted"))
