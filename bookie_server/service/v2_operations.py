@@ -20,6 +20,7 @@ from bookie_server.service.v2_requests import (
     is_control,
     is_read,
     refusal_of,
+    size_allowed,
     size_wanted,
 )
 from ledgerlog_spark.errors import WireFormatError
@@ -59,7 +60,7 @@ GATHERED_BYTES_MIN: Final = 8_192
 class V2Operations(V2Connection):
     """Carries out what one peer asks."""
 
-    __slots__ = ("_read_reserve",)
+    __slots__ = ("_batch_least_bytes", "_read_reserve")
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class V2Operations(V2Connection):
         """See `V2Connection`."""
         super().__init__(shared, admit, left)
         self._read_reserve = ReadReserve()
+        self._batch_least_bytes = 0  # what the last batch was refused for
 
     def _demand(self, body: memoryview) -> tuple[Share, int]:
         if is_add(body):
@@ -85,7 +87,9 @@ class V2Operations(V2Connection):
         # A shorter answer does: the peer asks for the rest.
         wanted = size_wanted(body, self._shared.batch_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
-        return share, min(wanted, allowed)
+        # Save where its first entry alone found no room before: for that it waits in line.
+        least = min(self._batch_least_bytes, share.size_bytes_max)
+        return share, max(min(wanted, allowed), least)
 
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
         try:
@@ -250,12 +254,13 @@ class V2Operations(V2Connection):
         counters.read_requests += 1
         counters.fence_requests += request.master_key is not None
         count_max = request.count_max if request.count_max > 0 else self._shared.batch_count_max
+        size_bytes_max = size_allowed(request.size_bytes_max, self._shared.batch_size_bytes_max)
         self._shared.storage.read_batch(
             storage_requests.BatchReadRequest(
                 request.ledger_id,
                 request.first_entry_id,
                 min(count_max, self._shared.batch_count_max),
-                taken_bytes - REQUEST_OVERHEAD_BYTES,
+                min(taken_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
                 request.master_key,
             ),
             partial(self._batch_read, request, share, taken_bytes),
@@ -272,6 +277,7 @@ class V2Operations(V2Connection):
         size_bytes = sum(map(len, entries))
         needed_bytes = size_bytes + 4 * len(entries) + REQUEST_OVERHEAD_BYTES
         held_bytes = self._make_fit(share, taken_bytes, needed_bytes)
+        self._batch_least_bytes = 0 if held_bytes else needed_bytes
         if not held_bytes:
             self._answer(Code.BUSY, _refusal(request, Code.BUSY), share, taken_bytes)
             return

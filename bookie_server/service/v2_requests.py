@@ -63,6 +63,11 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
     if len(body) < _BATCH_SIZE_OFFSET + _BATCH_SIZE.size:
         return size_bytes_max
     (size_bytes,) = _BATCH_SIZE.unpack_from(body, _BATCH_SIZE_OFFSET)
+    return size_allowed(size_bytes, size_bytes_max)
+
+
+def size_allowed(size_bytes: int, size_bytes_max: int) -> int:
+    """What a batch read with this limit gets at most; a limit of 0 or less is none."""
     return min(size_bytes, size_bytes_max) if size_bytes > 0 else size_bytes_max
 
 

@@ -203,6 +203,31 @@ async def test_an_answer_that_cannot_be_held_is_told_busy(bookie: SlowBookie) ->
     assert (await peer.answer()).code is Code.OK
 
 
+async def test_a_batch_that_was_refused_for_its_size_waits_in_line_when_it_is_retried(
+    bookie: SlowBookie,
+) -> None:
+    """Else it would be refused for as long as others keep the lane half full."""
+    bookie.storage.release()
+    peer = await bookie.connect()
+    for entry_id in range(2):
+        peer.send(add_frame(500, entry_id, bytes(MEBIBYTE - 64)))
+        assert (await peer.answer()).code is Code.OK
+    reads = bookie.lanes.reads
+    others = reads.share("others")
+    others.force(reads.free_bytes * 3 // 4)
+    batch = encode_batch_read(500, 0, request_id=7, count_max=2, size_bytes_max=1_000)
+    peer.send(batch)
+    assert (await peer.answer()).code is Code.BUSY
+    peer.send(batch)
+    await bookie.until(lambda: bookie.waiting_count == 1)
+    later = reads.share("others")
+    assert not later.take(2 * MEBIBYTE), "what comes free is for who waits"
+    others.give_back(others.held_bytes)
+    answer = await peer.answer()
+    assert (answer.code, len(answer.entries)) == (Code.OK, 1), "no more than was asked for"
+    await bookie.until(lambda: reads.held_bytes == 0)
+
+
 async def test_peer_that_leaves_gives_its_bytes_back(bookie: SlowBookie) -> None:
     clients = await _fill(bookie)
     for client in clients:
