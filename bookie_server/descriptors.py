@@ -11,8 +11,10 @@ from ledgerlog_spark.errors import StartupError
 
 FILES_MAX: Final = 4_096
 FILES_MIN: Final = 16
+CALLERS_MAX: Final = 256
+CALLERS_PART: Final = 8
 RESERVED: Final = 96
-"""For the metadata store, gRPC, metrics, logs, pipes and libraries."""
+"""For the metadata store, metrics, logs, pipes and libraries."""
 LIMIT_MIN: Final = 128
 LIMIT_UNLIMITED: Final = 1 << 20
 """What counts as enough where the system sets no limit."""
@@ -24,19 +26,21 @@ class DescriptorBudget:
 
     Attributes:
         limit: RLIMIT_NOFILE, soft.
-        connections: Of peers, at most.
+        connections: Of peers to the data plane, at most.
+        callers: The same to the control service (gRPC).
         files: Entry-log files open at the same time, at most.
     """
 
     limit: int
     connections: int
+    callers: int
     files: int
 
 
 def raise_limit(connections_max: int) -> int:
     """Raise the soft limit of open files as far as it is of use and allowed; returns it."""
     soft, hard = (_finite(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
-    wanted = min(hard, connections_max + FILES_MAX + RESERVED)
+    wanted = min(hard, connections_max + CALLERS_MAX + FILES_MAX + RESERVED)
     if wanted > soft:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(
@@ -56,10 +60,11 @@ def divided(limit: int, connections_max: int) -> DescriptorBudget:
             f"this process may open {limit} files, and a bookie needs {LIMIT_MIN} at least; raise "
             "the limit (`ulimit -n`, LimitNOFILE= of a systemd unit)"
         )
-    available = limit - RESERVED
+    callers = min(CALLERS_MAX, (limit - RESERVED) // CALLERS_PART)
+    available = limit - RESERVED - callers
     files_min = max(FILES_MIN, min(FILES_MAX, available // 4))
     connections = min(connections_max, max(1, available - files_min))
-    return DescriptorBudget(limit, connections, min(FILES_MAX, available - connections))
+    return DescriptorBudget(limit, connections, callers, min(FILES_MAX, available - connections))
 
 
 def _finite(limit: int) -> int:

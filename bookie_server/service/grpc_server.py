@@ -8,6 +8,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from bookie_server.descriptors import CALLERS_MAX
 from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_calls import CallBounds
 from bookie_server.service.port_claim import port_in_use
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536
 STREAMS_PER_CONNECTION_MAX: Final = 256
-CONNECTIONS_MAX: Final = 256
 OTHER_CALLS_MAX: Final = 512
 """Calls beside watches."""
 
@@ -37,9 +37,15 @@ class GrpcServer:
     Args:
         settings: Address and bounds.
         servicer: Answers the calls.
+        connections_max: Each takes a descriptor.
     """
 
-    def __init__(self, settings: BookieSettings, servicer: BookieServicer) -> None:
+    def __init__(
+        self,
+        settings: BookieSettings,
+        servicer: BookieServicer,
+        connections_max: int = CALLERS_MAX,
+    ) -> None:
         self._settings = settings
         self._servicer = servicer
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -52,7 +58,7 @@ class GrpcServer:
                 ("grpc.max_send_message_length", message_size_bytes_max),
                 ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
                 ("grpc.max_metadata_size", METADATA_SIZE_BYTES_MAX),
-                ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+                ("grpc.max_allowed_incoming_connections", connections_max),
                 ("grpc.http2.lookahead_bytes", LOOKAHEAD_BYTES),
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.so_reuseport", 0),

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.core.settings import StorageSettings
-from bookie_server.descriptors import FILES_MAX, divided, raise_limit
+from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
@@ -69,15 +69,22 @@ class Bookie:
         crash: The error of a task that should have none: a bug.
     """
 
-    def __init__(self, settings: BookieSettings, open_files_max: int = FILES_MAX) -> None:
+    def __init__(
+        self,
+        settings: BookieSettings,
+        open_files_max: int = FILES_MAX,
+        callers_max: int = CALLERS_MAX,
+    ) -> None:
         """Starts nothing yet; must run on the event loop.
 
         Args:
             settings: Of this bookie.
             open_files_max: Entry-log files that may be open at the same time.
+            callers_max: Connections to the control service.
         """
         self.settings = settings
         self._open_files_max = open_files_max
+        self._callers_max = callers_max
         self.bookie_id = settings.bookie_id or f"{settings.host}:{settings.port}"
         self.port = settings.port
         self.grpc_port = settings.grpc_port
@@ -218,7 +225,7 @@ class Bookie:
             settings.watches_max,
         )
         v2.relieve_also(servicer.relieve)
-        grpc = GrpcServer(settings, servicer)
+        grpc = GrpcServer(settings, servicer, self._callers_max)
         self._claims.close()
         self.grpc_port = await grpc.start()
         self._closers.push_async_callback(grpc.stop, settings.drain_timeout_ms)
@@ -299,7 +306,7 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
     if budget.connections < settings.connections_max:
         _log.warning("connections_limited", **asdict(budget))
         settings = settings.model_copy(update={"connections_max": budget.connections})
-    bookie = Bookie(settings, budget.files)
+    bookie = Bookie(settings, budget.files, budget.callers)
     started = asyncio.create_task(bookie.start())
     await _first_of(stop_requested.wait(), started)
     if not started.done():

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.descriptors import (
+    CALLERS_MAX,
     FILES_MAX,
     FILES_MIN,
     LIMIT_MIN,
@@ -168,7 +169,8 @@ def test_a_prepared_file_whose_commit_finds_no_room_is_closed_and_removed(monkey
 @pytest.mark.parametrize("connections_max", [1, 1_024, 100_000])
 def test_a_budget_never_exceeds_its_limit(limit: int, connections_max: int):
     budget = divided(limit, connections_max)
-    assert budget.connections + budget.files + RESERVED <= limit
+    assert budget.connections + budget.callers + budget.files + RESERVED <= limit
+    assert 1 <= budget.callers <= CALLERS_MAX
     assert FILES_MIN <= budget.files <= FILES_MAX
     assert 1 <= budget.connections <= connections_max
 
