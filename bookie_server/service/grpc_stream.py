@@ -136,10 +136,10 @@ async def taken_of(share: Share, size_bytes: int) -> None:
     if share.take(size_bytes):
         return
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    is_given_up = False
 
     def grant() -> None:
-        if is_given_up:
+        if granted.done():
+            # Cancelled in this turn of the loop: who waited has not heard of it yet.
             share.give_back(size_bytes)
         else:
             granted.set_result(None)
@@ -148,7 +148,6 @@ async def taken_of(share: Share, size_bytes: int) -> None:
     try:
         await granted
     except asyncio.CancelledError:
-        is_given_up = True
         if share.is_waiting:
             share.stop_waiting()
         elif granted.done() and not granted.cancelled():

@@ -9,8 +9,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from bookie_server.service.budget import Budget
 from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_calls import CallBounds
+from bookie_server.service.grpc_stream import taken_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,3 +53,31 @@ async def test_who_watches_the_health_hears_of_its_changes(served: Served) -> No
         watch.cancel()
         while served.slots.count:  # noqa: ASYNC110 -- nothing tells
             await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize("is_cancelled_first", [True, False])
+async def test_a_call_that_is_cancelled_as_its_bytes_come_free_gives_them_back(
+    turns: int, is_cancelled_first: bool
+) -> None:
+    """And who gave them back, which may be a log with other peers' answers, notices nothing."""
+    lane = Budget("adds", 1_000)
+    holder, share = lane.share("a"), lane.share("b")
+    holder.force(1_000)
+    waiting = asyncio.create_task(taken_of(share, 400))
+    await asyncio.sleep(0)
+    assert share.is_waiting
+    if is_cancelled_first:
+        waiting.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        holder.give_back(1_000)
+    else:
+        holder.give_back(1_000)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    if not waiting.cancelled():
+        share.give_back(400)
+    assert (lane.held_bytes, lane.waiting_count) == (0, 0)
