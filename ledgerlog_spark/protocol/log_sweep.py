@@ -27,6 +27,7 @@ from ledgerlog_spark.protocol.log_messages import (
     WriteProducer,
     Written,
 )
+from ledgerlog_spark.protocol.log_pages import end_key
 from ledgerlog_spark.protocol.log_read import HeadReader, listed_ledgers, listing_of
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log_walk import Walk
@@ -92,7 +93,8 @@ class PagesSweep(HeadReader):
         return [
             Walk(ITEMS, head.items, 0, head.end_offset + 1),
             Walk(HISTORY, head.history, 0, head.version + 1),
-            Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1),
+            # The current one may be an older one, which an overwrite or a restore took back.
+            Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),
         ]
 
     def _is_over(self, walk: Walk[Any]) -> bool:

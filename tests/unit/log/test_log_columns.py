@@ -9,7 +9,7 @@ import pytest
 from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_records import WriteMode
-from tests.unit.log.log_world import SCHEMA, LogWorld, commit, payloads, write
+from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, payloads, write
 
 OTHER = SCHEMA + b"other"
 WIDER = SCHEMA + b"wider"
@@ -121,5 +121,26 @@ def test_restoring_an_empty_version_restores_its_columns_too(in_world: Any) -> N
         assert await schema_of(log) == OTHER
         assert (await log.restore(2)).status is CommitStatus.COMMITTED
         assert await schema_of(log) == SCHEMA
+
+    in_world(work)
+
+
+def test_columns_newer_than_the_current_ones_survive_the_sweeper(in_world: Any) -> None:
+    """Wide columns fill pages of their own, of which an index page names all but the last."""
+
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        schemas = [b"%06d" % number * 40_000 for number in range(16)]
+        for schema in (*schemas, schemas[0]):
+            job = await log.begin(schema=schema, mode=WriteMode.OVERWRITE)
+            await log.commit(job, [])
+        head = (await log.state()).head
+        assert head.schemas.index
+        assert head.schema_id == 0
+        world.skip(DAY_MS)
+        await logs.sweeper().sweep(log.log_id)
+        assert [await schema_of(log, version) for version in range(1, 17)] == schemas
+        assert list((await log.state()).schemas.values()) == schemas
 
     in_world(work)
