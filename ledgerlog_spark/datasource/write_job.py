@@ -58,8 +58,10 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
             overwrite_if_changed=options.overwrite_if_changed,
             password=password,
         )
-        # The commit checks what comes after `begin`; what came just before it is seen here.
-        if job.base_schema_id == state.head.schema_id:
+        # The commit checks what comes after `begin`; what came just before it is seen here. A first
+        # commit may keep the schema's id, and ends that the job's rows may have any columns.
+        is_of_first = (job.planned_version == 0) == (state.head.version == 0)
+        if job.base_schema_id == state.head.schema_id and is_of_first:
             if not job.is_replay:
                 check_bookies(uri, LogProperties.from_mapping(state.head.properties))
             return job

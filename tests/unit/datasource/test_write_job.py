@@ -1,0 +1,89 @@
+"""What a batch write concludes from the log before its job begins."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.arrow.schema_evolution import storable
+from ledgerlog_spark.datasource import write_job
+from ledgerlog_spark.datasource.options import SourceOptions
+from ledgerlog_spark.datasource.schemas import stored_schema
+from ledgerlog_spark.errors import SchemaMismatchError
+from ledgerlog_spark.log.job import Job, plan_job
+from ledgerlog_spark.model import Version
+from ledgerlog_spark.protocol.log_epoch import JobKind
+from ledgerlog_spark.protocol.log_read import LogState
+from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind, WriteMode
+
+
+def rows_of(kind: str) -> str:
+    field = {"name": "k", "type": kind, "nullable": True, "metadata": {}}
+    return json.dumps({"type": "struct", "fields": [field]})
+
+
+def state_at(version: int, schema: bytes) -> LogState:
+    head = LogHead(
+        log_id="id",
+        name="flights",
+        kind=LogKind.TRANSACTIONAL,
+        content=LogContent.ROWS,
+        version=version,
+        start_offset=0,
+        end_offset=10 * version,
+        schema_id=0,
+        commit_time_ms=1_000,
+        token="0" * 32,
+        properties={},
+    )
+    return LogState(head, Version(version, 0), {0: schema})
+
+
+class ChangingLog:
+    """A log that others change: each look at its state shows the next one, the last for ever."""
+
+    def __init__(self, *states: LogState) -> None:
+        self._states = deque(states)
+
+    def state(self) -> LogState:
+        return self._states.popleft() if len(self._states) > 1 else self._states[0]
+
+    def begin(self, *, schema: bytes, mode: WriteMode, batch_id: int, **_: Any) -> Job:
+        plan = plan_job(self.state(), schema=schema, mode=mode)
+        return plan.job(app="a", run="r", batch_id=batch_id, kind=JobKind.BATCH)
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(write_job, "check_bookies", lambda _uri, _properties: None)
+
+    def begun(log: ChangingLog, kind: str) -> Job:
+        monkeypatch.setattr(write_job, "opened", lambda _uri, _options, _schema: log)
+        options = SourceOptions.parse({"path": "flights"}).for_write()
+        return write_job.begin_job("uri", options, rows_of(kind), overwrite=False)
+
+    return begun
+
+
+def test_a_first_commit_just_before_the_job_begins_fixes_the_columns_for_it(begin: Any) -> None:
+    """The log was made with these columns, so the first commit leaves the schema's id."""
+    longs = stored_schema(storable(rows_of("long")))
+    log = ChangingLog(state_at(0, longs), state_at(1, longs))
+    with pytest.raises(SchemaMismatchError, match="column 'k' of log 'flights' is long"):
+        begin(log, "string")
+
+
+def test_rows_that_fit_the_first_commit_begin_on_it(begin: Any) -> None:
+    longs = stored_schema(storable(rows_of("long")))
+    log = ChangingLog(state_at(0, longs), state_at(1, longs))
+    job = begin(log, "integer")
+    assert (job.schema, job.schema_id, job.planned_version) == (longs, 0, 1)
+
+
+def test_a_job_on_a_log_without_a_commit_has_the_columns_of_its_rows(begin: Any) -> None:
+    longs, strings = (stored_schema(storable(rows_of(kind))) for kind in ("long", "string"))
+    job = begin(ChangingLog(state_at(0, longs)), "string")
+    assert (job.schema, job.schema_id, job.planned_version) == (strings, None, 0)
