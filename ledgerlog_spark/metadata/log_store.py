@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     LogExistsError,
     LogNotFoundError,
+    MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
 )
@@ -61,6 +62,8 @@ TRANSACTION_SIZE_BYTES_MAX = 900_000
 CLOCK_AGE_MS_MAX = 600_000
 """How long the store's clock is counted on from its last answer; a machine's clock that measures
 how long things take is wrong by some 30 ms in that time."""
+CLOCK_ATTEMPTS_MAX = 3
+"""Lost answers of the store's clock after which it counts as out of reach."""
 
 
 class TreeLogStore(TreeLogProducers):
@@ -269,7 +272,7 @@ class TreeLogStore(TreeLogProducers):
     async def now_ms(self, log_id: str) -> int:
         """See `LogStore.now_ms`."""
         try:
-            await self._tree.set(self._paths.clock(log_id), b"", None)
+            await self._ask_clock(self._paths.clock(log_id))
         except NodeMissingError:
             raise LogNotFoundError(f"the log with id {log_id} is gone", log=log_id) from None
         return self.clock_ms()
@@ -280,11 +283,11 @@ class TreeLogStore(TreeLogProducers):
         if found_ms is not None:
             return found_ms
         try:
-            await self._tree.set(self._paths.top, b"", None)
+            await self._ask_clock(self._paths.top)
         except NodeMissingError:
             await require_cluster(self._tree, self._root)
             await make_persistent(self._tree, self._paths.ids)
-            await self._tree.set(self._paths.top, b"", None)
+            await self._ask_clock(self._paths.top)
         return self.clock_ms()
 
     def clock_ms(self) -> int:
@@ -302,6 +305,17 @@ class TreeLogStore(TreeLogProducers):
     def watch_names(self, on_change: OnChange) -> CancelWatch:
         """See `LogStore.watch_names`."""
         return self._tree.watch_children(self._paths.names, on_change)
+
+    async def _ask_clock(self, path: str) -> None:
+        """Write a node that only dates; again while answers are lost, as reads are."""
+        for _ in range(CLOCK_ATTEMPTS_MAX):
+            with contextlib.suppress(MetadataUnknownError):
+                await self._tree.set(path, b"", None)
+                return
+        raise MetadataUnavailableError(
+            f"{CLOCK_ATTEMPTS_MAX} answers of the metadata store that say its time were lost",
+            path=path,
+        )
 
     def _page_path(self, log_id: str, page: PageRequest) -> str:
         return self._paths.page(log_id, page.ref.token, page.ref.number)

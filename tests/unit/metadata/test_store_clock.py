@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.metadata.log_store import CLOCK_AGE_MS_MAX
+from ledgerlog_spark.errors import MetadataUnavailableError
+from ledgerlog_spark.metadata.log_store import CLOCK_AGE_MS_MAX, CLOCK_ATTEMPTS_MAX
 from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
-from ledgerlog_spark.metadata.memory_tree import MemoryTree
+from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.store_clock import StoreClock, elapsed_ns
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.zookeeper_requests import written_ms_of
 from ledgerlog_spark.model import Version
+from tests.unit.log.log_values import new_head
 
 
 class Elapsed:
@@ -106,3 +108,27 @@ async def test_dates_cost_a_write_only_when_the_last_answer_is_old() -> None:
     assert await stores.logs.recent_ms() == 7_000_000
     assert tree.sets > asked
     assert stores.logs.clock_ms() == 7_000_000
+
+
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.REPLY_LOST])
+@pytest.mark.parametrize("is_exact", [False, True], ids=["recent", "exact"])
+async def test_a_lost_answer_of_the_clock_is_asked_for_again_and_not_for_ever(
+    fault: Fault, is_exact: bool
+) -> None:
+    """A commit would fail otherwise, where a read of its beside it is asked again."""
+    tree = AskedTree(MemoryNodes(lambda: 1_000_000), Elapsed())
+    stores = MetadataStores.on(tree, "/ledgers")
+    await stores.initialize()
+    head, pages = new_head()
+    await stores.logs.create_log(head, pages)
+
+    async def asked() -> int:
+        tree.told = StoreClock(Elapsed())
+        return await (stores.logs.now_ms(head.log_id) if is_exact else stores.logs.recent_ms())
+
+    tree.inject(*[fault] * (CLOCK_ATTEMPTS_MAX - 1))
+    assert await asked() == 1_000_000
+    tree.inject(*[fault] * CLOCK_ATTEMPTS_MAX)
+    with pytest.raises(MetadataUnavailableError, match="that say its time were lost") as raised:
+        await asked()
+    assert raised.value.definite
