@@ -44,6 +44,7 @@ class LogDue:
         rows: Retention drops rows, or merging may find more closed ledgers.
         rows_head: The head in which retention and merging found nothing to do.
         sealed: The epoch of each producer of whose older epochs no ledger is open.
+        seen_ms: The store's clock when it was looked at last.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +58,14 @@ class LogDue:
     rows: int = 0
     rows_head: Version | None = None
     sealed: dict[str, int] = field(default_factory=dict)
+    seen_ms: int = 0
+
+    def see(self, now_ms: int) -> None:
+        """The store's clock shows this. What was concluded before it was set back is forgotten."""
+        if now_ms < self.seen_ms - LOOK_AGAIN_MS:
+            self.versions = self.registrations = self.marks = self.pages = 0
+            self.producers = self.removal = self.rows = 0
+        self.seen_ms = now_ms
 
     def has_rows_due(self, head: Version, now_ms: int) -> bool:
         """Whether retention and merging may find something to do in that head."""

@@ -174,6 +174,7 @@ class _LogSweep:
     async def sweep(self, pages_grace_ms: int) -> Swept:
         """What is due by now; finds out when more is."""
         due, now_ms = self._due, await self._clock.now_ms(self._log_id)
+        due.see(now_ms)
         unlisted = deregistered = deleted = pages = 0
         if due.versions <= now_ms:
             unlisted = await self._expire(now_ms)
@@ -322,6 +323,7 @@ class _LogSweep:
         """Ledgers first, then the records; the deletion already made every commit fail."""
         # Not by a node of the log: the process that removed the log's nodes may have died over it.
         log_id, now_ms = self._log_id, await self._store.recent_ms()
+        self._due.see(now_ms)
         if now_ms < self._due.removal:
             return Swept(log_id)
         deleted_ms = await self._store.deleted_ms(log_id)

@@ -155,7 +155,10 @@ class Upkeep:
         """Retention and merging, unless they found nothing to do in this very head."""
         due = self._memory.of(log.log_id, head.value)
         now_ms = await _tried(clock.now_ms(log.log_id), errors)
-        if now_ms is None or not due.has_rows_due(head.version, now_ms):
+        if now_ms is None:
+            return None, None
+        due.see(now_ms)
+        if not due.has_rows_due(head.version, now_ms):
             return None, None
         truncated = await _tried(log.retain(), errors)
         if truncated is None:

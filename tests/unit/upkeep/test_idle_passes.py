@@ -269,6 +269,23 @@ def test_changed_properties_end_what_was_remembered(run: Any) -> None:
     run(work)
 
 
+def test_a_clock_that_was_ahead_and_is_set_back_delays_nothing(run: Any) -> None:
+    async def work(cluster: Cluster) -> None:
+        log = await cluster.logs.create("log")
+        await cluster.commit(log, 1)
+        upkeep = cluster.upkeep()
+        cluster.skip(5 * DAY_MS)
+        await upkeep.run()
+        cluster.skip(-5 * DAY_MS)
+        await cluster.commit(log, 1, app="stream", unlisted=1)
+        await upkeep.run()
+        cluster.skip(7 * DAY_MS + 2)
+        await upkeep.run()
+        assert cluster.ledgers.deleted == [3]
+
+    run(work)
+
+
 def test_log_that_was_deleted_is_removed_in_time_and_forgotten(run: Any) -> None:
     async def work(cluster: Cluster) -> None:
         log = await cluster.logs.create("log")
