@@ -199,11 +199,14 @@ class LogUpkeep:
     async def _forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
         """Forget the producer that was made up for one job, whose commit has just ended.
 
-        One request, for all that has to be known is what the commit left. What is not done here is
-        left to the sweeper, which does it after `stagingTtlMs`.
+        One request, for all that has to be known is what the commit left, or two when it wrote
+        nothing. What is not done here is left to the sweeper, which does it after `stagingTtlMs`.
         """
+        if not app.startswith(JOB_APP_PREFIX):
+            return
         after = commit.known_after
-        if after is None or not app.startswith(JOB_APP_PREFIX):
+        if after is None:
+            await self._forget_idle_job(app)
             return
         version, left = after.producer.version, sorted(after.registered)
         with contextlib.suppress(LedgerLogError):
@@ -213,6 +216,13 @@ class LogUpkeep:
                     self.log_id, app, after.producer.value, version, *_apart(some, listed)
                 )
             await self._store.delete_producer(self.log_id, app, version, *_apart(left, listed))
+
+    async def _forget_idle_job(self, app: str) -> None:
+        """Forget such a producer whose commit had nothing to write, unless a ledger is its own."""
+        with contextlib.suppress(LedgerLogError):
+            found = await self._store.read_producer(self.log_id, app)
+            if found is not None:
+                await self._store.delete_producer(self.log_id, app, found.version)
 
     async def release(self, job: Job) -> None:
         """Forget a job that made up its producer; it can commit nothing any more.

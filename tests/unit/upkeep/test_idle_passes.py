@@ -211,6 +211,19 @@ def test_job_that_is_committed_for_good_leaves_no_producer_behind(run: Any) -> N
     run(work)
 
 
+def test_job_without_rows_leaves_no_producer_behind(run: Any) -> None:
+    async def work(cluster: Cluster) -> None:
+        log = await cluster.logs.create("batches")
+        await cluster.commit(log, 1)
+        before = await cluster.counted(cluster.commit(log, 0, is_last=False))
+        after = await cluster.counted(cluster.commit(log, 0))
+        assert after - before == Counter(get=1, transact=1)
+        await cluster.commit(log, 0, unlisted=1)  # a task is perhaps still at work
+        assert len(await cluster.stores.logs.producers(log.log_id)) == 2
+
+    run(work)
+
+
 def test_job_of_many_ledgers_is_forgotten_in_steps(run: Any) -> None:
     async def work(cluster: Cluster) -> None:
         log = await cluster.logs.create("batches")
