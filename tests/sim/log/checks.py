@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_codec import decode_page
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from ledgerlog_spark.protocol.log_pages import end_key
 from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log_records import Item, Operation, StagedRange, VersionInterval
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
@@ -204,7 +205,7 @@ class Checks:
         self.items(state)
         self.versions(state)
         head = state.head.value
-        self.walk(state, Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1))
+        self.walk(state, Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)))
 
     def ledgers(self, state: State) -> None:
         """Every listed ledger is there, up to the listed end."""
