@@ -339,8 +339,10 @@ class _Range:
         self._is_over = False
         self._error: LedgerLogError | None = None
         self._waiting: asyncio.Future[None] | None = None
+        self._waits = 0
         stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
-        self._watch = StallWatch(lambda: self._host.replies, self._on_stall, stall_ms)
+        # A wait that begins counts, too: no reply was due while the consumer took its time.
+        self._watch = StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)
 
     def start(self) -> None:
         """Ask for the first entries."""
@@ -367,6 +369,7 @@ class _Range:
                 raise self._error
             if self._is_over:
                 return ()
+            self._waits += 1
             self._waiting = asyncio.get_running_loop().create_future()
             await forever(self._waiting, "the machine goes on or ends, or `_on_stall` ends it")
         batch = self._batches.popleft()

@@ -73,9 +73,13 @@ class ClientSettings:
 
     @property
     def stall_ms(self) -> int:
-        """A machine that waits for so long without any reply stands still: no request takes it."""
+        """A machine that waits for so long without any reply stands still.
+
+        No request takes so long, and no pause between two of them.
+        """
         longest = max(self.add_timeout_ms, self.read_timeout_ms, self.metadata_timeout_ms)
-        return 2 * longest + 10_000
+        pauses = self.recovery.retry, self.recovery.metadata, self.reader.overload
+        return 2 * longest + max(10_000, 2 * max(policy.delay_max_ms for policy in pauses))
 
     def __post_init__(self) -> None:
         for setting in fields(self):

@@ -22,7 +22,8 @@ from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import BatchReplied, LacReplied, ReadReplied
 from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
-from ledgerlog_spark.protocol.recovery import LedgerRecovery
+from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
+from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
 
@@ -328,6 +329,43 @@ def test_a_reader_whose_application_takes_its_time_stands_not_still() -> None:
                 seen += len(batch)
                 await asyncio.sleep(10 * ClientSettings().stall_ms / 1e3)
         assert seen == 3000
+
+    in_world(work)
+
+
+def test_a_slow_answer_after_a_long_pause_of_the_application_is_waited_for() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger_id = await written(world, 3000)
+        client = world.client(reader=ReaderSettings(entries_ahead_max=50))
+        reader = await client.open_ledger(ledger_id)
+        loop = asyncio.get_running_loop()
+        stall = ClientSettings().stall_ms / 1e3
+        began = loop.time()
+        async with contextlib.aclosing(reader.read_batches()) as batches:
+            seen = len(await anext(batches))
+            # Nothing is asked for while the application takes its time: no reply comes either.
+            await asyncio.sleep(began + 2 * stall - 1 - loop.time())
+            world.transport.held |= set(world.names)
+            for name in world.names:
+                loop.call_later(2, world.transport.release, name)
+            async for batch in batches:
+                seen += len(batch)
+        assert seen == 3000
+
+    in_world(work)
+
+
+def test_a_seal_may_pause_longer_than_requests_take() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append(b"x")
+        patient = RecoverySettings(
+            retry=RetryPolicy(first_delay_ms=300_000, delay_max_ms=300_000, attempts_max=3)
+        )
+        world.transport.refusing = dict.fromkeys(world.names, Code.UNAVAILABLE)
+        asyncio.get_running_loop().call_later(10, world.transport.refusing.clear)
+        sealed = await world.client(recovery=patient).seal(ledger.id)
+        assert sealed.last_entry_id == 0
 
     in_world(work)
 
