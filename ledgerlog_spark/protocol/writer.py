@@ -250,7 +250,7 @@ class LedgerWriter(UpdatingMachine):
         if self._pipeline.is_suspended(refused.index):
             return []
         self._busy.refused(refused.index)
-        if self._busy.should_be_replaced(refused.index):
+        if self._may_change and self._busy.should_be_replaced(refused.index):
             return self._on_member_failed(refused)
         self._pipeline.suspend(refused.index)
         return self._wait_for_busy(refused.index)
@@ -302,11 +302,15 @@ class LedgerWriter(UpdatingMachine):
         failure = Failure.OVERLOADED if busy else Failure.ADD_TIMEOUT
         return self._fail(failure, is_definite=False, entry_id=oldest, bookie_ids=busy)
 
+    @property
+    def _may_change(self) -> bool:
+        return self.ensemble_changes < self._settings.ensemble_changes_max
+
     def _begin_change(self) -> list[Effect]:
         """Pause confirmation and ask for candidates, if an index needs one."""
         if not self._failed:
             return []
-        if self.ensemble_changes >= self._settings.ensemble_changes_max:
+        if not self._may_change:
             return self._fail(Failure.TOO_MANY_CHANGES, is_definite=False)
         self._pipeline.is_paused = True
         self.phase = WriterPhase.LISTING

@@ -19,7 +19,7 @@ from ledgerlog_spark.protocol.overload import ALONE_ROUNDS, OVERLOAD, BusyBookie
 from ledgerlog_spark.protocol.reader import LedgerReader
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.writer import LedgerWriter
+from ledgerlog_spark.protocol.writer import LedgerWriter, WriterSettings
 
 ENSEMBLE = ("b0", "b1", "b2")
 RECORD = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ENSEMBLE),))
@@ -36,10 +36,17 @@ class Writing:
         sent: Runs that each bookie was sent.
     """
 
-    def __init__(self, answer: Answer, candidates: tuple[str, ...] = ENSEMBLE) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        candidates: tuple[str, ...] = ENSEMBLE,
+        settings: WriterSettings | None = None,
+    ) -> None:
         self.answer = answer
         self.candidates = candidates
-        self.machine = LedgerWriter(ledger_id=1, created=Versioned(RECORD, Version(1, 0)))
+        self.machine = LedgerWriter(
+            ledger_id=1, created=Versioned(RECORD, Version(1, 0)), settings=settings
+        )
         self.now_ms = 0
         self.timers: list[tuple[int, int]] = []
         self.confirmed = -1
@@ -154,6 +161,22 @@ def test_without_another_bookie_a_busy_one_is_waited_for_and_not_for_ever() -> N
     assert (stays.end.failure, stays.end.bookie_ids) == (m.Failure.OVERLOADED, ("b1",))
     assert stays.end.first_unknown_entry_id is None
     assert stays.now_ms < 120_000
+
+
+def test_a_writer_that_may_change_no_ensemble_waits_for_a_busy_bookie_as_long() -> None:
+    fixed = WriterSettings(ensemble_changes_max=0)
+    writing = Writing(busy_until(40_000, "b1"), (*ENSEMBLE, "b3"), fixed)
+    writing.append(3)
+    writing.wait()
+    assert writing.end is None
+    assert writing.machine.entries_in_flight == 0
+    assert (writing.changes, writing.listings) == ([], 0)
+    stays = Writing(busy_until(10**9, "b1"), (*ENSEMBLE, "b3"), fixed)
+    stays.append(3)
+    stays.wait()
+    assert stays.end is not None
+    assert (stays.end.failure, stays.end.bookie_ids) == (m.Failure.OVERLOADED, ("b1",))
+    assert 30_000 < stays.now_ms < 120_000
 
 
 def test_a_busy_bookie_that_fails_is_replaced_as_any_other() -> None:
