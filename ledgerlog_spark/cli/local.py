@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,8 +73,7 @@ def up(
     cluster unless another one is named.
     """
     cluster = Cluster(directory)
-    with StopSignals(), ExitStack() as at_end:
-        at_end.callback(cluster.disown)
+    with StopSignals():
         if as_json:
             started = cluster.up(bookies, upkeep=upkeep, owned=not detach)
             print_json(describe(cluster))
@@ -86,19 +84,25 @@ def up(
                 )
             _show(cluster)
             _explain(cluster, started, directory)
-        if detach or ZOOKEEPER not in started:
-            return
-        try:
-            if not as_json:
-                console.print("serving; Ctrl-C stops the cluster and keeps its data")
-            _watch(cluster, is_silent=as_json)
-        except KeyboardInterrupt:
-            cluster.down()
-            if not as_json:
-                console.print(f"stopped; the data are in {cluster.directory}", soft_wrap=True)
-        except BaseException:
-            cluster.down()
-            raise
+        if not detach and ZOOKEEPER in started:
+            _serve(cluster, is_silent=as_json)
+        # Only here: after an error or Ctrl-C before this line the guardian stops the cluster.
+        cluster.disown()
+
+
+def _serve(cluster: Cluster, *, is_silent: bool) -> None:
+    """Returns after Ctrl-C, which stops the cluster, and when no process is left."""
+    try:
+        if not is_silent:
+            console.print("serving; Ctrl-C stops the cluster and keeps its data")
+        _watch(cluster, is_silent=is_silent)
+    except KeyboardInterrupt:
+        cluster.down()
+        if not is_silent:
+            console.print(f"stopped; the data are in {cluster.directory}", soft_wrap=True)
+    except BaseException:
+        cluster.down()
+        raise
 
 
 def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:

@@ -115,7 +115,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            if owned and not self.members.running:
+            # One that is replaced would take the end of its pipe for the end of this process.
+            if owned and not self.members.running and self._group is None:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
             wanted = max(bookies or before or BOOKIES_DEFAULT, before)

@@ -95,9 +95,15 @@ def main() -> None:
 
 
 def _stop(directory: Path) -> None:
-    """Stop what `cluster.json` lists, then kill the rest of this process group."""
+    """Stop what `cluster.json` lists, then kill the rest of this process group.
+
+    Unless the group is empty: then the owner's cluster has ended, and another one may run in the
+    directory by now, which is not ours to stop.
+    """
     from ledgerlog_spark.local.cluster import Cluster
 
+    if not _rest_of_group():
+        return
     try:
         Cluster(directory).down()
     except (LedgerLogError, OSError) as error:

@@ -18,7 +18,7 @@ ZOOKEEPER_CONFIG = "zoo.cfg"
 def running_clusters() -> list[Cluster]:
     """Every cluster with at least one live process of this user, sorted by directory.
 
-    A process of another user is left out when the system hides its command line.
+    A process of another user is left out when the system hides its command line or its directory.
     """
     directories = {
         directory
@@ -52,4 +52,11 @@ def _cluster_directory(words: list[str]) -> Path | None:
         named = Path(words[words.index(DIRECTORY_OPTION) + 1])
     if named is None:
         return None
-    return next((each for each in (named, named.parent) if (each / FILE_NAME).exists()), None)
+    return next((each for each in (named, named.parent) if _holds_a_cluster(each)), None)
+
+
+def _holds_a_cluster(directory: Path) -> bool:
+    try:
+        return (directory / FILE_NAME).exists()
+    except OSError:  # a directory of another user
+        return False
