@@ -7,6 +7,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ from ledgerlog_spark.cli.output import (
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.log.blocking import BlockingLogs
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 
 if TYPE_CHECKING:
@@ -148,7 +150,8 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("one record a line; Ctrl-D ends", style="dim")
-    for line in iter(sys.stdin.buffer.readline, b""):
+    # No record is so large: what is cut off here is refused when it is appended.
+    for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
