@@ -65,7 +65,7 @@ def test_cluster_of_a_killed_owner_ends_and_its_directory_is_deleted(
     owner: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     assert owner.stdout is not None
-    assert owner.stdout.readline() == "serves\n"
+    assert "serves\n" in iter(owner.stdout.readline, "")  # before it, maybe, that 2181 is taken
     assert roles(tmp_path) >= {"QuorumPeerMain", "bookie_server", "guardian"}
     owner.kill()
     until(lambda: not processes_of(tmp_path))
