@@ -382,6 +382,19 @@ _STORAGE = [
         "state.last_entry_id = ids[-1]",
         "a fence names a last entry that is not the last",
     ),
+    Mutation(
+        "grant_to_a_cancelled_call",
+        "bookie_server/service/grpc_stream.py",
+        """        if granted.done():
+            # Cancelled in this turn of the loop: who waited has not heard of it yet.
+            share.give_back(size_bytes)
+        else:
+            granted.set_result(None)
+""",
+        """        granted.set_result(None)
+""",
+        "the error of a cancelled call surfaces in whoever gave its bytes back",
+    ),
 ]
 
 MUTATIONS = [*_CORE, *_STORAGE]

@@ -27,7 +27,7 @@ MUTATIONS = [
         "lost entries stay unnoticed",
     ),
     Mutation(
-        "leader_window_unbounded",
+        "leader_window_never_empties",
         "ledgerlog_spark/protocol/leader_appends.py",
         "            self._size_bytes -= last.size_bytes\n",
         "",

@@ -567,6 +567,20 @@ _READING = [
         "self.last_add_confirmed = max(self.last_add_confirmed, NO_ENTRY)",
         "entries that were confirmed before a change seem unconfirmed",
     ),
+    Mutation(
+        "reader_late_answer_makes_no_room",
+        "ledgerlog_spark/protocol/reader.py",
+        "return self._advance()  # a late answer brings nothing but room for another request",
+        "return []",
+        "a reader that waits for room only stands still",
+    ),
+    Mutation(
+        "writer_without_changes_replaces_busy",
+        "ledgerlog_spark/protocol/writer.py",
+        "if self._may_change and self._busy.should_be_replaced(refused.index):",
+        "if self._busy.should_be_replaced(refused.index):",
+        "a writer that may change no ensemble ends at a busy bookie although its quorum answers",
+    ),
 ]
 
 MUTATIONS = [*_PIPELINE, *_WRITER, *_METADATA, *_RECOVERY, *_READING]

@@ -48,7 +48,7 @@ MUTATIONS = [
         "rows of retained versions are dropped",
     ),
     Mutation(
-        "schema_of_overwrite_start",
+        "overwrite_keeps_start",
         "ledgerlog_spark/protocol/log_commit_plan.py",
         "start_offset=head.end_offset if overwrites else head.start_offset,",
         "start_offset=head.start_offset,",
@@ -81,5 +81,12 @@ MUTATIONS = [
         "if ledger is None or not ledger.is_closed or not is_small:",
         "if ledger is None or not is_small:",
         "a ledger in use is let go",
+    ),
+    Mutation(
+        "pages_sweep_ends_at_current_schema",
+        "ledgerlog_spark/protocol/log_sweep.py",
+        "Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),",
+        "Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1),",
+        "pages of schemas newer than the current one are deleted",
     ),
 ]
