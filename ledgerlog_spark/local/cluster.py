@@ -134,6 +134,7 @@ class Cluster:
             except BaseException:
                 for member_id in reversed(started):
                     self._roll_back(member_id)
+                self.disown()  # nothing is left to guard
                 raise
         return started
 
