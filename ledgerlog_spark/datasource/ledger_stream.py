@@ -52,6 +52,9 @@ END = INT64_MAX
 
 _logger = logging.getLogger(__name__)
 
+LOOKS_AGAIN_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Pauses before another look at the end of a log that is behind what was seen of it."""
+
 
 class LedgerStream:
     """The source of one run of a query."""
@@ -330,6 +333,13 @@ class LedgerStream:
         log = self._logs.by_id(name, until.log_id)
         view = log.view(first_offset)
         if until.offset > view.end_offset:
+            view = log.view(first_offset, is_fresh=True)
+        # The end of an open ledger is the best of the bookies that answered: one look may see less
+        # than an earlier one, which proves nothing.
+        for pause_seconds in LOOKS_AGAIN_SECONDS:
+            if until.offset <= view.end_offset or not view.open_ledgers:
+                break
+            time.sleep(pause_seconds)
             view = log.view(first_offset, is_fresh=True)
         return view
 
