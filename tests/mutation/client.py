@@ -1,71 +1,420 @@
-"""Mistakes in hosts of ledgers and the transport."""
+"""Mistakes in the hosts of ledgers: handles, followers, announcers, queues, caches."""
 
 from __future__ import annotations
 
 from tests.mutation.mutation import Mutation
 
-MUTATIONS = [
+CLIENT = "ledgerlog_spark/client"
+
+_HOST = [
     Mutation(
         "host_cas_timeout_is_definite",
-        "ledgerlog_spark/client/machine_host.py",
+        f"{CLIENT}/machine_host.py",
         "outcome = MetadataOutcome.UNKNOWN",
         "outcome = MetadataOutcome.UNAVAILABLE",
         "a record that was written counts as unwritten",
     ),
     Mutation(
-        "reader_reopens_closed",
-        "ledgerlog_spark/client/reader_handle.py",
-        "if self.metadata.is_closed and not metadata.is_closed:",
-        "if False:",
-        "a stale replica opens a closed ledger",
+        "host_loads_without_sync",
+        f"{CLIENT}/machine_host.py",
+        "                if effect.sync_first:\n                    await store.sync()\n",
+        "",
+        "a replica that is behind settles what became of a write",
     ),
     Mutation(
+        "host_passes_on_second_answer",
+        f"{CLIENT}/machine_host.py",
+        "            self._open.discard(request)\n            if type(event)",
+        "            if type(event)",
+        "a machine gets two answers to one request",
+    ),
+    Mutation(
+        "corrupt_entry_counts_as_absent",
+        f"{CLIENT}/machine_host.py",
+        "code = Code.OK if entry is not None else Code.DIGEST_MISMATCH",
+        "code = Code.OK if entry is not None else Code.NO_ENTRY",
+        "an entry that rotted on one bookie is denied",
+    ),
+    Mutation(
+        "lac_is_asked_of_the_control_service_alone",
+        f"{CLIENT}/machine_host.py",
+        """        elif effect.request in self._open:
+            self._send_read_last(effect)  # it""",
+        """        else:
+            self._reply(LacReplied(effect.request, code, NO_ENTRY))  # it""",
+        "the end of a ledger is unknown where no bookie has a control service",
+    ),
+    Mutation(
+        "list_of_bookies_that_fails_is_not_answered",
+        f"{CLIENT}/machine_host.py",
+        "            _outcome_or_raise(error)\n            candidates = ()\n",
+        "            _outcome_or_raise(error)\n            return\n",
+        "a writer waits for ever for replacements",
+    ),
+    Mutation(
+        "store_refusal_is_definite_for_what_is_pending",
+        f"{CLIENT}/event_queue.py",
+        "            ended.definite = False  # whatever is pending may have happened\n",
+        "",
+        "appends that may be there are reported as failed for certain",
+    ),
+    Mutation(
+        "stall_is_never_told",
+        f"{CLIENT}/stall_watch.py",
+        "        if is_stalled:\n",
+        "        if False:\n",
+        "whoever waits for a machine without answers waits for ever",
+    ),
+]
+
+_WRITING = [
+    Mutation(
         "handle_ids_not_shifted",
-        "ledgerlog_spark/client/writer_handle.py",
+        f"{CLIENT}/writer_handle.py",
         "        run.first_entry_id = self._writer.next_entry_id\n",
         "        run.first_entry_id = 0\n",
         "appends get wrong entry ids",
     ),
     Mutation(
-        "run_answered_by_last_entry",
-        "ledgerlog_spark/transport/pending.py",
-        "self._code = worst(self._code, code)",
-        "self._code = code",
-        "a run counts as stored though an entry was refused",
-    ),
-    Mutation(
-        "refusal_never",
-        "ledgerlog_spark/client/append_pace.py",
-        "BACKLOGS_MAX = 16",
-        "BACKLOGS_MAX = 1 << 40",
-        "the backlog is unbounded",
-    ),
-    Mutation(
-        "drawn_id_used_twice",
-        "ledgerlog_spark/client/drawn_ids.py",
-        "        del self._ids[ledger_id]\n        return",
-        "        return",
-        "two ledgers get one id",
-    ),
-    Mutation(
         "drain_never_woken",
-        "ledgerlog_spark/client/writer_handle.py",
+        f"{CLIENT}/writer_handle.py",
         "            _wake(self._room)\n\n    def _send",
         "            pass\n\n    def _send",
         "drain hangs",
     ),
     Mutation(
-        "cut_off_runs_lost",
-        "ledgerlog_spark/transport/v2_link.py",
-        "_fail_all([*runs, *waiting])",
-        "_fail_all([*waiting])",
-        "a run is never answered",
+        "drain_not_woken_by_failure",
+        f"{CLIENT}/writer_handle.py",
+        "        _wake(self._idle)\n        _wake(self._room)\n",
+        "        _wake(self._idle)\n",
+        "drain of a handle that failed never returns",
+    ),
+    Mutation(
+        "flush_not_woken_by_failure",
+        f"{CLIENT}/writer_handle.py",
+        "        _wake(self._idle)\n        _wake(self._room)\n",
+        "        _wake(self._room)\n",
+        "flush and close of a handle that failed never return",
+    ),
+    Mutation(
+        "half_sent_batch_is_definite",
+        f"{CLIENT}/writer_handle.py",
+        "            refused.definite = refused.definite and not _began_before(waiting)\n",
+        "",
+        "a batch of which the first run may be there failed for certain",
+    ),
+    Mutation(
+        "close_overtakes_appends",
+        f"{CLIENT}/writer_handle.py",
+        "        await self.flush()\n        if self._host.crash",
+        "        if self._host.crash",
+        "appends that came before a close fail, though nothing is wrong",
+    ),
+    Mutation(
+        "second_close_repeats_first_error",
+        f"{CLIENT}/writer_handle.py",
+        "if self._closed is None or (self._closed.done() and self._closed.exception()):",
+        "if self._closed is None:",
+        "a close that failed in an outage can never be made again",
+    ),
+    Mutation(
+        "failed_handle_takes_appends",
+        f"{CLIENT}/writer_handle.py",
+        "        self._refuse(lambda: error_for_unsent(self.id, failed))\n",
+        "",
+        "appends to a handle that failed wait for ever",
+    ),
+    Mutation(
+        "abandoned_handle_answers_nobody",
+        f"{CLIENT}/client.py",
+        "        for writer in list(self._writers):\n            writer.abandon()\n",
+        "",
+        "appends of a client that is closed wait for ever",
+    ),
+    Mutation(
+        "close_without_deadline",
+        f"{CLIENT}/writer_handle.py",
+        "return await within(asyncio.shield(self._closed), timeout_ms / 1e3)",
+        'return await forever(asyncio.shield(self._closed), "the machine ends")',
+        "a close waits as long as the metadata store is away",
+    ),
+    Mutation(
+        "refusal_never",
+        f"{CLIENT}/append_pace.py",
+        "BACKLOGS_MAX = 16",
+        "BACKLOGS_MAX = 1 << 40",
+        "the backlog is unbounded",
+    ),
+    Mutation(
+        "window_that_opens_sends_nothing",
+        f"{CLIENT}/writer_handle.py",
+        "            on_settled=self._pace.send_now,\n",
+        "            on_settled=None,\n",
+        "appends that the window did not take wait for the next append",
+    ),
+    Mutation(
+        "linger_sends_nothing",
+        f"{CLIENT}/append_pace.py",
+        "        self._linger_timer = None\n        if self._can_send() and "
+        "(run := self._waiting.take()) is not None:",
+        "        self._linger_timer = None\n        if False and "
+        "(run := self._waiting.take()) is not None:",
+        "a small append waits for others as long as runs are in flight",
+    ),
+    Mutation(
+        "run_of_too_many_entries",
+        f"{CLIENT}/append_batches.py",
+        """        self.entries += 1
+        self.size_bytes += size
+        if len(run.payloads) >= self._entries_max:""",
+        """        self.entries += 1
+        self.size_bytes += size
+        if len(run.payloads) > self._entries_max:""",
+        "a run has one entry more than bookies take",
+    ),
+    Mutation(
+        "taken_bytes_still_wait",
+        f"{CLIENT}/append_batches.py",
+        "        self.size_bytes -= run.size_bytes\n",
+        "",
+        "a writer refuses appends after so many bytes in all",
+    ),
+    Mutation(
+        "inbox_that_dozes_is_never_looked_at",
+        f"{CLIENT}/blocking_writer.py",
+        "        if was_dozing:\n            self.look_soon()\n",
+        "",
+        "an append that came while others lingered waits for the next one",
+    ),
+    Mutation(
+        "inbox_wakes_nobody_for_room",
+        f"{CLIENT}/blocking_writer.py",
+        "            if self._waiting:\n                self._room.notify_all()\n",
+        "",
+        "a thread that waits for room in the backlog waits for ever",
+    ),
+    Mutation(
+        "drawn_id_used_twice",
+        f"{CLIENT}/drawn_ids.py",
+        "        del self._ids[ledger_id]\n        return",
+        "        return",
+        "two ledgers get one id",
+    ),
+    Mutation(
+        "new_bookie_is_not_looked_for",
+        f"{CLIENT}/ledger_creation.py",
+        "            return choose_ensemble(quorum, await services.candidates())\n",
+        "            raise\n",
+        "a ledger is refused although a bookie came a moment ago",
+    ),
+    Mutation(
+        "list_of_bookies_older_than_a_change",
+        f"{CLIENT}/writable_bookies.py",
+        "        if changes == self._changes:  # else this answer may be older than the change\n",
+        "        if True:\n",
+        "a bookie that left while it was asked for is known for good",
+    ),
+]
+
+_ANNOUNCING = [
+    Mutation(
+        "announcer_writes_for_ever",
+        f"{CLIENT}/lac_announcer.py",
+        "if behind and self._attempts < ATTEMPTS_MAX:",
+        "if behind:",
+        "an idle writer asks a bookie without a control service for ever",
+    ),
+    Mutation(
+        "announcer_tells_no_new_bookie",
+        f"{CLIENT}/lac_announcer.py",
+        """        self._told_lac = NO_ENTRY
+        if self._is_idle:
+            self.on_confirmed(is_idle=True)""",
+        """        self._told_lac = NO_ENTRY""",
+        "a bookie that came while the writer is idle never hears of the last entry",
+    ),
+    Mutation(
+        "announcer_forgets_what_came_meanwhile",
+        f"{CLIENT}/lac_announcer.py",
+        "            if self._is_idle:\n                self._write(bookie_id)\n",
+        "",
+        "what was confirmed while a write was under way is announced by the timer alone",
+    ),
+    Mutation(
+        "announcer_writes_to_herald_alone",
+        f"{CLIENT}/lac_announcer.py",
+        "        for bookie_id in behind:\n            self._write(bookie_id)\n",
+        "        for bookie_id in behind[:1]:\n            self._write(bookie_id)\n",
+        "readers of the other bookies see the last entry one by one",
+    ),
+    Mutation(
+        "announcer_never_idle_again",
+        f"{CLIENT}/lac_announcer.py",
+        "        if self._timer is None:\n            self._start_timer(self._idle_ms_max)\n",
+        "        if self._timer is None and not self._written:\n"
+        "            self._start_timer(self._idle_ms_max)\n",
+        "after the first pause the last entry of a burst is written to one bookie alone",
+    ),
+]
+
+_READING = [
+    Mutation(
+        "reader_reopens_closed",
+        f"{CLIENT}/reader_handle.py",
+        "if self.metadata.is_closed and not metadata.is_closed:",
+        "if False:",
+        "a stale replica opens a closed ledger",
     ),
     Mutation(
         "lac_of_closed_rises",
-        "ledgerlog_spark/client/reader_handle.py",
+        f"{CLIENT}/reader_handle.py",
         "if not self.metadata.is_closed and last_add_confirmed >",
         "if last_add_confirmed >",
         "a reader passes the closed end",
     ),
+    Mutation(
+        "lac_falls",
+        f"{CLIENT}/reader_handle.py",
+        "if not self.metadata.is_closed and last_add_confirmed > self._last_add_confirmed:",
+        "if not self.metadata.is_closed:",
+        "the end of an open ledger goes back when a bookie that is behind answers",
+    ),
+    Mutation(
+        "slow_consumer_is_a_stall",
+        f"{CLIENT}/reader_handle.py",
+        "StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)",
+        "StallWatch(lambda: self._host.replies, self._on_stall, stall_ms)",
+        "a read fails because its consumer took its time",
+    ),
+    Mutation(
+        "closed_handle_reads_on",
+        f"{CLIENT}/reader_handle.py",
+        "        for reading in list(self._ranges):\n"
+        "            reading.fail(self._closed_error())\n",
+        "",
+        "a read goes on after its handle was closed",
+    ),
+    Mutation(
+        "read_that_was_left_goes_on",
+        f"{CLIENT}/reader_handle.py",
+        "        finally:\n            reading.stop()\n            self._ranges.discard(reading)\n",
+        "        finally:\n            self._ranges.discard(reading)\n",
+        "a reader whose consumer is gone reads ahead",
+    ),
+    Mutation(
+        "read_beyond_what_is_confirmed",
+        f"{CLIENT}/reader_handle.py",
+        "if last_entry_id > self._last_add_confirmed and not is_listed:",
+        "if last_entry_id > self._last_add_confirmed + 1 and not is_listed:",
+        "an entry is read that recovery may still cut off",
+    ),
+    Mutation(
+        "batches_before_an_error_are_lost",
+        f"{CLIENT}/reader_handle.py",
+        "        while not self._batches:\n            if self._error is not None:\n"
+        "                raise self._error\n",
+        "        if self._error is not None:\n            raise self._error\n"
+        "        while not self._batches:\n            if self._error is not None:\n"
+        "                raise self._error\n",
+        "entries that were read before an error are not given out",
+    ),
+    Mutation(
+        "told_entries_of_another_place",
+        f"{CLIENT}/reader_handle.py",
+        "if told is None or not told.first_entry_id <= first_entry_id <= told.last_entry_id:",
+        "if told is None or first_entry_id > told.last_entry_id:",
+        "entries that a follower brought are given out for others",
+    ),
+    Mutation(
+        "follower_misses_change_of_its_look",
+        f"{CLIENT}/ledger_follower.py",
+        """            self._is_stale = False
+            try:
+                await self._handle.reload()
+""",
+        """            try:
+                await self._handle.reload()
+                self._is_stale = False
+""",
+        "a close that comes while the record is read is never seen",
+    ),
+    Mutation(
+        "follower_stays_with_the_bookie_that_failed",
+        f"{CLIENT}/ledger_follower.py",
+        "        self._place += 1\n",
+        "",
+        "a follower whose bookie is gone asks it again and again",
+    ),
+    Mutation(
+        "follower_never_pauses",
+        f"{CLIENT}/ledger_follower.py",
+        "            pause_ms = min(PAUSE_MS_FIRST << min(rounds - 1, 16), PAUSE_MS_MAX)\n",
+        "            pause_ms = 0\n",
+        "a follower of bookies without a control service takes all of a processor",
+    ),
+    Mutation(
+        "follower_asks_no_headers",
+        f"{CLIENT}/ledger_follower.py",
+        "        self._watch_lac()\n        if self._asking is None:\n",
+        "        self._watch_lac()\n        if False:\n",
+        "nothing is seen of a ledger whose bookies have no control service",
+    ),
+    Mutation(
+        "follower_watches_on_after_its_end",
+        f"{CLIENT}/ledger_follower.py",
+        "        self._cancel_record()\n        self._drop_lac()\n",
+        "        self._cancel_record()\n",
+        "a bookie keeps a watch that nobody wants",
+    ),
+    Mutation(
+        "follower_ends_in_an_outage",
+        f"{CLIENT}/ledger_follower.py",
+        "                if not error.retriable:\n                    raise\n",
+        "                raise\n",
+        "a follower gives up when the store does not answer once",
+    ),
+    Mutation(
+        "records_never_grow_old",
+        f"{CLIENT}/recent_records.py",
+        "if metadata is None or self._now_s() - read_s > AGE_MAX_S:",
+        "if metadata is None:",
+        "bookies that were replaced are asked first for ever",
+    ),
+    Mutation(
+        "records_are_unbounded",
+        f"{CLIENT}/recent_records.py",
+        "        if len(self._records) > RECORDS_MAX:\n",
+        "        if False:\n",
+        "a client keeps the record of every ledger that it ever opened",
+    ),
+    Mutation(
+        "not_found_on_one_replica",
+        f"{CLIENT}/client.py",
+        "                await store.sync()\n                return await store.load(ledger_id)\n",
+        "                return await store.load(ledger_id)\n",
+        "a ledger that a replica does not show yet does not exist",
+    ),
+    Mutation(
+        "batch_queue_misses_room",
+        f"{CLIENT}/batch_queue.py",
+        "        if not self._has_room_again:\n",
+        "        if True:\n",
+        "what was taken before the wait began wakes nobody",
+    ),
+    Mutation(
+        "batch_queue_unbounded_in_bytes",
+        f"{CLIENT}/batch_queue.py",
+        "if self._came.qsize() >= AHEAD_MAX or self._is_large:",
+        "if self._came.qsize() >= AHEAD_MAX:",
+        "eight batches of any size wait to be taken",
+    ),
+    Mutation(
+        "batch_queue_reads_on_when_left",
+        f"{CLIENT}/batch_queue.py",
+        "                loop.call_soon_threadsafe(self._cancel)\n",
+        "                pass\n",
+        "an iteration that nobody takes from goes on",
+    ),
 ]
+
+MUTATIONS = [*_HOST, *_WRITING, *_ANNOUNCING, *_READING]

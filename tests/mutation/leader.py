@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.mutation.mutation import Mutation
 
+PROTOCOL = "ledgerlog_spark/protocol"
+LOG = "ledgerlog_spark/log"
+
 MUTATIONS = [
     Mutation(
         "leader_switches_while_ordered",
@@ -41,10 +44,256 @@ MUTATIONS = [
         "appends of a broken ledger are forgotten",
     ),
     Mutation(
-        "leader_opening_skips_seal",
-        "ledgerlog_spark/protocol/leader_opening.py",
-        "if ledger_id not in self._ends]",
-        "if False]",
-        "open ledgers are listed without being sealed",
+        "leader_opening_takes_what_it_could_not_seal_for_empty",
+        f"{PROTOCOL}/leader_opening.py",
+        """        if reply.outcome is not LedgerOutcome.OK:
+            assert reply.error is not None
+            raise reply.error
+        assert reply.end is not None
+        assert self._head is not None
+        unsealed = self._unsealed(self._head)
+        self._ends[unsealed[0]] = reply.end
+""",
+        """        assert self._head is not None
+        unsealed = self._unsealed(self._head)
+        self._ends[unsealed[0]] = reply.end or LedgerEnd()
+""",
+        "the records of an earlier leader's ledger leave the list with it",
+    ),
+    Mutation(
+        "leader_opening_drops_what_may_be_listed",
+        f"{PROTOCOL}/leader_opening.py",
+        "if self._is_unsure and self._head_version != self._compared:",
+        "if self._is_unsure:",
+        "a ledger is deleted while an attempt to list it is on its way",
+    ),
+    Mutation(
+        "leader_opening_lets_go_of_what_may_be_listed",
+        f"{PROTOCOL}/leader_opening.py",
+        "        return None if self._is_unsure else self._own\n",
+        "        return self._own\n",
+        "an opening that failed deletes a ledger that a late write lists",
+    ),
+    Mutation(
+        "leader_opening_never_lists_again",
+        f"{PROTOCOL}/leader_opening.py",
+        "            self._is_unsure = False\n            self.opening_phase",
+        "            self.opening_phase",
+        "after one lost answer every later attempt is taken for that one",
+    ),
+    Mutation(
+        "leader_list_leaves_empty_ledgers_unmarked",
+        f"{PROTOCOL}/leader_list.py",
+        "return tuple(ledger.ledger_id for ledger in self.closed if ledger.end.is_empty)",
+        "return ()",
+        "empty ledgers stay on the bookies for ever",
+    ),
+    Mutation(
+        "leader_list_names_empty_ledgers",
+        f"{PROTOCOL}/leader_list.py",
+        "return [ledger for ledger in self.closed if not ledger.end.is_empty]",
+        "return list(self.closed)",
+        "a ledger without entries becomes an item",
+    ),
+    Mutation(
+        "leader_list_open_ledger_begins_where_it_was_opened",
+        f"{PROTOCOL}/leader_list.py",
+        "ledger, first_offset=max(ledger.first_offset, end_offset) if place else end_offset",
+        "ledger, first_offset=ledger.first_offset",
+        "the list shows a gap or an overlap before its open ledger",
+    ),
+    Mutation(
+        "leader_never_closes_what_broke",
+        f"{PROTOCOL}/leader_rolling.py",
+        "if (is_left or ledger.is_broken or is_closing) and ledger.end is None:",
+        "if (is_left or is_closing) and ledger.end is None:",
+        "a leader stands still after its ledger's writer failed",
+    ),
+    Mutation(
+        "leader_goes_on_before_the_broken_one_is_closed",
+        f"{PROTOCOL}/leader_rolling.py",
+        "            return self.current.end is not None\n",
+        "            return True\n",
+        "appends are ordered again that may be in the ledger that broke",
+    ),
+    Mutation(
+        "leader_forgets_requested_roll",
+        f"{PROTOCOL}/leader_rolling.py",
+        "self.wants_roll = self.wants_roll or is_large or is_old",
+        "self.wants_roll = is_large or is_old",
+        "the next append takes back a roll that was asked for",
+    ),
+    Mutation(
+        "leader_makes_third_ledger",
+        f"{PROTOCOL}/leader_rolling.py",
+        "return is_due and self.next is None and self.is_listed_alone",
+        "return is_due and self.next is None",
+        "a roll begins before the one before is done",
+    ),
+    Mutation(
+        "leader_orders_into_a_ledger_that_runs_dry",
+        f"{PROTOCOL}/leader_rolling.py",
+        "return not self.current.is_broken and not self.is_next_listed",
+        "return not self.current.is_broken",
+        "a busy ledger never runs dry, so its roll never ends",
+    ),
+    Mutation(
+        "leader_goes_on_after_fence",
+        f"{PROTOCOL}/leader_log.py",
+        """        if event.is_lost:
+            return self._stop(self._deposed(event.error))
+        ledger.is_broken = True""",
+        """        ledger.is_broken = True""",
+        "a leader that was replaced goes on in a new ledger",
+    ),
+    Mutation(
+        "leader_misses_what_broke_early",
+        f"{PROTOCOL}/leader_log.py",
+        "        self._ledgers.next.is_broken = event.ledger_id in self._broken_early\n",
+        "",
+        "appends go to a ledger whose writer had failed before it was known",
+    ),
+    Mutation(
+        "leader_tries_for_ever",
+        f"{PROTOCOL}/leader_log.py",
+        "if attempts.is_hopeless and is_needed:",
+        "if False:",
+        "appends wait for a ledger that cannot be made, without end",
+    ),
+    Mutation(
+        "leader_gives_up_what_it_does_not_need",
+        f"{PROTOCOL}/leader_log.py",
+        "if attempts.is_hopeless and is_needed:",
+        "if attempts.is_hopeless:",
+        "an outage of the store ends a leader whose ledger is well",
+    ),
+    Mutation(
+        "leader_counts_old_failures",
+        f"{PROTOCOL}/leader_log.py",
+        "        ledger.is_broken = True\n        self._forgive()\n",
+        "        ledger.is_broken = True\n",
+        "failures of a time when nothing depended on it end the leader at once",
+    ),
+    Mutation(
+        "leader_age_timer_runs_once",
+        f"{PROTOCOL}/leader_log.py",
+        "        return [*self._arm_age_timer(), *self._advance()]\n",
+        "        return self._advance()\n",
+        "an idle log rolls once and never again",
+    ),
+    Mutation(
+        "leader_close_leaves_ledger_made_too_late",
+        f"{PROTOCOL}/leader_log.py",
+        "return self._drop(event.ledger_id) if event.outcome is LedgerOutcome.OK else []",
+        "return []",
+        "a ledger that came after the leader stopped stays for ever",
+    ),
+    Mutation(
+        "leader_drops_ledger_that_may_be_listed",
+        f"{PROTOCOL}/leader_log.py",
+        """        if self._change is not None and self._change[1] is ledgers.next:
+            return []
+""",
+        "",
+        "a leader that stops deletes a ledger that a late write lists",
+    ),
+    Mutation(
+        "leader_change_is_remade_after_failure",
+        f"{PROTOCOL}/leader_log.py",
+        "        if self._change is None:\n            dropped",
+        "        if True:\n            dropped",
+        "an attempt that failed and still gets through is not the one that is looked for",
+    ),
+    Mutation(
+        "leader_delays_never_grow",
+        f"{PROTOCOL}/leader_attempts.py",
+        "        self._failures += 1\n",
+        "        self._failures = 1\n",
+        "a thing that always fails is tried without end, at the shortest pause",
+    ),
+    Mutation(
+        "leader_believes_one_replica",
+        f"{PROTOCOL}/leader_look.py",
+        "            return self._is_synced, []\n",
+        "            return True, []\n",
+        "a replica that is behind ends a leader: its log seems deleted",
+    ),
+    Mutation(
+        "leader_look_ends_with_an_outage",
+        f"{PROTOCOL}/leader_look.py",
+        "            self._is_due = True\n            return False, [self._attempts.fail",
+        "            return False, [self._attempts.fail",
+        "a deletion in an outage is never noticed",
+    ),
+    Mutation(
+        "leader_reopens_at_an_older_time",
+        f"{PROTOCOL}/leader_log.py",
+        "last_ms=head.commit_time_ms)",
+        "last_ms=0)",
+        "append times fall when another leader takes over",
+    ),
+    Mutation(
+        "leader_host_leaves_writers_behind",
+        f"{LOG}/leader_host.py",
+        """        for ledger in self._written.values():
+            ledger.abandon()
+        self._written.clear()""",
+        """        self._written.clear()""",
+        "a leader that stopped goes on writing",
+    ),
+    Mutation(
+        "leader_closed_by_another_is_a_failure",
+        f"{LOG}/leader_writer.py",
+        "LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)",
+        "LOST = (LedgerFencedError,)",
+        "a leader goes on after another one closed or deleted its ledger",
+    ),
+    Mutation(
+        "leader_entry_is_confirmed_by_its_first",
+        f"{LOG}/leader_writer.py",
+        "self._tell(EntriesConfirmed(self._handle.id, results[-1][1]))",
+        "self._tell(EntriesConfirmed(self._handle.id, results[0][1]))",
+        "all but the first entry of a run wait for the next run",
+    ),
+    Mutation(
+        "leader_close_hangs_after_failure",
+        f"{LOG}/leader.py",
+        """        if not self._ended.done():
+            self._ended.set_result(None)
+        self._wake()
+
+    def _refusal""",
+        """        self._wake()
+
+    def _refusal""",
+        "close of a leader that failed never returns",
+    ),
+    Mutation(
+        "leader_forgets_what_waits_for_room",
+        f"{LOG}/leader.py",
+        "        if self._waiting.entries:\n            self.send_now()\n",
+        "        pass\n",
+        "appends that the window did not take wait for the next append",
+    ),
+    Mutation(
+        "leader_rolls_nothing_after_its_first",
+        f"{LOG}/leader.py",
+        "            self._is_ledger_empty = not indication.reordered\n",
+        "            self._is_ledger_empty = True\n",
+        "a ledger with records that were ordered again counts as empty, and is not rolled",
+    ),
+    Mutation(
+        "leader_half_sent_batch_is_definite",
+        f"{LOG}/entries_in_flight.py",
+        "is_unknown = was_cut or first_unknown <= number < first_unsent",
+        "is_unknown = first_unknown <= number < first_unsent",
+        "a batch of which the first part may be in the log failed for certain",
+    ),
+    Mutation(
+        "leader_numbers_what_was_acknowledged_wrong",
+        f"{LOG}/entries_in_flight.py",
+        "for entry_id in range(last_entry_id - (last - first), last_entry_id + 1):",
+        "for entry_id in range(last_entry_id + 1 - (last - first), last_entry_id + 2):",
+        "positions name the entry behind their own",
     ),
 ]

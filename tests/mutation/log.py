@@ -1,4 +1,4 @@
-"""Mistakes in the machines and hosts of logs."""
+"""Mistakes in the machines of logs, and in upkeep."""
 
 from __future__ import annotations
 
@@ -34,13 +34,6 @@ MUTATIONS = [
         "recovery closes below committed entries",
     ),
     Mutation(
-        "range_buffer_unbounded",
-        "ledgerlog_spark/log/range_writer.py",
-        "while self._pending_size_bytes > PENDING_SIZE_BYTES_MAX:",
-        "while False:",
-        "memory grows with the range",
-    ),
-    Mutation(
         "expiry_drops_cut_item",
         "ledgerlog_spark/protocol/log_expiry.py",
         "item.end_offset <= oldest.start_offset]",
@@ -62,20 +55,6 @@ MUTATIONS = [
         "ledgers of replaced runs are not sealed",
     ),
     Mutation(
-        "registration_unchecked",
-        "ledgerlog_spark/metadata/log_producers.py",
-        "            CheckNode(self._paths.producer(log_id, app), version),\n",
-        "",
-        "a zombie registers ledgers",
-    ),
-    Mutation(
-        "clock_not_counted_on",
-        "ledgerlog_spark/metadata/store_clock.py",
-        "return self._store_ms + age_ms",
-        "return self._store_ms",
-        "the clock stands still",
-    ),
-    Mutation(
         "merge_of_open_ledgers",
         "ledgerlog_spark/upkeep/merge_plan.py",
         "if ledger is None or not ledger.is_closed or not is_small:",
@@ -88,5 +67,197 @@ MUTATIONS = [
         "Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),",
         "Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1),",
         "pages of schemas newer than the current one are deleted",
+    ),
+    Mutation(
+        "upkeep_after_every_commit",
+        "ledgerlog_spark/upkeep/background.py",
+        "if not version or version % COMMITS_BETWEEN:",
+        "if not version:",
+        "each batch of a stream begins a pass of upkeep",
+    ),
+    Mutation(
+        "older_run_is_sealed_without_floor",
+        "ledgerlog_spark/log/older_ledgers.py",
+        "floor_entry_id=floors[ledger_id]",
+        "floor_entry_id=-1",
+        "what a replaced run committed may be cut off",
+    ),
+    Mutation(
+        "older_run_that_could_not_be_sealed_counts_as_sealed",
+        "ledgerlog_spark/log/older_ledgers.py",
+        "                return Sealed(left=1)\n",
+        "                return Sealed()\n",
+        "a ledger that could not be sealed stays open, and nobody tries again",
+    ),
+    Mutation(
+        "page_takes_more_than_it_holds",
+        "ledgerlog_spark/protocol/log_pages.py",
+        "return ref.size_bytes + size_bytes <= PAGE_BODY_SIZE_BYTES_MAX",
+        "return ref.size_bytes <= PAGE_BODY_SIZE_BYTES_MAX",
+        "a page grows beyond what the store takes",
+    ),
+    Mutation(
+        "page_is_written_again_without_its_records",
+        "ledgerlog_spark/protocol/log_pages.py",
+        "        recent = (*loaded[kept[-1].token, kept[-1].number], *recent)\n",
+        "",
+        "the records of the last page are lost when it is written again",
+    ),
+    Mutation(
+        "index_page_is_written_again_without_its_references",
+        "ledgerlog_spark/protocol/log_pages.py",
+        "            moved, index = (*last, *moved), index[:-1]\n",
+        "            index = index[:-1]\n",
+        "a whole index page of records is lost",
+    ),
+    Mutation(
+        "page_with_both_sides_of_a_cut_is_dropped",
+        "ledgerlog_spark/protocol/log_pages.py",
+        "tuple(ref for ref in paged.pages if ref.end_key > key),",
+        "tuple(ref for ref in paged.pages if ref.first_key >= key),",
+        "records behind a truncation are lost with those before it",
+    ),
+    Mutation(
+        "selection_takes_what_ends_at_its_start",
+        "ledgerlog_spark/protocol/log_pages.py",
+        "first = bisect_right(records, first_key, key=kind.end_key)",
+        "first = bisect_left(records, first_key, key=kind.end_key)",
+        "a version is read with the range before its start",
+    ),
+    Mutation(
+        "truncation_moves_start_back",
+        "ledgerlog_spark/protocol/log_truncate.py",
+        "start_offset=max(head.start_offset, offset),\n            oldest_version",
+        "start_offset=offset,\n            oldest_version",
+        "rows that were replaced or dropped come back",
+    ),
+    Mutation(
+        "truncation_beyond_the_end",
+        "ledgerlog_spark/protocol/log_truncate.py",
+        "if not 0 <= self._offset <= head.end_offset:",
+        "if self._offset < 0:",
+        "a log begins behind its end",
+    ),
+    Mutation(
+        "truncation_ends_all_older_versions",
+        "ledgerlog_spark/protocol/log_truncate.py",
+        "return next(v for v in history if v.start_offset >= offset), None",
+        "return newest, None",
+        "versions that have all their rows can no longer be read",
+    ),
+    Mutation(
+        "truncation_is_dated_by_the_clock_alone",
+        "ledgerlog_spark/protocol/log_truncate.py",
+        "        commit_time_ms=max(head.commit_time_ms + 1, now_ms),\n        token",
+        "        commit_time_ms=now_ms,\n        token",
+        "commit times fall, so a time names another version",
+    ),
+    Mutation(
+        "retention_keeps_less_than_its_bytes",
+        "ledgerlog_spark/protocol/log_retention.py",
+        """            left -= item.size_bytes
+            if left < retention_bytes or place == len(items):
+                break
+""",
+        """            if left < retention_bytes or place == len(items):
+                break
+            left -= item.size_bytes
+""",
+        "a log holds one item less than it has to",
+    ),
+    Mutation(
+        "retention_ends_versions_for_nothing",
+        "ledgerlog_spark/protocol/log_retention.py",
+        "return count if any(item.ledger_id not in kept for item in items[:count]) else 0",
+        "return count",
+        "rows are dropped although no ledger becomes free",
+    ),
+    Mutation(
+        "retention_drops_what_has_no_time",
+        "ledgerlog_spark/protocol/log_retention.py",
+        "if 0 < item.newest_ms < since_ms), default=0",
+        "if item.newest_ms < since_ms), default=0",
+        "items that do not say how old they are count as old",
+    ),
+    Mutation(
+        "restore_keeps_newest_schema",
+        "ledgerlog_spark/protocol/log_restore.py",
+        "            schema_id=old.schema_id,\n",
+        "            schema_id=head.schema_id,\n",
+        "a restored version has columns that it did not have",
+    ),
+    Mutation(
+        "restore_lists_ranges_under_newest_schema",
+        "ledgerlog_spark/protocol/log_restore.py",
+        "            replace(new, schema_id=item.schema_id) for new, item in zip("
+        "again, items, strict=True)",
+        "            new for new, item in zip(again, items, strict=True)",
+        "old ranges are read with the newest schema",
+    ),
+    Mutation(
+        "restore_lists_whole_range_over_end",
+        "ledgerlog_spark/protocol/log_restore.py",
+        "        if item.first_offset < start or item.end_offset > end\n",
+        "        if item.first_offset < start\n",
+        "a merged range that reaches over the version's end is listed whole",
+    ),
+    Mutation(
+        "restore_of_other_columns_does_nothing",
+        "ledgerlog_spark/protocol/log_restore.py",
+        "if is_same and old.schema_id == head.schema_id:",
+        "if is_same:",
+        "a version that differs in its columns alone is not restored",
+    ),
+    Mutation(
+        "change_of_unknown_outcome_did_not_happen",
+        "ledgerlog_spark/protocol/log_head_change.py",
+        "            self._is_unsure = True\n            return self._again()",
+        "            return self._again()",
+        "a change of the head that may have happened is reported as not happened",
+    ),
+    Mutation(
+        "change_keeps_its_token",
+        "ledgerlog_spark/protocol/log_head_change.py",
+        "        self._token = token_after(self._token)\n        return self._begin()",
+        "        return self._begin()",
+        "a later attempt uses pages that the sweeper touched",
+    ),
+    Mutation(
+        "change_is_tried_for_ever",
+        "ledgerlog_spark/protocol/log_head_change.py",
+        "        if self._attempts >= ATTEMPTS_MAX:\n",
+        "        if False:\n",
+        "a change that is always overtaken never ends",
+    ),
+    Mutation(
+        "pages_are_deleted_after_unknown_touch",
+        "ledgerlog_spark/protocol/log_sweep.py",
+        "            if outcome is MetadataOutcome.OK:\n                self._touched",
+        "            if outcome is not MetadataOutcome.GONE:\n                self._touched",
+        "a commit names pages whose deletion it could not notice",
+    ),
+    Mutation(
+        "ledger_sweep_looks_once",
+        "ledgerlog_spark/protocol/log_sweep.py",
+        """        if not self._registrations:
+            self.sweep_phase = SweepPhase.LOOK
+            return self._begin()
+""",
+        """        if not self._registrations:
+            self._to_drop = list(self._ledger_ids)
+            self.sweep_phase = SweepPhase.AFTER
+            return self._drop_next()
+""",
+        "a ledger that was listed again during a sweep is deleted",
+    ),
+    Mutation(
+        "ledger_sweep_goes_on_when_crossed",
+        "ledgerlog_spark/protocol/log_sweep.py",
+        """            self.is_crossed = True
+            return self._finish(())
+""",
+        """            self.is_crossed = True
+""",
+        "a ledger is deleted while its producer still commits it",
     ),
 ]

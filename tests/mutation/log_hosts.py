@@ -1,0 +1,317 @@
+"""Mistakes in what carries out the machines of logs: driver, retries, sweeper, ranges, watches."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+LOG = "ledgerlog_spark/log"
+
+_DRIVER = [
+    Mutation(
+        "driver_unknown_is_unavailable",
+        f"{LOG}/driver.py",
+        "(MetadataUnknownError, MetadataOutcome.UNKNOWN),",
+        "(MetadataUnknownError, MetadataOutcome.UNAVAILABLE),",
+        "a write that may have happened counts as not happened",
+    ),
+    Mutation(
+        "driver_clock_without_answer_shows_zero",
+        f"{LOG}/driver.py",
+        """        if read is not MetadataOutcome.OK:
+            # Whatever became of the write that asks for the time, it changes nothing.
+            return MetadataOutcome.UNAVAILABLE, 0
+        return outcome, now_ms""",
+        """        return outcome, now_ms or 0""",
+        "what is written while the store's clock does not answer is dated 1970",
+    ),
+    Mutation(
+        "driver_drops_what_was_marked_again",
+        f"{LOG}/driver.py",
+        """            if outcome is MetadataOutcome.OK and marked_ms != ask.marked_ms:
+                outcome = MetadataOutcome.CONFLICT
+""",
+        "",
+        "the mark is not looked at again: a ledger whose grace began anew is deleted",
+    ),
+    Mutation(
+        "driver_forgets_ledger_that_was_not_sealed",
+        f"{LOG}/driver.py",
+        """        except LedgerLogError:
+            return False
+        await self._store.forget_mark""",
+        """        except LedgerLogError:
+            pass
+        await self._store.forget_mark""",
+        "a ledger that could not be sealed loses its mark and stays for ever",
+    ),
+    Mutation(
+        "driver_forgets_mark_before_deletion",
+        f"{LOG}/driver.py",
+        """        try:
+            metadata = await self._ledgers.ledger_metadata(ledger_id)
+            if not""",
+        """        await self._store.forget_mark(self.log_id, ledger_id)
+        try:
+            metadata = await self._ledgers.ledger_metadata(ledger_id)
+            if not""",
+        "a sweeper that dies in between leaves a ledger that nobody knows of",
+    ),
+    Mutation(
+        "driver_seals_nothing_of_deleted_logs",
+        f"{LOG}/driver.py",
+        "            if not metadata.is_closed and not may_seal:\n",
+        "            if not metadata.is_closed:\n",
+        "open ledgers of a deleted log are kept for ever",
+    ),
+    Mutation(
+        "driver_keeps_its_place_in_the_queue",
+        f"{LOG}/driver.py",
+        """        finally:
+            await retries.end()
+""",
+        """        finally:
+            pass
+""",
+        "a writer that got through holds up those behind it",
+    ),
+    Mutation(
+        "driver_pauses_for_nothing",
+        f"{LOG}/driver.py",
+        "_RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, "
+        "MetadataOutcome.UNKNOWN}",
+        "_RETRIED: set[MetadataOutcome] = set()",
+        "attempts follow each other without a pause or a turn",
+    ),
+    Mutation(
+        "retries_wait_for_dead_members",
+        f"{LOG}/retries.py",
+        "async with asyncio.timeout(len(before) * TURN_MS / 1e3):",
+        "async with asyncio.timeout(None):",
+        "a member of the queue that does nothing holds up all behind it for a minute",
+    ),
+    Mutation(
+        "retries_hot_after_outage",
+        f"{LOG}/retries.py",
+        "            await self._sleep(OUTAGE_PAUSE_MS_FIRST, self._outages)\n",
+        "            pass\n",
+        "an outage of the store is met with requests without a pause",
+    ),
+]
+
+_SWEEPER = [
+    Mutation(
+        "sweep_removes_log_unseen_by_a_replica",
+        f"{LOG}/sweeper.py",
+        "        await self._store.sync()\n"
+        "        if await self._store.read_head(log_id) is not None:",
+        "        if await self._store.read_head(log_id) is not None:",
+        "a log that a replica does not show yet is removed",
+    ),
+    Mutation(
+        "sweep_takes_milliseconds_for_seconds",
+        f"{LOG}/sweeper.py",
+        "if mark.is_staged or now_ms - mark.marked_ms >= grace_ms",
+        "if mark.is_staged or now_ms - mark.marked_ms >= grace_ms // 1_000",
+        "ledgers go while readers of an older version still read them",
+    ),
+    Mutation(
+        "sweep_deleted_log_has_no_grace",
+        f"{LOG}/sweeper.py",
+        """        if now_ms < self._due.removal:
+            return Swept(log_id)
+        items =""",
+        "        items =",
+        "the ledgers of a log go at the moment of its deletion",
+    ),
+    Mutation(
+        "sweep_deleted_log_leaves_marked_ledgers",
+        f"{LOG}/sweeper.py",
+        "        ledger_ids |= dict.fromkeys("
+        "m.ledger_id for m in await self._store.marked(log_id))\n",
+        "",
+        "ledgers of a deleted log that were only marked are never deleted",
+    ),
+    Mutation(
+        "sweep_deleted_log_reads_marks_first",
+        f"{LOG}/sweeper.py",
+        """        await self._deregister_all(log_id)
+        ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
+""",
+        "        ledger_ids |= dict.fromkeys("
+        "m.ledger_id for m in await self._store.marked(log_id))\n"
+        "        await self._deregister_all(log_id)\n",
+        "what was registered is marked after the marks were read, and stays",
+    ),
+    Mutation(
+        "sweep_deleted_log_forgets_what_it_kept",
+        f"{LOG}/sweeper.py",
+        """        if kept:
+            await self._keep_marked(kept)
+            self._due.removal = now_ms + LOOK_AGAIN_MS
+            return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
+""",
+        "",
+        "ledgers that could not be sealed are forgotten with their log",
+    ),
+    Mutation(
+        "sweep_deleted_log_marks_first_thousand_alone",
+        f"{LOG}/sweeper.py",
+        "            is_last = first + STEP_LEDGERS_MAX >= len(ledger_ids)\n",
+        "            is_last = True\n",
+        "the list of a deleted log goes before all that is kept has a mark",
+    ),
+    Mutation(
+        "sweep_registrations_due_of_last_producer",
+        f"{LOG}/sweeper.py",
+        "                next_due_ms = min(next_due_ms, min(young) + ttl_ms + 1)\n",
+        "                next_due_ms = min(young) + ttl_ms + 1\n",
+        "a registration is looked at when that of another producer is due",
+    ),
+    Mutation(
+        "sweep_shrinks_to_first_run",
+        f"{LOG}/sweeper.py",
+        "shrunk = replace(found.value, runs=found.value.runs[-1:])",
+        "shrunk = replace(found.value, runs=found.value.runs[:1])",
+        "the last run is forgotten, so its query's batches are committed again",
+    ),
+    Mutation(
+        "sweep_forgets_jobs_at_work",
+        f"{LOG}/sweeper.py",
+        "if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:",
+        "if not is_job:",
+        "a job that has no ledger yet loses its record",
+    ),
+    Mutation(
+        "sweep_seals_runs_once_for_all",
+        f"{LOG}/sweeper.py",
+        "if epoch == 1 or self._due.sealed.get(app) == epoch:",
+        "if epoch == 1 or app in self._due.sealed:",
+        "what a run that is replaced later left open stays open",
+    ),
+    Mutation(
+        "sweep_expires_for_ever",
+        f"{LOG}/sweeper.py",
+        "        while crossed < ATTEMPTS_MAX:\n            machine = ExpiryMachine(",
+        "        while True:\n            machine = ExpiryMachine(",
+        "a log with a commit every few milliseconds holds up the pass over all others",
+    ),
+    Mutation(
+        "sweep_of_one_log_ends_the_pass",
+        f"{LOG}/sweeper.py",
+        "                errors.append(error)\n        return swept, errors",
+        "                errors.append(error)\n                break\n        return swept, errors",
+        "one log that fails keeps the others waiting",
+    ),
+]
+
+_RANGES = [
+    Mutation(
+        "range_buffer_unbounded",
+        f"{LOG}/range_writer.py",
+        "while self._pending_size_bytes > PENDING_SIZE_BYTES_MAX:",
+        "while False:",
+        "memory grows with the range",
+    ),
+    Mutation(
+        "range_cut_writes_index_again",
+        f"{LOG}/range_writer.py",
+        "again = tuple(sent.payload for sent in self._pending if sent.rows)",
+        "again = tuple(sent.payload for sent in self._pending)",
+        "an index entry is written again as if it were rows",
+    ),
+    Mutation(
+        "range_names_index_it_does_not_have",
+        f"{LOG}/range_writer.py",
+        "index_entry_id=last_entry_id if self._is_index_confirmed else NO_ENTRY,",
+        "index_entry_id=last_entry_id,",
+        "rows are read as an index",
+    ),
+    Mutation(
+        "range_begins_with_its_ledger",
+        f"{LOG}/range_writer.py",
+        "        self._first_entry_id = ledger.entries\n",
+        "        self._first_entry_id = 0\n",
+        "a second range of a ledger names the entries of the first",
+    ),
+    Mutation(
+        "range_finished_before_acknowledged",
+        f"{LOG}/range_writer.py",
+        """        while self._pending:
+            await self._acknowledged()
+        reach("range.acknowledged")""",
+        """        while self._pending and self._pending[0].future.done():
+            await self._acknowledged()
+        reach("range.acknowledged")""",
+        "a range is committed without the entries that are on their way",
+    ),
+    Mutation(
+        "staged_ledger_outlives_registration",
+        f"{LOG}/staged_ledger.py",
+        "self._roll_age_ms = min(properties.roll_age_ms, properties.staging_ttl_ms // 2)",
+        "self._roll_age_ms = properties.roll_age_ms",
+        "a ledger is gone on with after the sweeper ended its registration",
+    ),
+    Mutation(
+        "staged_ledger_of_batch_before_counts",
+        f"{LOG}/staged_ledger.py",
+        "is_replaced = self._last_batch_id < batch_id - 1",
+        "is_replaced = False",
+        "a log in complete mode keeps ledgers of which nothing is listed",
+    ),
+]
+
+_WATCHES = [
+    Mutation(
+        "end_watch_misses_change_of_its_look",
+        f"{LOG}/end_watch.py",
+        """            self._is_stale = False
+            try:
+                await self._follow_open_ledgers()
+""",
+        """            try:
+                await self._follow_open_ledgers()
+                self._is_stale = False
+""",
+        "a ledger that was listed during a look is never followed",
+    ),
+    Mutation(
+        "end_watch_keeps_what_it_followed",
+        f"{LOG}/end_watch.py",
+        "        if self._refreshing is None:\n"
+        "            self._refresh_soon()  # lets go of what is followed\n",
+        "",
+        "followers of a watch that was cancelled go on",
+    ),
+    Mutation(
+        "end_watch_gives_up_in_an_outage",
+        f"{LOG}/end_watch.py",
+        "                self._is_stale = True\n"
+        "                await asyncio.sleep(pause_ms / 1e3)\n",
+        "                await asyncio.sleep(pause_ms / 1e3)\n",
+        "after one failed look no new ledger is followed",
+    ),
+    Mutation(
+        "open_ends_are_read_behind_an_open_ledger",
+        f"{LOG}/open_ends.py",
+        "        if not handle.is_closed:\n            break\n",
+        "",
+        "rows of a later ledger are shown with a gap before them",
+    ),
+    Mutation(
+        "open_ends_of_ledger_that_is_gone",
+        f"{LOG}/open_ends.py",
+        "        with contextlib.suppress(LedgerNotFoundError):\n            return await read()\n"
+        "    return await read()",
+        "        break\n    return await read()",
+        "a read fails because a ledger was sealed and deleted after the list was read",
+    ),
+    Mutation(
+        "known_logs_are_kept_when_a_commit_fails",
+        f"{LOG}/known_logs.py",
+        "return self._known.pop((log_id, app), None)",
+        "return self._known.get((log_id, app))",
+        "the commit after a failed one starts from what that one knew",
+    ),
+]
+
+MUTATIONS = [*_DRIVER, *_SWEEPER, *_RANGES, *_WATCHES]

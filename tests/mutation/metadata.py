@@ -1,0 +1,238 @@
+"""Mistakes in the stores of ledgers and logs, on a tree of nodes."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+METADATA = "ledgerlog_spark/metadata"
+
+_LEDGERS = [
+    Mutation(
+        "ids_of_a_counter_that_went_round",
+        f"{METADATA}/ledger_ids.py",
+        "                return None if is_used_up else numbers\n",
+        "                return numbers\n",
+        "ids that were used once are given out again",
+    ),
+    Mutation(
+        "ids_of_two_directories_overlap",
+        f"{METADATA}/ledger_ids.py",
+        "return [(high << 32) | number for number in numbers]",
+        "return [(high << 30) | number for number in numbers]",
+        "the counters of two directories give out one id",
+    ),
+    Mutation(
+        "ids_of_a_replica_that_is_behind",
+        f"{METADATA}/ledger_ids.py",
+        """        await self._tree.sync(self._root)
+        try:
+            names = await self._tree.children(self._long)""",
+        """        try:
+            names = await self._tree.children(self._long)""",
+        "the directory of the ids is that of a replica which is behind",
+        equivalent="every counter gives each number once, so an older directory's ids are new too",
+    ),
+    Mutation(
+        "ids_end_with_their_directory",
+        f"{METADATA}/ledger_ids.py",
+        "            self._high = None\n        raise",
+        "        raise",
+        "a client whose directory of ids is full creates no ledger any more",
+    ),
+    Mutation(
+        "ids_lost_answer_is_final",
+        f"{METADATA}/ledger_ids.py",
+        """            except MetadataUnknownError:
+                if attempt == ATTEMPTS_MAX:
+                    raise""",
+        """            except MetadataUnknownError:
+                raise""",
+        "one lost answer fails the creation of a ledger",
+    ),
+    Mutation(
+        "created_record_of_somebody_else",
+        f"{METADATA}/ledger_store.py",
+        "if metadata.token is not None and found.value.token == metadata.token:",
+        "if metadata.token is not None and lost is not None:",
+        "after a lost answer the record of another client counts as ours",
+    ),
+    Mutation(
+        "created_record_is_forgotten_in_an_outage",
+        f"{METADATA}/ledger_store.py",
+        """            except MetadataUnavailableError as error:
+                raise lost or error from None
+            else:""",
+        """            except MetadataUnavailableError as error:
+                raise error from None
+            else:""",
+        "a ledger that may be there is reported as not created",
+    ),
+    Mutation(
+        "ledger_write_ignores_version",
+        f"{METADATA}/ledger_store.py",
+        "written = await self._tree.set(self.path(ledger_id), data, version)",
+        "written = await self._tree.set(self.path(ledger_id), data, None)",
+        "a writer overwrites the record that recovery changed",
+    ),
+]
+
+_LOGS = [
+    Mutation(
+        "registration_unchecked",
+        f"{METADATA}/log_producers.py",
+        "            CheckNode(self._paths.producer(log_id, app), version),\n",
+        "",
+        "a zombie registers ledgers",
+    ),
+    Mutation(
+        "registration_that_ended_counts",
+        f"{METADATA}/log_producers.py",
+        "if lost is not None and await self._tree.stat(registration) is not None:",
+        "if lost is not None:",
+        "a ledger is written whose registration the sweeper ended",
+    ),
+    Mutation(
+        "registrations_of_a_run_count_as_older",
+        f"{METADATA}/log_producers.py",
+        "if -1 < found < epoch]",
+        "if -1 < found <= epoch]",
+        "a run's own ledgers are sealed under it",
+    ),
+    Mutation(
+        "mark_is_not_renewed",
+        f"{METADATA}/log_producers.py",
+        """            elif was == LISTED:
+                operations.append(SetNode(path, was, None))
+""",
+        "",
+        "a ledger that was listed again and unlisted has no time of grace",
+    ),
+    Mutation(
+        "producers_overwrite_each_other",
+        f"{METADATA}/log_producers.py",
+        "            operations = [SetNode(path, data, version)]\n",
+        "            operations = [SetNode(path, data, None)]\n",
+        "two runs have one epoch",
+    ),
+    Mutation(
+        "created_log_unseen_by_a_replica",
+        f"{METADATA}/log_store.py",
+        "        await self.sync()\n        found = await self.read_head(head.log_id)\n",
+        "        found = await self.read_head(head.log_id)\n",
+        "a log that we made counts as somebody else's",
+    ),
+    Mutation(
+        "deletion_of_a_namesake",
+        f"{METADATA}/log_store.py",
+        """        if pointer.value.decode() != head.log_id:
+            raise""",
+        """        if False:
+            raise""",
+        "deleting a log again takes the name of its successor",
+    ),
+    Mutation(
+        "log_not_found_on_one_replica",
+        f"{METADATA}/log_store.py",
+        "        for is_synced in (False, True):\n",
+        "        for is_synced in (False,):\n",
+        "a log that a replica does not show yet does not exist",
+    ),
+    Mutation(
+        "log_is_removed_with_marks",
+        f"{METADATA}/log_store.py",
+        "        if await self._children(paths.marks(log_id)):\n",
+        "        if False:\n",
+        "ledgers that were marked during the removal are never deleted",
+    ),
+    Mutation(
+        "log_is_removed_before_its_producers",
+        f"{METADATA}/log_store.py",
+        """        for app in await self.producers(log_id):
+            found = await self.read_producer(log_id, app)
+            if found is not None:
+                await self.delete_producer(log_id, app, found.version)
+""",
+        """        for app in await self.producers(log_id):
+            await self._delete_below(paths.producer(log_id, app))
+            await self._delete(paths.producer(log_id, app))
+""",
+        "a ledger that was registered during the removal is never deleted",
+    ),
+    Mutation(
+        "head_write_ignores_version",
+        f"{METADATA}/log_store.py",
+        "SetNode(paths.head(log_id), encode_head(write.head), write.head_version)",
+        "SetNode(paths.head(log_id), encode_head(write.head), None)",
+        "commits overwrite each other",
+    ),
+    Mutation(
+        "commit_ignores_producer_version",
+        f"{METADATA}/log_store.py",
+        "operations.append(SetNode(path, record, write.producer_version))",
+        "operations.append(SetNode(path, record, None))",
+        "a run that was replaced commits",
+    ),
+    Mutation(
+        "commit_names_swept_pages",
+        f"{METADATA}/log_store.py",
+        "            operations.append("
+        "CheckNode(paths.pages(log_id, write.token), write.pages_version))\n",
+        "            pass\n",
+        "a commit names pages that the sweeper deleted meanwhile",
+    ),
+    Mutation(
+        "unlisted_ledgers_get_no_mark",
+        f"{METADATA}/log_store.py",
+        "        operations += await self._marks(log_id, write.unlisted, LISTED)\n",
+        "",
+        "ledgers that no version names stay for ever",
+    ),
+    Mutation(
+        "clock_not_counted_on",
+        f"{METADATA}/store_clock.py",
+        "return self._store_ms + age_ms",
+        "return self._store_ms",
+        "the clock stands still",
+    ),
+    Mutation(
+        "clock_of_any_age",
+        f"{METADATA}/store_clock.py",
+        "if age_ms_max is not None and age_ms > age_ms_max:",
+        "if False:",
+        "a time that the store said days ago is counted on",
+    ),
+    Mutation(
+        "clock_never_falls",
+        f"{METADATA}/store_clock.py",
+        "        self._store_ms = store_ms\n        self._noted_ns",
+        "        self._store_ms = max(store_ms, self._store_ms or 0)\n        self._noted_ns",
+        "one answer that was dated ahead is counted on for ever",
+    ),
+    Mutation(
+        "queue_is_in_order_of_tokens",
+        f"{METADATA}/commit_queue.py",
+        'return sorted(names, key=lambda name: name.rpartition("-")[2])',
+        "return sorted(names)",
+        "who came later goes first, and two may wait for each other",
+    ),
+    Mutation(
+        "queue_is_joined_twice",
+        f"{METADATA}/commit_queue.py",
+        """                if name.startswith(f"{token}-"):
+                    return name
+            raise""",
+        """                if name.startswith(f"{token}-"):
+                    break
+            raise""",
+        "a member whose answer was lost waits in the queue for nobody",
+    ),
+    Mutation(
+        "lease_of_an_earlier_session",
+        f"{METADATA}/leases.py",
+        "                    return stat.owner == self._tree.session_id\n",
+        "                    return True\n",
+        "two processes do upkeep at once",
+    ),
+]
+
+MUTATIONS = [*_LEDGERS, *_LOGS]

@@ -1,0 +1,304 @@
+"""Mistakes on the way to bookies: deadlines, lanes, connections, back-off, the control service."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+TRANSPORT = "ledgerlog_spark/transport"
+
+_REQUESTS = [
+    Mutation(
+        "run_answered_by_last_entry",
+        f"{TRANSPORT}/pending.py",
+        "self._code = worst(self._code, code)",
+        "self._code = code",
+        "a run counts as stored though an entry was refused",
+    ),
+    Mutation(
+        "run_answered_by_first_entry",
+        f"{TRANSPORT}/pending.py",
+        "        if self._unanswered == 0:\n",
+        "        if self.is_open:\n",
+        "a run counts as stored when its first entry is",
+    ),
+    Mutation(
+        "refusal_outweighs_fence",
+        f"{TRANSPORT}/pending.py",
+        "return one if _WEIGHTS[one] >= _WEIGHTS[other] else other",
+        "return one if _WEIGHTS[one] <= _WEIGHTS[other] else other",
+        "a run of which one entry was refused counts as stored",
+    ),
+    Mutation(
+        "shorter_deadline_waits_for_longer_one",
+        f"{TRANSPORT}/deadlines.py",
+        "        elif due < self._due:\n",
+        "        elif False:\n",
+        "a read waits for the deadline of an add",
+    ),
+    Mutation(
+        "deadlines_end_with_the_first",
+        f"{TRANSPORT}/deadlines.py",
+        "        if next_due is not None:\n            self._start_timer(next_due)\n",
+        "",
+        "requests behind one that expired never do",
+    ),
+    Mutation(
+        "deadline_of_last_queue_counts",
+        f"{TRANSPORT}/deadlines.py",
+        "next_due = due if next_due is None else min(next_due, due)",
+        "next_due = due",
+        "a deadline is late when requests with another one are out",
+    ),
+    Mutation(
+        "deadlines_keep_what_was_answered",
+        f"{TRANSPORT}/deadlines.py",
+        "            while queue and not queue[0].is_open:\n                queue.popleft()\n",
+        "            pass\n",
+        "a connection keeps what was answered until its deadline",
+    ),
+]
+
+_CONNECTION = [
+    Mutation(
+        "followers_behind_the_second_are_lost",
+        f"{TRANSPORT}/v2_connection.py",
+        "            first.followers = rest\n",
+        "",
+        "the third request for one entry is never sent",
+    ),
+    Mutation(
+        "late_answer_blocks_its_entry",
+        f"{TRANSPORT}/v2_connection.py",
+        "            return self._is_late(pending.key)\n        if",
+        "            return False\n        if",
+        "after one lost answer an entry cannot be read from that bookie any more",
+    ),
+    Mutation(
+        "late_answer_passes_for_a_new_run",
+        f"{TRANSPORT}/v2_connection.py",
+        """            return any(
+                self._is_late((Opcode.ADD, ledger_id, entry_id)) for entry_id in request.entry_ids
+            )""",
+        """            return self._is_late((Opcode.ADD, ledger_id, request.entry_ids[0]))""",
+        "an entry waits behind an answer that never comes",
+    ),
+    Mutation(
+        "blocked_requests_stay_behind",
+        f"{TRANSPORT}/v2_connection.py",
+        "                blocked += ["
+        "follower for follower in held.followers if follower.is_wanted]\n"
+        "                held.followers = []\n",
+        """                pass
+""",
+        "requests behind one that timed out time out as well",
+    ),
+    Mutation(
+        "followers_are_not_told_of_a_lost_connection",
+        f"{TRANSPORT}/v2_connection.py",
+        "            unanswered += held.followers\n",
+        "",
+        "requests that waited behind another are never answered",
+    ),
+    Mutation(
+        "unsent_requests_unbounded",
+        f"{TRANSPORT}/v2_connection.py",
+        "return self._is_writing_paused and self._unsent_bytes >= UNSENT_BYTES_MAX",
+        "return False",
+        "memory grows while a bookie takes nothing",
+    ),
+    Mutation(
+        "paused_connection_never_resumes",
+        f"{TRANSPORT}/v2_connection.py",
+        "        self._is_writing_paused = False\n        self._flush()\n",
+        "        self._is_writing_paused = False\n",
+        "what was kept while the bookie took nothing waits for the next request",
+    ),
+    Mutation(
+        "given_up_connection_answers",
+        f"{TRANSPORT}/v2_connection.py",
+        "                if self._is_given_up:\n                    return\n",
+        "",
+        "an answer on a connection that was given up meets no request",
+    ),
+    Mutation(
+        "lac_overtakes_its_entry",
+        f"{TRANSPORT}/v2_connection.py",
+        "        if not self.takes_lacs or self._is_writing_paused:\n",
+        "        if not self.takes_lacs:\n",
+        "a LAC is said to be told that waits to be sent",
+    ),
+    Mutation(
+        "lost_is_waited_for_without_end",
+        f"{TRANSPORT}/v2_connection.py",
+        "await within(asyncio.shield(self._lost), LOST_SECONDS_MAX)",
+        "await asyncio.shield(self._lost)",
+        "closing a transport waits for a socket that never goes",
+    ),
+]
+
+_LINK = [
+    Mutation(
+        "cut_off_runs_lost",
+        f"{TRANSPORT}/v2_link.py",
+        "_fail_all([*runs, *waiting])",
+        "_fail_all([*waiting])",
+        "a run is never answered",
+    ),
+    Mutation(
+        "reconnects_without_a_pause",
+        f"{TRANSPORT}/v2_link.py",
+        "        self._next_attempt_at = self._loop.time() + self._delay_ms / 1e3\n",
+        "",
+        "each request to a bookie that is down is an attempt to connect",
+    ),
+    Mutation(
+        "back_off_is_never_over",
+        f"{TRANSPORT}/v2_link.py",
+        "        self._delay_ms = 0\n        self._deadlines.trim()\n",
+        "        self._deadlines.trim()\n",
+        "a bookie that was down once is kept away from for the longest time after each failure",
+    ),
+    Mutation(
+        "connection_before_the_retired_stays",
+        f"{TRANSPORT}/v2_link.py",
+        "        if before is not None:\n            _drop(before)\n        self._close_retired()",
+        "        self._close_retired()",
+        "each lost answer leaves a connection open",
+    ),
+    Mutation(
+        "retired_connection_stays_open",
+        f"{TRANSPORT}/v2_link.py",
+        "        self._deadlines.trim()\n        self._close_retired()\n",
+        "        self._deadlines.trim()\n",
+        "a connection that takes no more requests is closed at the next time-out alone",
+    ),
+    Mutation(
+        "retired_connection_is_cut_off",
+        f"{TRANSPORT}/v2_link.py",
+        "if retired is not None and not retired.is_wanted:",
+        "if retired is not None:",
+        "one slow request fails those of others",
+    ),
+    Mutation(
+        "closed_link_leaves_what_waits",
+        f"{TRANSPORT}/v2_link.py",
+        "            await connection.lost()\n        self._fail_waiting()\n",
+        "            await connection.lost()\n",
+        "requests that wait for a connection are never answered when the transport is closed",
+    ),
+    Mutation(
+        "lost_connection_answers_at_the_deadline",
+        f"{TRANSPORT}/v2_link.py",
+        "            self._lengthen_delay()\n        _fail_all(unanswered)\n",
+        "            self._lengthen_delay()\n",
+        "a bookie that died is noticed by time-outs alone",
+    ),
+    Mutation(
+        "connects_without_a_deadline",
+        f"{TRANSPORT}/v2_link.py",
+        "async with asyncio.timeout(self._connect_timeout_ms / 1e3):",
+        "async with asyncio.timeout(None):",
+        "a bookie whose machine is gone is not looked up again for minutes",
+    ),
+    Mutation(
+        "refused_connection_fails_nobody",
+        f"{TRANSPORT}/v2_link.py",
+        "                self._lengthen_delay()\n                self._fail_waiting()\n",
+        "                self._lengthen_delay()\n",
+        "requests to a bookie that is down wait for their deadlines",
+    ),
+    Mutation(
+        "runs_go_again_to_a_bookie_without_them",
+        f"{TRANSPORT}/v2_link.py",
+        "        self._runs_are_refused = True\n        if self._connection is not None:\n"
+        "            self._connection.takes_runs = False\n",
+        "",
+        "a bookie that does not know ADD_RUN gets the same one again and again",
+    ),
+    Mutation(
+        "fencing_reads_wait_behind_reads",
+        f"{TRANSPORT}/v2_transport.py",
+        "        lane = Lane.CONTROL if is_control else Lane.READS\n",
+        "        lane = Lane.READS\n",
+        "a plain read of the last entry passes for a fencing one",
+    ),
+    Mutation(
+        "recovery_waits_behind_adds",
+        f"{TRANSPORT}/v2_transport.py",
+        "lane = Lane.CONTROL if request.is_recovery else Lane.ADDS",
+        "lane = Lane.ADDS",
+        "recovery stands behind the megabytes of writers",
+    ),
+    Mutation(
+        "reads_wait_behind_adds",
+        f"{TRANSPORT}/v2_transport.py",
+        '    READS = "reads"\n',
+        '    READS = "adds"\n',
+        "a slow read disturbs adds",
+    ),
+]
+
+_CONTROL = [
+    Mutation(
+        "grpc_never_looks_up_again",
+        f"{TRANSPORT}/grpc_bookie.py",
+        """        except grpc.aio.AioRpcError as error:
+            self.retire(channel)
+            request""",
+        """        except grpc.aio.AioRpcError as error:
+            request""",
+        "a bookie that moved is asked at its old address",
+    ),
+    Mutation(
+        "grpc_stream_that_broke_is_used",
+        f"{TRANSPORT}/grpc_bookie.py",
+        "if found is None or found.is_broken:",
+        "if found is None:",
+        "requests after a broken stream are never sent",
+    ),
+    Mutation(
+        "grpc_stream_that_broke_answers_nobody",
+        f"{TRANSPORT}/grpc_bookie.py",
+        "        for request in requests.values():\n            request.fail(code)\n",
+        "",
+        "requests on a stream that broke wait for their deadlines",
+    ),
+    Mutation(
+        "grpc_closed_calls_are_not_answered",
+        f"{TRANSPORT}/grpc_bookie.py",
+        "            task.cancel()\n            request.fail(Code.UNAVAILABLE)\n",
+        "            task.cancel()\n",
+        "calls of a transport that is closed are never answered",
+    ),
+    Mutation(
+        "grpc_sends_what_timed_out",
+        f"{TRANSPORT}/grpc_bookie.py",
+        "                if request.is_open:\n                    await call.write",
+        "                if request.message is not None:\n                    await call.write",
+        "requests that timed out before they were sent are sent",
+        equivalent="a request that was answered has no message either",
+    ),
+    Mutation(
+        "grpc_watch_that_hangs_is_waited_for",
+        f"{TRANSPORT}/grpc_watch.py",
+        "async with asyncio.timeout(BEGIN_SECONDS_MAX):",
+        "async with asyncio.timeout(None):",
+        "a follower hears nothing because its first bookie hangs",
+    ),
+    Mutation(
+        "grpc_watch_tells_again",
+        f"{TRANSPORT}/grpc_watch.py",
+        "if reply.last_add_confirmed > last and not self._is_over:",
+        "if reply.last_add_confirmed >= last and not self._is_over:",
+        "a watch tells what was told before",
+    ),
+    Mutation(
+        "grpc_watch_ends_in_silence",
+        f"{TRANSPORT}/grpc_watch.py",
+        "            self._is_over = True\n            self._on_end(code)",
+        "            self._is_over = True",
+        "a follower whose watch broke hears nothing more",
+    ),
+]
+
+MUTATIONS = [*_REQUESTS, *_CONNECTION, *_LINK, *_CONTROL]
