@@ -3,7 +3,7 @@
 - `core`: decisions and byte formats of its files, pure.
 - `storage`: ledgers on one directory, behind `ports`.
 - `service`: the process: servers, registration, cookies, garbage collection.
-- `config`: settings, from the command line, the environment and a file. `cpus`: where threads run.
+- `config`: settings, from the command line, the environment and a file.
   `descriptors`: how many files and connections may be open.
 
 It imports values, wire formats and metadata stores of `ledgerlog_spark`, which never imports it.

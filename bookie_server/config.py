@@ -22,7 +22,6 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError
 
-from bookie_server.cpus import usable_cpus
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
 
@@ -78,9 +77,6 @@ class BookieSettings(BaseSettings):
         free_bytes_min: The bookie turns read-only when its device would have less space left.
         gc_interval_ms: Between two passes of the collector, which lets go of deleted ledgers.
         drain_timeout_ms: How long a stop waits for requests that were accepted.
-        cpu: Number of the CPU that the event loop stays on while adds come one at a time, for its
-            caches are warm there: for bookies that share a machine, a CPU each. Any when not given.
-            Linux only.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 
@@ -109,7 +105,6 @@ class BookieSettings(BaseSettings):
     free_bytes_min: Annotated[int, Field(ge=0)] = 64 * MEBIBYTE
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     drain_timeout_ms: TimeMs = 5_000
-    cpu: Annotated[int, Field(ge=0)] | None = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 
     @classmethod
@@ -149,14 +144,6 @@ class BookieSettings(BaseSettings):
         ):
             raise ValueError("a bookie id has 1 to 200 of the characters A-Z a-z 0-9 . _ : -")
         return bookie_id
-
-    @field_validator("cpu")
-    @classmethod
-    def _cpu_is_there(cls, cpu: int | None) -> int | None:
-        if cpu is not None and cpu not in (usable := usable_cpus()):
-            listed = ", ".join(map(str, usable)) or "none, on this system"
-            raise ValueError(f"the CPUs that this process can be kept on are {listed}")
-        return cpu
 
     @model_validator(mode="after")
     def _addresses_fit_together(self) -> Self:

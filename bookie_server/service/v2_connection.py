@@ -19,7 +19,6 @@ from bookie_server.service.lanes import QUANTUM_BYTES, REQUEST_COST_BYTES, PeerS
 from bookie_server.service.logging import get_logger
 from bookie_server.service.peer_watch import PeerWatch
 from bookie_server.service.receive_memory import ReceiveMemory, buffer_of
-from bookie_server.service.v2_requests import is_add
 from ledgerlog_spark.errors import WireFormatError
 
 if TYPE_CHECKING:
@@ -152,7 +151,6 @@ class V2Connection(asyncio.BufferedProtocol):
         """Forget the peer; requests already accepted are carried out, their answers dropped."""
         self._transport = None
         self._give_back_all()
-        self._shared.forget(self)
         self._left(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
@@ -175,13 +173,9 @@ class V2Connection(asyncio.BufferedProtocol):
             if not self._frames.make_room():
                 self._pause()
             return
-        is_alone = self._shared.is_alone(self)
         if self._backlog or self._is_paused:
             self._keep(bodies)
-        elif is_alone and len(bodies) == 1:
-            self._handle_lone(bodies)
         else:
-            self._shared.cpu.busy()
             self._handle_all(bodies)
         if not self._is_paused and not self._frames.make_room():
             self._wait_for_memory()
@@ -374,16 +368,6 @@ class V2Connection(asyncio.BufferedProtocol):
         if not self._transport.is_closing():
             self._is_paused = False
             self._transport.resume_reading()
-
-    def _handle_lone(self, bodies: list[memoryview]) -> None:
-        """Handle a frame that came alone; an answer that is ready goes out in the same turn."""
-        self._is_flush_scheduled = True  # in this call, below
-        cpu = self._shared.cpu
-        try:
-            (cpu.lone if is_add(bodies[0]) else cpu.busy)()
-            self._handle_all(bodies)
-        finally:
-            self._flush()
 
     def _demand(self, body: memoryview) -> tuple[Share, int]:
         """The lane of a frame's request, and how much of it there has to be."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bookie_server.cpus import LoneStay
-from bookie_server.service.logging import get_logger
 from ledgerlog_spark.wire.frames import ChunkPool
 
 if TYPE_CHECKING:
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     from bookie_server.service.lanes import Lanes
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.service.storage_port import EntryStorage
-    from bookie_server.service.v2_connection import V2Connection
 
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
@@ -28,8 +24,6 @@ TURNS_SECONDS: Final = 0.002
 """Of a turn of the loop, for requests that waited for others of their connection."""
 
 HOSTS_KEPT_MAX: Final = 1_024
-
-_log = get_logger("v2")
 
 
 class V2Shared:
@@ -48,13 +42,10 @@ class V2Shared:
         "batch_count_max",
         "batch_size_bytes_max",
         "counters",
-        "cpu",
         "frame_size_bytes_max",
         "hosts_warned_of",
         "known_hosts",
         "lanes",
-        "last",
-        "last_but_one",
         "loop",
         "receive_pool",
         "relieve",
@@ -77,25 +68,11 @@ class V2Shared:
         self.frame_size_bytes_max = settings.frame_size_bytes_max
         self.batch_size_bytes_max = settings.frame_size_bytes_max
         self.batch_count_max = BATCH_COUNT_MAX
-        self.cpu = LoneStay(settings.cpu, partial(_tell_refusal, settings.cpu))
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self._is_turning = False
         self.turns: deque[Callable[[], None]] = deque()
         self.known_hosts = RecentHosts()
         self.hosts_warned_of = RecentHosts()
-        self.last: V2Connection | None = None
-        self.last_but_one: V2Connection | None = None
-
-    def is_alone(self, connection: V2Connection) -> bool:
-        """Whether the two receptions before this one were this connection's, too.
-
-        Adds of peers that are busy at the same time are to be synced together. Each of them is
-        heard once in a turn of the loop, so one that ends a turn and begins the next is heard
-        twice in a row, and not three times.
-        """
-        before_last, before = self.last_but_one, self.last
-        self.last_but_one, self.last = before, connection
-        return before is connection and before_last is connection
 
     def take_turn(self, resume: Callable[[], None]) -> None:
         """Call `resume` after those that came before it, a few of them in each turn of the loop.
@@ -120,11 +97,6 @@ class V2Shared:
             if self.turns:
                 self.loop.call_soon(self._take_turns)
 
-    def forget(self, connection: V2Connection) -> None:
-        """A connection is gone."""
-        if connection in (self.last, self.last_but_one):
-            self.last = self.last_but_one = None
-
 
 class RecentHosts:
     """The addresses noted last, up to HOSTS_KEPT_MAX."""
@@ -148,7 +120,3 @@ class RecentHosts:
 
     def __len__(self) -> int:
         return len(self._hosts)
-
-
-def _tell_refusal(cpu: int | None, error: OSError) -> None:
-    _log.warning("cpu_not_kept", cpu=cpu, reason=str(error))

@@ -31,9 +31,9 @@ class RunningBookie:
 class StartingBookie:
     """A bookie process that was made and does not serve yet.
 
-    Ctrl-C in a terminal reaches the caller only, since the process is in another group: end it with
-    `abandon` when nobody waits for it any more. That works from the moment it was made here, so
-    keep it before `spawn`.
+    Ctrl-C in a terminal reaches the caller only, since the process has a session of its own: end it
+    with `abandon` when nobody waits for it any more. That works from the moment it was made here,
+    so keep it before `spawn`.
     """
 
     def __init__(
@@ -44,8 +44,7 @@ class StartingBookie:
         metadata_service_uri: str,
         port: int = 0,
         file_size_bytes: int = FILE_SIZE_BYTES,
-        extra_arguments: tuple[str, ...] = (),
-        group: int | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         """Makes no process yet.
 
@@ -57,8 +56,7 @@ class StartingBookie:
             metadata_service_uri: Of the cluster.
             port: 0 takes a free one.
             file_size_bytes: Of each entry-log file.
-            extra_arguments: More options of `python -m bookie_server`.
-            group: The process group to join; None makes a session of its own.
+            environment: Variables that the process has beside those of this one.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
@@ -71,10 +69,9 @@ class StartingBookie:
             *("--port", str(port)),
             *("--metadata-service-uri", metadata_service_uri),
             *("--file-size-bytes", str(file_size_bytes)),
-            *extra_arguments,
         ]
         self._command = command
-        self._group = group
+        self._environment = environment or {}
         self._log_begin = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -94,9 +91,8 @@ class StartingBookie:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
-                    start_new_session=self._group is None,
-                    process_group=self._group,
-                    env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                    start_new_session=True,
+                    env=os.environ | {"PYTHONUNBUFFERED": "1"} | self._environment,
                 )
 
     def ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> RunningBookie:

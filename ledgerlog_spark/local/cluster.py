@@ -17,7 +17,6 @@ import time
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from zlib import crc32
 
 import psutil
 
@@ -116,7 +115,7 @@ class Cluster:
         with locked_directory(self.directory):
             self.refresh()
             # One that is replaced would take the end of its pipe for the end of this process.
-            if owned and not self.members.running and self._group is None:
+            if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
             wanted = max(bookies or before or BOOKIES_DEFAULT, before)
@@ -209,8 +208,8 @@ class Cluster:
             self._guardian = None
 
     @property
-    def _group(self) -> int | None:
-        return self._guardian.group if self._guardian is not None else None
+    def _environment(self) -> dict[str, str]:
+        return self._guardian.environment if self._guardian is not None else {}
 
     def status(self) -> list[Member]:
         """Every process, ZooKeeper first, as of now."""
@@ -236,7 +235,7 @@ class Cluster:
     def _start_zookeeper(self) -> None:
         member = self._member(ZOOKEEPER)
         port = self._port_of_zookeeper(member)
-        server = ZooKeeperProcess(member.directory, port=port, group=self._group)
+        server = ZooKeeperProcess(member.directory, port=port, environment=self._environment)
         self._children[member.id] = server
         try:
             server.start()
@@ -244,7 +243,9 @@ class Cluster:
             if port != USUAL_PORT or port == member.port or port_is_free(port):
                 raise
             # Another cluster took the usual port between our look and our start.
-            server = ZooKeeperProcess(member.directory, port=free_port(), group=self._group)
+            server = ZooKeeperProcess(
+                member.directory, port=free_port(), environment=self._environment
+            )
             self._children[member.id] = server
             server.start()
         assert server.pid is not None
@@ -280,8 +281,7 @@ class Cluster:
                     bookie_id=member.id,
                     port=member.port if member.port and port_is_free(member.port) else 0,
                     metadata_service_uri=self.metadata_service_uri,
-                    extra_arguments=self._cpu_of(member),
-                    group=self._group,
+                    environment=self._environment,
                 )
                 starting[member_id].spawn()
             for number, member_id in enumerate(ids, start=1):
@@ -298,24 +298,12 @@ class Cluster:
             for bookie in starting.values():
                 bookie.abandon()
 
-    def _cpu_of(self, bookie: Member) -> tuple[str, ...]:
-        """A CPU for each bookie to stay on while there are CPUs; the others go where they like.
-
-        Which one is the first depends on the directory, so that clusters do not meet on it.
-        """
-        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-        number = int(bookie.id.removeprefix(BOOKIE_PREFIX))
-        if number >= len(cpus):
-            return ()
-        first = crc32(os.fsencode(self.directory))
-        return ("--cpu", str(cpus[(first + number) % len(cpus)]))
-
     def _start_upkeep(self) -> None:
         member = self._member(UPKEEP)
         process = spawn_upkeep(
             Path(member.directory),
             metadata_service_uri=self.metadata_service_uri,
-            group=self._group,
+            environment=self._environment,
         )
         self._children[UPKEEP] = process
         self.members.put(member.started_as(process.pid, 0))

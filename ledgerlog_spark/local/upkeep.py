@@ -11,7 +11,7 @@ from ledgerlog_spark.local.interrupts import interrupts_deferred
 
 
 def spawn_upkeep(
-    directory: Path, *, metadata_service_uri: str, group: int | None = None
+    directory: Path, *, metadata_service_uri: str, environment: dict[str, str] | None = None
 ) -> subprocess.Popen[str]:
     """The process, which takes care of all logs from time to time until SIGTERM.
 
@@ -21,7 +21,7 @@ def spawn_upkeep(
     Args:
         directory: Of its log; made when missing.
         metadata_service_uri: Of the cluster.
-        group: The process group to join; None makes a session of its own.
+        environment: Variables that the process has beside those of this one.
 
     Raises:
         OSError: The system refused.
@@ -40,7 +40,6 @@ def spawn_upkeep(
             stdout=log,
             stderr=log,
             text=True,
-            start_new_session=group is None,
-            process_group=group,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"} | (environment or {}),
         )

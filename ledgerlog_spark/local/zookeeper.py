@@ -172,7 +172,7 @@ class ZooKeeperProcess:
         heap_mib: int = 192,
         tick_time_ms: int = 2_000,
         start_timeout_seconds: float = 60.0,
-        group: int | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         """Starts nothing yet.
 
@@ -182,7 +182,7 @@ class ZooKeeperProcess:
             heap_mib: Largest Java heap.
             tick_time_ms: Sessions may ask for timeouts of 2 to 20 ticks.
             start_timeout_seconds: Until it serves.
-            group: The process group to join; None makes a session of its own.
+            environment: Variables that the process has beside those of this one.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
@@ -192,7 +192,7 @@ class ZooKeeperProcess:
         self._heap_mib = heap_mib
         self._tick_time_ms = tick_time_ms
         self._start_timeout_seconds = start_timeout_seconds
-        self._group = group
+        self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -358,8 +358,8 @@ class ZooKeeperProcess:
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
                     pass_fds=(lock,),
-                    start_new_session=self._group is None,
-                    process_group=self._group,
+                    start_new_session=True,
+                    env=os.environ | self._environment,
                 )
         finally:
             os.close(lock)

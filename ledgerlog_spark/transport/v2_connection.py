@@ -271,10 +271,7 @@ class V2Connection(asyncio.BufferedProtocol):
     def _write(self, buffers: Sequence[Buffer]) -> None:
         self._unsent += buffers
         self._unsent_bytes += sum(map(len, buffers))
-        if len(self._by_id) + len(self._by_key) == 1:
-            # A lone request waits for no company: it is sent a turn of the loop earlier.
-            self._flush()
-        elif not self._is_flush_scheduled:
+        if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush)
 

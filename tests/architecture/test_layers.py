@@ -36,18 +36,16 @@ CLIENT_TOP = {"cli", "__init__"}  # may import every layer
 
 BOOKIE_LAYERS = {
     "errors": set(),
-    "cpus": set(),
     "descriptors": set(),
-    "config": {"errors", "cpus"},
+    "config": {"errors"},
     "ports": {"errors"},
     "core": {"errors", "ports"},
-    "storage": {"errors", "ports", "core", "config", "cpus"},
-    "service": {"errors", "ports", "core", "storage", "config", "cpus", "descriptors"},
+    "storage": {"errors", "ports", "core", "config"},
+    "service": {"errors", "ports", "core", "storage", "config", "descriptors"},
 }
 BOOKIE_TOP = {"__main__", "__init__"}
 FROM_CLIENT_PACKAGE = {
     "errors": {"errors"},
-    "cpus": set(),
     "descriptors": {"errors"},
     "config": {"errors", "model"},
     "ports": {"errors", "model"},

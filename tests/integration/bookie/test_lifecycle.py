@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import signal
 import socket
@@ -41,22 +40,6 @@ def _registered(service_uri: str) -> Callable[[], object]:
             await stores.close()
 
     return look
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be kept on a CPU")
-def test_bookie_with_a_cpu_serves_and_one_that_is_not_there_is_refused(
-    make_bookie: MakeBookie,
-) -> None:
-    cpu = max(os.sched_getaffinity(0))
-    with make_bookie(cpu=cpu).start().peer() as peer:
-        for entry_id in range(40):
-            assert peer.ask(add_frame(1, entry_id, b"x")).code is Code.OK
-        peer.send(add_frame(1, 40, b"x"), add_frame(1, 41, b"x"))
-        assert [peer.answer().code for _ in range(2)] == [Code.OK, Code.OK]
-    code, errors = make_bookie("b2", cpu=4_096).refusal()
-    assert code == BAD_CONFIGURATION
-    assert "4096" in errors
-    assert str(cpu) in errors
 
 
 def test_ready_line_names_id_ports_and_process(make_bookie: MakeBookie) -> None:

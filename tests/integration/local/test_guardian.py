@@ -72,6 +72,16 @@ def test_cluster_of_a_killed_owner_ends_and_its_directory_is_deleted(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_every_process_of_an_owned_cluster_has_a_session_of_its_own(
+    owner: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert owner.stdout is not None
+    assert "serves\n" in iter(owner.stdout.readline, "")
+    processes = processes_of(tmp_path)
+    assert len(processes) >= 4
+    assert {process.pid for process in processes} == {os.getsid(one.pid) for one in processes}
+
+
 @pytest.mark.parametrize("role", ["guardian", "QuorumPeerMain", "bookie_server"])
 def test_owner_killed_while_it_starts_leaves_nothing(
     owner: subprocess.Popen[str], tmp_path: Path, role: str

@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 import ledgerlog_spark as ll
@@ -176,16 +175,6 @@ def test_bookie_that_refuses_to_start_is_explained_and_the_rest_is_stopped(
     assert "VERSION" in errors
     assert "Traceback" not in errors
     assert processes_of(directory) == []
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be kept on a CPU")
-def test_bookies_of_a_cluster_have_a_cpu_each_while_there_are_some(tmp_path: Path) -> None:
-    usable = os.sched_getaffinity(0)
-    with local_cluster(bookies=3, directory=tmp_path / "cluster", upkeep=False) as cluster:
-        commands = [psutil.Process(bookie.pid).cmdline() for bookie in cluster.members.bookies]
-    chosen = [int(words[words.index("--cpu") + 1]) for words in commands if "--cpu" in words]
-    assert len(chosen) == len(set(chosen)) == min(3, len(usable))
-    assert set(chosen) <= usable
 
 
 def test_local_cluster_sets_the_default_uri_and_leaves_nothing_behind(

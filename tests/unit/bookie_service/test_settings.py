@@ -64,8 +64,6 @@ def test_command_line_wins_over_environment_over_file_over_default(
             ["18 times frame_size_bytes_max"],
         ),
         ({"log_level": "loud"}, ["log_level", "loud"]),
-        ({"cpu": 4_096}, ["cpu", "4096", "can be kept on are"]),
-        ({"cpu": -1}, ["cpu", "-1"]),
         ({"directories": ["/a", "/b"]}, ["directories", "one directory"]),
     ],
 )

@@ -23,16 +23,16 @@ def stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     found: list[Path] = []
     monkeypatch.setattr(Cluster, "down", lambda self: found.append(self.directory))
     monkeypatch.setattr(guardian.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["guardian", "--directory", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["guardian", "--directory", str(tmp_path), "--mark", "m"])
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO()))
     return found
 
 
-def test_a_guardian_stops_the_cluster_whose_processes_are_in_its_group(
+def test_a_guardian_stops_the_cluster_whose_processes_have_its_mark(
     stopped: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    groups = iter([[SimpleNamespace()], []])
-    monkeypatch.setattr(guardian, "_rest_of_group", lambda: next(groups))
+    looks = iter([[SimpleNamespace()], []])
+    monkeypatch.setattr(guardian, "_found", lambda mark: next(looks) if mark == "m" else [])
     guardian.main()
     assert stopped == [tmp_path]
 
@@ -40,7 +40,7 @@ def test_a_guardian_stops_the_cluster_whose_processes_are_in_its_group(
 def test_a_guardian_whose_cluster_has_ended_leaves_another_one_in_the_directory_alone(
     stopped: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guardian, "_rest_of_group", list)
+    monkeypatch.setattr(guardian, "_found", lambda _mark: [])
     guardian.main()
     assert stopped == []
 
@@ -53,7 +53,7 @@ def test_a_cluster_that_is_started_again_keeps_its_guardian(
     class OneGuardian:
         def __init__(self, _directory: Path, *, is_temporary: bool) -> None:
             made.append(is_temporary)
-            self.group = 1
+            self.environment = {"MARK": "1"}
 
     monkeypatch.setattr(cluster_module, "Guardian", OneGuardian)
     monkeypatch.setattr(Cluster, "_start_zookeeper", lambda _self: None)

@@ -13,7 +13,7 @@ from ledgerlog_spark.errors import BookieUnavailableError, WireFormatError
 from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
-from ledgerlog_spark.transport.v2_connection import UNSENT_BYTES_MAX, V2Connection
+from ledgerlog_spark.transport.v2_connection import UNSENT_BYTES_MAX
 from ledgerlog_spark.transport.v2_transport import Lane, V2Transport
 from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
@@ -110,33 +110,7 @@ async def test_run_goes_entry_by_entry_to_a_bookie_that_does_not(caller, server,
     assert [request.entry_id for _, request in server.requests] == [3, 5, 8]
 
 
-async def test_a_lone_request_is_sent_within_the_call_and_others_at_the_end_of_the_turn(
-    caller, server, storage, monkeypatch
-) -> None:
-    flushes: list[int] = []
-    flush = V2Connection._flush
-
-    def spy(connection: V2Connection) -> None:
-        flushes.append(connection._unsent_bytes)
-        flush(connection)
-
-    monkeypatch.setattr(V2Connection, "_flush", spy)
-    await caller.add(run_of(7, range(1)))
-    one = flushes.pop()
-    assert flushes == []
-    storage.is_holding = True
-    calls = [caller.start_add(run_of(7, range(entry_id, entry_id + 1))) for entry_id in (1, 2, 3)]
-    assert flushes == [one]
-    await server.until(lambda: len(server.requests) == 4)
-    storage.release()
-    for call in calls:
-        await call.result()
-    assert flushes == [one, 2 * one]
-
-
-async def test_requests_in_company_arrive_in_their_order_behind_the_lone_one(
-    caller, server, storage
-) -> None:
+async def test_requests_of_one_turn_arrive_in_their_order(caller, server, storage) -> None:
     await caller.add(run_of(7, range(1)))
     storage.is_holding = True
     calls = [caller.start_add(run_of(7, range(entry_id, entry_id + 1))) for entry_id in range(1, 9)]
