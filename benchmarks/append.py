@@ -96,16 +96,14 @@ CASES = (
 )  # fmt: skip
 
 
-def measure(client: BlockingClient, case: Case, rounds: int, seconds: float) -> list[float]:
-    """The case's figure, round by round, after one short round that warms everything up."""
-    payload, found = os.urandom(case.size_bytes), []
-    for number in range(rounds + 1):
-        ledger = client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
-        value = case.run(ledger, payload, seconds if number else min(1.0, seconds))
-        ledger.close()
-        client.delete_ledger(ledger.id)
-        found.append(value * case.size_bytes / 1e6 if case.unit == "MB/s" else value)
-    return found[1:]
+def measure(client: BlockingClient, case: Case, seconds: float) -> float:
+    """The case's figure, of one round in a ledger of its own."""
+    payload = os.urandom(case.size_bytes)
+    ledger = client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+    value = case.run(ledger, payload, seconds)
+    ledger.close()
+    client.delete_ledger(ledger.id)
+    return value * case.size_bytes / 1e6 if case.unit == "MB/s" else value
 
 
 def limit(case: Case, directory: Path) -> tuple[float, str]:
@@ -138,7 +136,10 @@ def main() -> None:
         ll.connect(cluster.metadata_service_uri) as client,
     ):
         for case in cases:
-            values[case.name] = measure(client, case, options.rounds, options.seconds)
+            measure(client, case, min(1.0, options.seconds))  # warms everything up
+            values[case.name] = [
+                measure(client, case, options.seconds) for _ in range(options.rounds)
+            ]
     with peer_bookkeeper.running(options.peer) as rig:
         peers = {case.name: peer_value(rig, case) for case in cases} if rig else {}
     figures = []

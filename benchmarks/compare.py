@@ -1,15 +1,17 @@
-"""How does this checkout compare with another one, in alternating runs on the same machine?
+"""How does this checkout compare with another one, in alternating rounds on the same machine?
 
 `python -m benchmarks.compare BASE append read --pairs 30`: BASE is a directory with another
-checkout (`git worktree add BASE REVISION`); the scripts are those of this one. Each pair runs both,
-in alternating order, so that what else the machine does falls on both alike. A figure is the median
-of the pairs' ratios, this checkout to BASE, turned so that more than 1 is better; beside it stands
-the range in which the median lies with 95 % confidence, from the order of the ratios alone.
+checkout (`git worktree add BASE REVISION`); the scripts are those of this one. Both have a cluster
+of their own at the same time, and take turns: each pair is one round of both, in alternating order,
+so that what else the machine does falls on both alike. Clusters are made anew every few pairs. A
+figure is the median of the pairs' ratios, this checkout to BASE; more than 1 is better. Beside it
+stands the range in which the median lies with 95 % confidence, from the order of the ratios alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -23,6 +25,46 @@ from benchmarks.report import show_ratios
 
 HERE = Path(__file__).parents[1]
 RATIO_MIN = 0.95
+PAIRS_OF_A_CLUSTER = {"append": 5, "read": 10, "recovery": 30, "spark_write": 10, "spark_read": 30}
+"""What `append` and `spark_write` delete stays on the disk for a while."""
+
+
+class Side:
+    """One checkout's process, which serves rounds."""
+
+    def __init__(self, tree: Path, script: str, options: argparse.Namespace) -> None:
+        """Starts it; `figures` are ready when its cluster is."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.rounds", script, str(options.seconds), str(tree)],
+            cwd=options.scripts_directory,
+            env=os.environ | {"PYTHONPATH": str(tree)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def figures(self) -> list[str]:
+        """Names of its figures."""
+        return list(json.loads(self._line()))
+
+    def round(self, figure: str) -> float:
+        """One round."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{figure}\n")
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def close(self) -> None:
+        """End it, its cluster too."""
+        self._process.communicate()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a round failed, see above: exit code {self._process.wait()}")
+        return line
 
 
 def main() -> int:
@@ -31,9 +73,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("base", type=Path, help="directory with the other checkout")
-    parser.add_argument("scripts", nargs="+", help="of benchmarks, such as append and read")
+    parser.add_argument("scripts", nargs="+", choices=PAIRS_OF_A_CLUSTER)
     parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each round of append")
     parser.add_argument("--only", help="figures whose name contains this")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     options = parser.parse_args()
@@ -42,50 +84,39 @@ def main() -> int:
         # A working directory without packages: those come from the checkout that is measured.
         (Path(directory) / "benchmarks").symlink_to(HERE / "benchmarks")
         options.scripts_directory = directory
-        for number in range(options.pairs):
-            for script in options.scripts:
-                for question, ratio in _pair(options, script, ours_first=number % 2 == 0).items():
-                    ratios.setdefault(f"{script}: {question}", []).append(ratio)
-            sys.stderr.write(f"pair {number + 1} of {options.pairs}\n")
+        for script in options.scripts:
+            _compare(script, options, ratios)
     rows = [(name, median(found), *_interval(found), len(found)) for name, found in ratios.items()]
     show_ratios(f"this checkout to {options.base}", rows, RATIO_MIN, as_json=options.json)
     return int(any(row[1] < RATIO_MIN for row in rows))
 
 
-def _pair(options: argparse.Namespace, script: str, *, ours_first: bool) -> dict[str, float]:
-    """The ratio of each figure, more than 1 where this checkout is better."""
-    trees = [HERE, options.base.absolute()]
-    found = {
-        tree: _figures(tree, script, options) for tree in (trees if ours_first else trees[::-1])
-    }
-    ours, base = (found[tree] for tree in trees)
-    return {
-        question: _better(ours[question], base[question])
-        for question in ours.keys() & base.keys()
-        if not options.only or options.only in question
-    }
+def _compare(script: str, options: argparse.Namespace, ratios: dict[str, list[float]]) -> None:
+    """Add a script's ratios, pair by pair."""
+    done = 0
+    while done < options.pairs:
+        count = min(PAIRS_OF_A_CLUSTER[script], options.pairs - done)
+        with contextlib.ExitStack() as stack:
+            ours, base = sides = [
+                Side(tree, script, options) for tree in (HERE, options.base.absolute())
+            ]
+            for side in sides:
+                stack.callback(side.close)
+            names = [side.figures() for side in sides]
+            wanted = [name for name in names[0] if name in names[1] and _is_wanted(name, options)]
+            for name in wanted:
+                for side in sides:
+                    side.round(name)  # warms up, not counted
+            for number in range(count):
+                for name in wanted:
+                    found = {side: side.round(name) for side in sides[:: 1 - 2 * (number % 2)]}
+                    ratios.setdefault(f"{script}: {name}", []).append(found[ours] / found[base])
+                sys.stderr.write(f"{script}: pair {done + number + 1} of {options.pairs}\n")
+        done += count
 
 
-def _better(ours: dict[str, float], base: dict[str, float]) -> float:
-    ratio = ours["value"] / base["value"]
-    return 1 / ratio if ours["lower_is_better"] else ratio
-
-
-def _figures(tree: Path, script: str, options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """What a script prints in a checkout, by question."""
-    arguments = ["--rounds", "1", "--seconds", str(options.seconds), "--json"]
-    if options.only and script == "append":
-        arguments += ["--only", options.only]
-    ended = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{script}", *arguments],
-        cwd=options.scripts_directory,
-        env=os.environ | {"PYTHONPATH": str(tree)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    figures = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
-    return {figure["question"]: figure for figure in figures}
+def _is_wanted(name: str, options: argparse.Namespace) -> bool:
+    return not options.only or options.only in name
 
 
 def _interval(ratios: list[float]) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from benchmarks import peer_bookkeeper
 from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
+from ledgerlog_spark.client.blocking import BlockingClient
 
 IN_FLIGHT = 500
 WRITER = f"""
@@ -44,20 +45,25 @@ def abandoned_ledger(uri: str) -> int:
     return ledger_id
 
 
+def seal_ms(client: BlockingClient, uri: str) -> float:
+    """How long the seal of such a ledger took."""
+    ledger_id = abandoned_ledger(uri)
+    begun = time.perf_counter()
+    client.seal(ledger_id)
+    taken_ms = (time.perf_counter() - begun) * 1e3
+    client.delete_ledger(ledger_id)
+    return taken_ms
+
+
 def main() -> None:
     """Measure ours, then the peer's."""
     options = parsed(__doc__, rounds=9)
-    found = []
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,
         ll.connect(cluster.metadata_service_uri) as client,
     ):
-        for _ in range(options.rounds + 1):
-            ledger_id = abandoned_ledger(cluster.metadata_service_uri)
-            begun = time.perf_counter()
-            client.seal(ledger_id)
-            found.append((time.perf_counter() - begun) * 1e3)
-            client.delete_ledger(ledger_id)
+        uri = cluster.metadata_service_uri
+        found = [seal_ms(client, uri) for _ in range(options.rounds + 1)]
     with peer_bookkeeper.running(options.peer) as rig:
         peer = rig.milliseconds("recover", "2000", "1024", str(IN_FLIGHT), "5") if rig else None
     figure = Figure(

@@ -1,0 +1,105 @@
+"""Serves single rounds of a benchmark to `compare`: `python -m benchmarks.rounds append`.
+
+Prints the names of its figures when its cluster serves, one JSON line; then, for each line on
+standard input that names one, the figure of one round of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+import ledgerlog_spark as ll
+from benchmarks import append, read, recovery, spark_read, spark_write
+from benchmarks.spark_session import generated, session
+
+Rounds = dict[str, Callable[[], float]]
+"""The figure of one round, by its name; more is better. What takes time counts by 1/s."""
+
+
+@contextmanager
+def of_append(seconds: float) -> Iterator[Rounds]:
+    """Every case of `append`."""
+    with ll.local_cluster(bookies=3) as cluster, ll.connect(cluster.metadata_service_uri) as client:
+
+        def one(case: append.Case) -> float:
+            value = append.measure(client, case, seconds)
+            return 1e3 / value if case.lower_is_better else value
+
+        yield {case.name: partial(one, case) for case in append.CASES}
+
+
+@contextmanager
+def of_read(_seconds: float) -> Iterator[Rounds]:
+    """Every case of `read`, each over a ledger that is filled once."""
+    with ll.local_cluster(bookies=3) as cluster, ll.connect(cluster.metadata_service_uri) as client:
+        yield {
+            case.name: partial(read.read, client, read.fill(client, case), case)
+            for case in read.CASES
+        }
+
+
+@contextmanager
+def of_recovery(_seconds: float) -> Iterator[Rounds]:
+    """One seal a round."""
+    with ll.local_cluster(bookies=3) as cluster, ll.connect(cluster.metadata_service_uri) as client:
+        yield {"seal": lambda: 1e3 / recovery.seal_ms(client, cluster.metadata_service_uri)}
+
+
+@contextmanager
+def of_spark_write(_seconds: float) -> Iterator[Rounds]:
+    """M rows/s."""
+    with ll.local_cluster(bookies=3), session() as spark:
+        rows = generated(spark, spark_write.ROWS)
+
+        def write() -> float:
+            begun = time.perf_counter()
+            rows.write.format("ledger").mode("overwrite").save("written")
+            return spark_write.ROWS / (time.perf_counter() - begun) / 1e6
+
+        yield {"write 5 M rows": write}
+
+
+@contextmanager
+def of_spark_read(_seconds: float) -> Iterator[Rounds]:
+    """M rows/s."""
+    with ll.local_cluster(bookies=3), session() as spark:
+        generated(spark, spark_read.ROWS).write.format("ledger").mode("overwrite").save("read")
+        log = spark.read.format("ledger").load("read")
+
+        def whole() -> float:
+            begun = time.perf_counter()
+            spark_read.drained(log)
+            return spark_read.ROWS / (time.perf_counter() - begun) / 1e6
+
+        yield {"read 10 M rows": whole}
+
+
+WORLDS: dict[str, Callable[[float], AbstractContextManager[Rounds]]] = {
+    "append": of_append,
+    "read": of_read,
+    "recovery": of_recovery,
+    "spark_write": of_spark_write,
+    "spark_read": of_spark_read,
+}
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    script, seconds, root = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+    assert ll.__file__.startswith(root), f"{ll.__file__} is not of {root}"
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what others print
+        with WORLDS[script](seconds) as rounds:
+            print(json.dumps(list(rounds)), file=answers, flush=True)
+            for line in sys.stdin:
+                print(rounds[line.rstrip("\n")](), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
