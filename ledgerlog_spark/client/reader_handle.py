@@ -40,6 +40,7 @@ from ledgerlog_spark.protocol.messages import (
     Start,
     StoredEntry,
 )
+from ledgerlog_spark.protocol.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.reader import LedgerReader
 from ledgerlog_spark.transport.port import LacRise
 from ledgerlog_spark.waits import forever
@@ -219,17 +220,20 @@ class ReadHandle:
         last_entry_id: int | None = None,
         *,
         is_listed: bool = False,
+        place: ReadPlace | None = None,
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """Entries first to last, both inclusive, in order, in batches as they arrive.
 
-        Reads ahead of its consumer by what the settings say. Nothing is ever left out: the
-        iteration ends with the last entry or with an error.
+        Reads ahead of its consumer by what the settings say: 64 MiB at most by default. Nothing is
+        ever left out: the iteration ends with the last entry or with an error.
 
         Args:
             first_entry_id: At least 0.
             last_entry_id: None reads up to `last_add_confirmed`, which may be nothing.
             is_listed: The caller knows from a durable list that the range was acknowledged, so
                 the bound of `last_add_confirmed` does not apply (DESIGN section 6.5).
+            place: Bounds what this and other reads hold together. Without its turn a read waits
+                for room, which its consumer may have to make.
 
         Raises:
             LocalProtocolError: A bad range, or one beyond `last_add_confirmed`; nothing was read.
@@ -244,7 +248,7 @@ class ReadHandle:
             if 0 <= first_entry_id == last_entry_id + 1:
                 return
         self._check_range(first_entry_id, last_entry_id, is_listed=is_listed)
-        reading = _Range(self, first_entry_id, last_entry_id)
+        reading = _Range(self, first_entry_id, last_entry_id, place)
         self._ranges.add(reading)
         try:
             reading.start()
@@ -271,13 +275,16 @@ class ReadHandle:
         for reading in list(self._ranges):
             reading.fail(self._closed_error())
 
-    def _host(self, machine: Machine, on_indication: Any, on_crash: Any) -> MachineHost:
+    def _host(
+        self, machine: Machine, on_indication: Any, on_crash: Any, on_settled: Any = None
+    ) -> MachineHost:
         return MachineHost(
             machine,
             services=self._services,
             ledger=self._bytes,
             on_indication=on_indication,
             on_crash=on_crash,
+            on_settled=on_settled,
         )
 
     def _adopt(self, metadata: LedgerMetadata) -> None:
@@ -326,16 +333,27 @@ class ReadHandle:
 class _Range:
     """One range on its way from a `LedgerReader` to its consumer."""
 
-    def __init__(self, handle: ReadHandle, first_entry_id: int, last_entry_id: int) -> None:
+    def __init__(
+        self,
+        handle: ReadHandle,
+        first_entry_id: int,
+        last_entry_id: int,
+        place: ReadPlace | None,
+    ) -> None:
         self.reader = LedgerReader(
             metadata=handle.metadata,
             first_entry_id=first_entry_id,
             last_entry_id=last_entry_id,
             settings=handle._services.settings.reader,  # noqa: SLF001 - one module, one noun
+            place=place,
         )
+        self._place = place
         self._ledger_id = handle.id
-        self._host = handle._host(self.reader, self._on_indication, self.fail)  # noqa: SLF001
-        self._batches: deque[Sequence[Entry]] = deque()
+        on_settled = None if place is None else place.settled
+        self._host = handle._host(  # noqa: SLF001
+            self.reader, self._on_indication, self.fail, on_settled
+        )
+        self._batches: deque[EntryBatch] = deque()
         self._is_over = False
         self._error: LedgerLogError | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -347,12 +365,16 @@ class _Range:
     def start(self) -> None:
         """Ask for the first entries."""
         self._watch.start()
+        if self._place is not None:
+            self._place.begin(lambda: self.reader.reserved_size_bytes, self._on_room)
         self._host.post(Start())
 
     def stop(self) -> None:
         """Forget what is still on its way."""
         self._watch.stop()
         self._host.stop()
+        if self._place is not None:
+            self._place.end()
 
     def fail(self, error: LedgerLogError) -> None:
         """End with `error`, after the batches that have come."""
@@ -364,6 +386,8 @@ class _Range:
 
     async def next_batch(self) -> Sequence[Entry]:
         """The next entries, empty at the end of the range."""
+        if self._place is not None:
+            self._place.handed_size_bytes = 0
         while not self._batches:
             if self._error is not None:
                 raise self._error
@@ -373,12 +397,20 @@ class _Range:
             self._waiting = asyncio.get_running_loop().create_future()
             await forever(self._waiting, "the machine goes on or ends, or `_on_stall` ends it")
         batch = self._batches.popleft()
+        if self._place is not None:
+            self._place.handed_size_bytes = batch.size_bytes
         self._host.post(EntriesTaken(batch[-1].entry_id))
         return batch
 
+    def _on_room(self) -> None:
+        reserved = self.reader.reserved_size_bytes
+        self._host.post(RoomMade())
+        if self.reader.reserved_size_bytes > reserved:
+            self._waits += 1  # no reply was due before there was room to ask
+
     def _on_indication(self, indication: Any) -> None:
         if isinstance(indication, EntriesRead):
-            self._batches.append(indication.entries)
+            self._batches.append(EntryBatch.of(indication.entries))
         elif isinstance(indication, ReadFailed):
             self._error = error_from_read(self._ledger_id, indication)
             self._is_over = True
@@ -389,6 +421,8 @@ class _Range:
 
     def _on_stall(self) -> None:
         """No request was answered for long: an error, if the next entries are waited for."""
+        if self._place is not None and not self._place.has_turn:
+            return  # there may have been no room to ask
         if self._waiting is not None and not self._waiting.done():
             entry_id = self.reader.next_entry_id
             self.fail(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.client.closing import Closing
 from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.protocol.read_room import ReadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,8 @@ class CommittedEntries(Closing):
     """The entries of a task's ranges; call it with each of them, in order.
 
     Small ranges are begun ahead, so that a task of many does not wait for ZooKeeper and the bookies
-    once for each. A context manager: its end forgets what nobody took.
+    once for each. All together hold at most 64 MiB, whatever the sizes of entries. A context
+    manager: its end forgets what nobody took.
     """
 
     def __init__(self, uri: str, task: ScanTask, password: bytes) -> None:
@@ -33,6 +35,7 @@ class CommittedEntries(Closing):
         self._logs = logs_at(uri)
         self._log_ids = task.log_ids
         self._password = password
+        self._room = ReadRoom()
         self._waiting = deque(task.ranges)
         self._begun: deque[tuple[ScanRange, BlockingRangeReader]] = deque()
 
@@ -75,7 +78,7 @@ class CommittedEntries(Closing):
             return
         log = self._logs.open_by_id(chosen[0].log, self._log_ids[chosen[0].log])
         places = [(each.ledger_id, each.first_entry_id, each.last_entry_id) for each in chosen]
-        readers = log.begin_ranges(places, password=self._password)
+        readers = log.begin_ranges(places, password=self._password, room=self._room)
         self._begun.extend(zip(chosen, readers, strict=True))
 
     def close(self) -> None:

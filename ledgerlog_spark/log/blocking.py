@@ -12,6 +12,7 @@ from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind, WriteMode
+from ledgerlog_spark.protocol.read_room import ReadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -238,17 +239,28 @@ class BlockingLog(BlockingLogUpkeep):
         return iter(reading)
 
     def begin_ranges(
-        self, ranges: Sequence[tuple[int, int, int]], *, password: bytes = b""
+        self,
+        ranges: Sequence[tuple[int, int, int]],
+        *,
+        password: bytes = b"",
+        room: ReadRoom | None = None,
     ) -> list[BlockingRangeReader]:
-        """Readers of listed ranges, the first entries of all of them on their way.
+        """Readers of listed ranges, the first entries of them on their way; take them in order.
 
         Args:
             ranges: Ledger id, first and last entry id, both inclusive.
             password: Of the ledgers.
+            room: Bounds what these readers and others of the room hold. Without it these have one
+                of their own, 64 MiB.
         """
+        shared = room or ReadRoom()
 
         async def begun(log: Log) -> list[BegunRange]:
-            return [BegunRange(log.read_range(*each, password=password)) for each in ranges]
+            places = [shared.place() for _ in ranges]
+            return [
+                BegunRange(log.read_range(*each, password=password, place=place), place)
+                for each, place in zip(ranges, places, strict=True)
+            ]
 
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
 

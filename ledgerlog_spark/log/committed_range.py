@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.log.ports import LedgerReaderHandle, Ledgers
     from ledgerlog_spark.model import LedgerMetadata
+    from ledgerlog_spark.protocol.read_room import ReadPlace
 
 
 async def read_range(
@@ -28,6 +29,7 @@ async def read_range(
     sync: Callable[[], Awaitable[None]],
     log: str = "",
     password: bytes = b"",
+    place: ReadPlace | None = None,
 ) -> AsyncGenerator[Sequence[Any], None]:
     """The entries from first to last, both inclusive, in batches and in order.
 
@@ -39,6 +41,7 @@ async def read_range(
         sync: Makes later reads of metadata at least as new as now (`LogStore.sync`).
         log: For messages.
         password: Of the ledger.
+        place: Bounds what this and other reads hold together; see `ReadHandle.read_batches`.
 
     Raises:
         DataLossError: Every replica said twice that it does not have an entry, the second time
@@ -57,7 +60,7 @@ async def read_range(
                 ledger_id, password=password, is_listed=True, may_be_outdated=may_be_outdated
             )
             async with contextlib.aclosing(
-                reader.read_batches(next_entry_id, last_entry_id, is_listed=True)
+                reader.read_batches(next_entry_id, last_entry_id, is_listed=True, place=place)
             ) as batches:
                 async for batch in batches:
                     next_entry_id = batch[-1].entry_id + 1

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.log_view import LogView
+    from ledgerlog_spark.protocol.read_room import ReadPlace
 
 REGISTER_ATTEMPTS_MAX = 20
 APP_SIZE_BYTES_MAX = 200
@@ -387,6 +388,7 @@ class Log(LogRecords):
         last_entry_id: int,
         *,
         password: bytes = b"",
+        place: ReadPlace | None = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
         """Entries of a listed range, in batches and in order; see `committed_range.read_range`."""
         return read_range(
@@ -397,6 +399,7 @@ class Log(LogRecords):
             sync=self._store.sync,
             log=self.name,
             password=password,
+            place=place,
         )
 
     async def _join(

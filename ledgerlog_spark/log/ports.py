@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.ledger_creation import CreateRecord
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.model import Code, LedgerMetadata, Quorum
+    from ledgerlog_spark.protocol.read_room import ReadPlace
 
 
 class LedgerWriterHandle(Protocol):
@@ -78,9 +79,17 @@ class LedgerReaderHandle(Protocol):
         """Bring both up to date once."""
 
     def read_batches(
-        self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False
+        self,
+        first_entry_id: int = 0,
+        last_entry_id: int | None = None,
+        *,
+        is_listed: bool = False,
+        place: ReadPlace | None = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Entries in order, in batches; with `is_listed` whatever the last add confirmed is."""
+        """Entries in order, in batches; with `is_listed` whatever the last add confirmed is.
+
+        With `place`, within what its room has for all its readers.
+        """
 
     async def aclose(self) -> None:
         """End the reads."""

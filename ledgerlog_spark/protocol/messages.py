@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol.read_room import RoomMade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -361,6 +362,7 @@ Event = (
     | AddRequested
     | CloseRequested
     | EntriesTaken
+    | RoomMade
 )
 
 

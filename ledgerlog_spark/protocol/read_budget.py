@@ -11,10 +11,12 @@ from bisect import insort
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
+from ledgerlog_spark.protocol.read_room import HEDGES_SPARED
 
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.entry_batch import EntryBatch
+    from ledgerlog_spark.protocol.read_room import ReadPlace
     from ledgerlog_spark.protocol.reader import ReaderSettings
 
 FIRST_BATCH_ENTRIES = 64
@@ -26,9 +28,6 @@ FIRST_SIZE_BYTES = 64 << 10
 STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
 """Header, the largest digest, and the length before it in a batch's answer."""
 
-HEDGES_SPARED = 2
-"""Requests that always have room beside those that read ahead: to help a slow bookie."""
-
 
 class ReadBudget:
     """What a reader holds, by the sizes it has seen.
@@ -37,10 +36,13 @@ class ReadBudget:
         held_size_bytes: Payload that came and was not taken.
     """
 
-    def __init__(self, settings: ReaderSettings, metadata: LedgerMetadata) -> None:
+    def __init__(
+        self, settings: ReaderSettings, metadata: LedgerMetadata, place: ReadPlace | None = None
+    ) -> None:
         """Nothing is held; a closed ledger's record says how large its entries are on average."""
         self.held_size_bytes = 0
         self._settings = settings
+        self._place = place
         self._usual_size_bytes = _usual_size_bytes(metadata)
         self._likely_size_bytes = max(FIRST_SIZE_BYTES, self._usual_size_bytes)
 
@@ -73,12 +75,24 @@ class ReadBudget:
             batches < limits.batches_in_flight_max
             and singles < limits.singles_in_flight_max
             and self.held_size_bytes + expected < limits.size_bytes_ahead_max
-            and self._fits(batches + reads + HEDGES_SPARED)
+            and self._fits(batches + reads, HEDGES_SPARED)
         )
 
     def has_room_to_hedge(self, requests: int) -> bool:
         """Whether another bookie may be asked for what is late, beside `requests` that are out."""
-        return self._fits(requests)
+        return self._fits(requests, 0)
+
+    @property
+    def may_exceed(self) -> bool:
+        """Whether one request may be sent for which there is no room, when nothing is held.
+
+        Of readers that share a room that is the one whose turn it is: the others wait for theirs.
+        """
+        return self._place is None or self._place.has_turn
+
+    def reserved_size_bytes(self, requests: int) -> int:
+        """What is held, and the most that `requests` that are out may bring."""
+        return self.held_size_bytes + requests * FRAME_SIZE_BYTES_MAX
 
     @property
     def batch_entries(self) -> int:
@@ -89,10 +103,13 @@ class ReadBudget:
         stored = self._usual_size_bytes + STORED_BESIDE_PAYLOAD_SIZE_BYTES
         return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
-    def _fits(self, requests: int) -> bool:
-        """Whether one more answer fits, if all have the size of a frame."""
-        in_flight = (requests + 1) * FRAME_SIZE_BYTES_MAX
-        return self.held_size_bytes + in_flight <= self._settings.size_bytes_max
+    def _fits(self, requests: int, spared: int) -> bool:
+        """Whether one more answer fits beside some that are spared, if all are whole frames."""
+        size_bytes = self.reserved_size_bytes(requests + 1)
+        spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
+        if size_bytes + spared_size_bytes > self._settings.size_bytes_max:
+            return False
+        return self._place is None or self._place.fits(size_bytes, spared_size_bytes)
 
 
 class EntriesToAsk:

@@ -36,6 +36,7 @@ from ledgerlog_spark.protocol.messages import (
 )
 from ledgerlog_spark.protocol.quorum import write_set
 from ledgerlog_spark.protocol.read_budget import EntriesToAsk, ReadBudget
+from ledgerlog_spark.protocol.read_room import RoomMade
 from ledgerlog_spark.protocol.read_tally import BatchInFlight, ReplicaTally
 from ledgerlog_spark.protocol.recovery_reads import Verdict
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -44,6 +45,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
     from ledgerlog_spark.protocol.messages import Effect, Event
+    from ledgerlog_spark.protocol.read_room import ReadPlace
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
 """Payload that is delivered at once, or one larger answer of a bookie: taken, it makes room."""
@@ -111,6 +113,7 @@ class LedgerReader:
         first_entry_id: int,
         last_entry_id: int,
         settings: ReaderSettings | None = None,
+        place: ReadPlace | None = None,
     ) -> None:
         assert 0 <= first_entry_id <= last_entry_id, "a range has at least one entry"
         self.phase = ReaderPhase.NEW
@@ -122,7 +125,7 @@ class LedgerReader:
         self._numbers = RequestNumbers()
         self._taken = first_entry_id - 1
         self._to_ask = EntriesToAsk(first_entry_id, last_entry_id)
-        self._budget = ReadBudget(self._settings, metadata)
+        self._budget = ReadBudget(self._settings, metadata, place)
         self._ready: dict[int, EntryBatch] = {}
         self._untaken: deque[tuple[int, int]] = deque()
         self._batches: dict[int, tuple[BatchInFlight, int]] = {}
@@ -137,6 +140,12 @@ class LedgerReader:
         self._hedge_timer = 0
         self._busy_timer = 0
         self._busy_rounds = 0
+
+    @property
+    def reserved_size_bytes(self) -> int:
+        """Payload that came and was not taken, and the most that requests may still bring."""
+        out = 0 if self.phase is ReaderPhase.DONE else self._requests_out
+        return self._budget.reserved_size_bytes(out)
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event; the host performs the effects in order after this returned."""
@@ -167,11 +176,14 @@ class LedgerReader:
             return True
         # Nothing else would make room for it: an entry larger than the limits has to pass.
         is_head = entry_id == self.next_entry_id
-        return is_head and not self._untaken and not self._requests_out
+        is_idle = not self._untaken and not self._requests_out
+        return is_head and is_idle and self._budget.may_exceed
 
     @property
     def _requests_out(self) -> int:
-        return len(self._batches) + len(self._reads)
+        """Requests whose answers may come, with the one that follows a load of the record."""
+        is_asked_next = self.phase is ReaderPhase.RELOADING
+        return len(self._batches) + len(self._reads) + is_asked_next
 
     def _last_of_batch(self, first_entry_id: int) -> int:
         """A batch stays within the range and within one fragment; one entry where striped."""
@@ -302,8 +314,10 @@ class LedgerReader:
             self.phase = ReaderPhase.DONE
             return [*effects, RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
-            effects += self._fill()
+            # The head first: what is asked for it next has the room that its last request made.
             effects += self._see_about_the_head()
+        if self.phase is ReaderPhase.READING:
+            effects += self._fill()
         return effects
 
     def _deliver(self) -> list[Effect]:
@@ -389,6 +403,9 @@ class LedgerReader:
             self._budget.take(self._untaken.popleft()[1])
         return self._fill() if self.phase is ReaderPhase.READING else []
 
+    def _on_room_made(self, _event: RoomMade) -> list[Effect]:
+        return self._fill()
+
     def _fail(self, failure: Failure) -> list[Effect]:
         self.phase = ReaderPhase.DONE
         tally = self._tallies.get(self.next_entry_id)
@@ -426,11 +443,14 @@ _ANSWERS: dict[type, str] = {
 }
 
 READER_TABLE: Table = {
-    ReaderPhase.NEW: row({Start: "_on_start"}),
-    ReaderPhase.READING: row(_ANSWERS),
-    ReaderPhase.RELOADING: row({**_ANSWERS, MetadataLoaded: "_on_metadata_loaded"}),
+    ReaderPhase.NEW: row({Start: "_on_start"}, ignored=(RoomMade,)),
+    ReaderPhase.READING: row({**_ANSWERS, RoomMade: "_on_room_made"}),
+    ReaderPhase.RELOADING: row(
+        {**_ANSWERS, MetadataLoaded: "_on_metadata_loaded"}, ignored=(RoomMade,)
+    ),
     ReaderPhase.DONE: row(
-        {}, ignored=(ReadReplied, BatchReplied, TimerFired, EntriesTaken, MetadataLoaded)
+        {EntriesTaken: "_on_taken"},
+        ignored=(ReadReplied, BatchReplied, TimerFired, MetadataLoaded, RoomMade),
     ),
 }
 """Phases x events of a reader."""

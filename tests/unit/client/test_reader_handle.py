@@ -21,6 +21,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import BatchReplied, LacReplied, ReadReplied
+from ledgerlog_spark.protocol.read_room import ReadRoom
 from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
@@ -505,5 +506,41 @@ def test_a_sealed_ledger_holds_what_was_acknowledged_and_sealing_again_says_the_
         assert first == second == sealed
         reader = await world.client().open_ledger(ledger_id)
         assert len([entry async for entry in reader.read()]) == 20
+
+    in_world(work)
+
+
+def test_a_read_that_waits_for_room_is_no_standstill() -> None:
+    async def work(world: ClientWorld) -> None:
+        stall = world.settings.stall_ms / 1e3
+        reader = await world.client().open_ledger(await written(world, 10))
+        room = ReadRoom()
+        first, place = room.place(), room.place()
+        first.handed_size_bytes = room.size_bytes_max
+        batches = reader.read_batches(place=place)
+        reading = asyncio.ensure_future(anext(batches))
+        await asyncio.sleep(3.7 * stall)
+        assert not reading.done()
+        world.transport.held |= set(world.names)
+        first.leave()
+        place.take_turn()
+        await asyncio.sleep(0.5 * stall)
+        for name in world.names:
+            world.transport.release(name)
+        assert len(await reading) == 10
+        await batches.aclose()
+        assert room.reserved_size_bytes == 0
+
+    in_world(work)
+
+
+def test_a_read_that_has_its_turn_and_stands_still_ends() -> None:
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 10))
+        world.transport.held |= set(world.names)
+        place = ReadRoom().place()
+        place.take_turn()
+        with pytest.raises(EntryUnknownError, match="no request was answered for long"):
+            await anext(reader.read_batches(place=place))
 
     in_world(work)

@@ -10,6 +10,8 @@ from ledgerlog_spark.errors import DataLossError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ledgerlog_spark.protocol.read_room import ReadRoom
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -35,7 +37,11 @@ class Ledgers:
         return self
 
     def begin_ranges(
-        self, ranges: Sequence[tuple[int, int, int]], *, password: bytes
+        self,
+        ranges: Sequence[tuple[int, int, int]],
+        *,
+        password: bytes,
+        room: ReadRoom | None = None,  # noqa: ARG002
     ) -> list[Reading]:
         assert password == b"secret"
         return [Reading(self, *each) for each in ranges]

@@ -20,6 +20,8 @@ from ledgerlog_spark.errors import DataLossError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ledgerlog_spark.protocol.read_room import ReadRoom
+
 RANGE = ScanRange("a", 0, 1, 2, 10, 1000, 0, 0, 0, 10, ())
 
 
@@ -37,7 +39,11 @@ class Ranges:
         return self
 
     def begin_ranges(
-        self, ranges: Sequence[tuple[int, int, int]], *, password: bytes
+        self,
+        ranges: Sequence[tuple[int, int, int]],
+        *,
+        password: bytes,
+        room: ReadRoom | None = None,  # noqa: ARG002
     ) -> list[Reading]:
         assert password == b"secret"
         self.begun += [(self._name, ledger_id) for ledger_id, _, _ in ranges]

@@ -19,6 +19,7 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
 
 LARGE = bytes(5 << 20)
@@ -48,20 +49,34 @@ class Reading:
         worst: The same, each request counted with as much as it may bring.
     """
 
-    def __init__(self, metadata: LedgerMetadata, last: int, size: str, seed: int = 0) -> None:
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        last: int,
+        size: str,
+        seed: int = 0,
+        place: ReadPlace | None = None,
+    ) -> None:
         self.random = Random(seed)
         self.payload_of = SIZES[size]
         self.takes_batches = True
         self.faults = 0.0
         self.metadata = metadata
         self.last = last
-        self.reader = LedgerReader(metadata=metadata, first_entry_id=0, last_entry_id=last)
+        self.reader = LedgerReader(
+            metadata=metadata, first_entry_id=0, last_entry_id=last, place=place
+        )
         self.out: dict[int, m.SendRead | m.SendReadBatch] = {}
         self.timers: list[int] = []
         self.untaken: list[tuple[int, int]] = []
         self.next_entry_id = 0
         self.end: m.Effect | None = None
         self.most = self.worst = 0
+        if place is not None:
+            place.begin(
+                lambda: self.reader.reserved_size_bytes,
+                lambda: self.perform(self.reader.handle(RoomMade())),
+            )
         self.perform(self.reader.handle(m.Start()))
 
     def perform(self, effects: list[m.Effect]) -> None:

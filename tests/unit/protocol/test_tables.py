@@ -13,6 +13,7 @@ from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Versio
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Table
 from ledgerlog_spark.protocol.lac import LAC_TABLE, LacPhase, LacReader
+from ledgerlog_spark.protocol.read_room import RoomMade
 from ledgerlog_spark.protocol.reader import READER_TABLE, LedgerReader, ReaderPhase
 from ledgerlog_spark.protocol.recovery import RECOVERY_TABLE, LedgerRecovery, RecoveryPhase
 from ledgerlog_spark.protocol.writer import WRITER_TABLE, LedgerWriter, WriterPhase
@@ -106,6 +107,7 @@ def event_of(kind: type) -> Any:
         m.AddRequested: m.AddRequested((b"x",)),
         m.CloseRequested: m.CloseRequested(),
         m.EntriesTaken: m.EntriesTaken(-1),
+        RoomMade: RoomMade(),
     }[kind]
 
 
