@@ -25,7 +25,11 @@ from ledgerlog_spark.client.ledger_creation import (
 )
 from ledgerlog_spark.client.machine_host import MachineHost
 from ledgerlog_spark.client.reader_handle import ReadHandle
-from ledgerlog_spark.client.recent_records import RecentRecords
+from ledgerlog_spark.client.recent_records import (
+    SIZE_BYTES_MAX,
+    RecentRecords,
+    memory_size_bytes,
+)
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
@@ -40,6 +44,9 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.messages import LedgerClosed, LedgerFailed, Start
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
+
+LOADS_AT_ONCE = 100
+"""Records that `recent_records` reads at the same time."""
 
 
 class Face(Protocol):
@@ -289,16 +296,30 @@ class LedgerClient:
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
         """Records that are at most 60 s old, without those of ledgers that are gone.
 
+        Those that come first, as many as fit 16 MiB: further ones are not read.
+
         Raises:
             MetadataUnavailableError: One could not be read.
         """
-        records = {i: record for i in ledger_ids if (record := self._recent.get(i)) is not None}
+        records: dict[int, LedgerMetadata] = {}
 
         async def load(ledger_id: int) -> None:
             with contextlib.suppress(LedgerNotFoundError):
                 records[ledger_id] = (await self._load(ledger_id)).value
 
-        await asyncio.gather(*(load(i) for i in ledger_ids if i not in records))
+        wanted = list(dict.fromkeys(ledger_ids))
+        size_bytes = 0
+        for start in range(0, len(wanted), LOADS_AT_ONCE):
+            some = wanted[start : start + LOADS_AT_ONCE]
+            records |= {i: record for i in some if (record := self._recent.get(i)) is not None}
+            await asyncio.gather(*(load(i) for i in some if i not in records))
+            for ledger_id in some:
+                if ledger_id in records:
+                    size_bytes += memory_size_bytes(records[ledger_id])
+                    if size_bytes > SIZE_BYTES_MAX:
+                        del records[ledger_id]
+            if size_bytes > SIZE_BYTES_MAX:
+                break
         self.remember(records)
         return records
 

@@ -11,33 +11,70 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.model import LedgerMetadata
 
-RECORDS_MAX = 10_000
+SIZE_BYTES_MAX = 16 << 20
+"""Memory of the records that are kept: some 10,000 of them when they have few fragments."""
+
 AGE_MAX_S = 60.0
 """Bookies that were replaced are asked first for no longer than this."""
 
+RECORD_SIZE_BYTES = 1_200
+FRAGMENT_SIZE_BYTES = 250
+VALUE_SIZE_BYTES = 120
+"""What Python takes for a record, a fragment, and a string or a value of bytes, beside the text."""
+
 
 class RecentRecords:
-    """Records by ledger id; the oldest go first.
+    """Records by ledger id, in 16 MiB at most; the oldest go first.
 
     A record names the bookies that were asked to hold the entries. An outdated one costs requests
     to bookies that do not have them any more; it never makes an entry absent (DESIGN 6.5).
+
+    Attributes:
+        size_bytes: Memory of what is kept, as `memory_size_bytes` estimates it.
     """
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        size_bytes_max: int = SIZE_BYTES_MAX,
+    ) -> None:
         """Knows nothing yet."""
+        self.size_bytes = 0
         self._now_s = now_s
-        self._records: OrderedDict[int, tuple[LedgerMetadata, float]] = OrderedDict()
+        self._size_bytes_max = size_bytes_max
+        self._records: OrderedDict[int, tuple[LedgerMetadata, float, int]] = OrderedDict()
 
     def get(self, ledger_id: int) -> LedgerMetadata | None:
         """The record, None when it is not known or too old."""
-        metadata, read_s = self._records.get(ledger_id, (None, 0.0))
+        metadata, read_s, _ = self._records.get(ledger_id, (None, 0.0, 0))
         if metadata is None or self._now_s() - read_s > AGE_MAX_S:
             return None
         return metadata
 
     def put(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Keep a record that was read just now."""
-        self._records[ledger_id] = metadata, self._now_s()
-        self._records.move_to_end(ledger_id)
-        if len(self._records) > RECORDS_MAX:
-            self._records.popitem(last=False)
+        """Keep a record that was read just now, unless it alone is larger than the bound."""
+        self._drop(ledger_id)
+        size_bytes = memory_size_bytes(metadata)
+        if size_bytes > self._size_bytes_max:
+            return
+        self._records[ledger_id] = metadata, self._now_s(), size_bytes
+        self.size_bytes += size_bytes
+        while self.size_bytes > self._size_bytes_max:
+            self._drop(next(iter(self._records)))
+
+    def _drop(self, ledger_id: int) -> None:
+        _, _, size_bytes = self._records.pop(ledger_id, (None, 0.0, 0))
+        self.size_bytes -= size_bytes
+
+
+def memory_size_bytes(metadata: LedgerMetadata) -> int:
+    """At least the memory that a record takes, its place in a dictionary included."""
+    values = [metadata.password, metadata.unknown_fields]
+    bookies = [bookie_id for each in metadata.fragments for bookie_id in each.ensemble]
+    for name, value in metadata.custom.items():
+        values.append(value)
+        bookies.append(name)
+    # Four bytes are the most that Python takes for a character.
+    text = sum(map(len, values)) + 4 * sum(map(len, bookies))
+    named = VALUE_SIZE_BYTES * (len(values) + len(bookies))
+    return RECORD_SIZE_BYTES + FRAGMENT_SIZE_BYTES * len(metadata.fragments) + named + text

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.datasource.case_rule import reject_unknown_columns
 from ledgerlog_spark.datasource.cluster import logs_at
 from ledgerlog_spark.datasource.index_entries import find_span, read_indexes
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata
 
 RECORDS_MAX = 1_000
-"""Ledgers whose records the driver reads for the tasks, all at once; of others the tasks do."""
+"""Ledgers whose records the driver reads for the tasks; the tasks read those of others."""
+
+RECORD_SIZE_BYTES_MAX = 64 << 10
+"""Memory of a record that is sent to tasks: each of them gets a copy."""
 
 
 def schema_of(options: ReadOptions, uri: str) -> str:
@@ -168,14 +172,19 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 
 
 def _records(uri: str, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Records of the ledgers to read, at most RECORDS_MAX: those first that several tasks read."""
+    """Small records of the ledgers to read, first of those that several tasks read."""
     readers = Counter(
         ledger_id
         for partition in partitions
         for ledger_id in {scanned.ledger_id for scanned in partition.ranges}
     )
     chosen = [ledger_id for ledger_id, _ in readers.most_common(RECORDS_MAX)]
-    return logs_at(uri).records(chosen) if chosen else {}
+    records = logs_at(uri).records(chosen) if chosen else {}
+    return {
+        ledger_id: record
+        for ledger_id, record in records.items()
+        if memory_size_bytes(record) <= RECORD_SIZE_BYTES_MAX
+    }
 
 
 def _with_indexes(

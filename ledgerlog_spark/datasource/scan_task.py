@@ -30,6 +30,9 @@ SMALL_BATCH_ROWS = 16_384
 JOINED_BATCH_ROWS = 32_768
 """A batch has a fixed price of about 150 us in Spark: smaller ones are joined up to this size."""
 
+JOINED_SIZE_BYTES_MAX = 4 << 20
+"""No further batch joins others when they would be larger than this: rows may be of any size."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
@@ -71,20 +74,29 @@ def read_batches(
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, small batches joined with their neighbours; empty batches are dropped."""
+    """The same rows, small batches joined with their neighbours; empty batches are dropped.
+
+    Holds less than 32,768 rows and at most 4 MiB before it passes them on.
+    """
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size_bytes = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        if not waiting and batch.num_rows >= SMALL_BATCH_ROWS:
+        batch_size_bytes = batch.nbytes
+        if waiting and size_bytes + batch_size_bytes > JOINED_SIZE_BYTES_MAX:
+            yield _join(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+        is_large = batch.num_rows >= SMALL_BATCH_ROWS or batch_size_bytes > JOINED_SIZE_BYTES_MAX
+        if not waiting and is_large:
             yield batch
             continue
         waiting.append(batch)
         rows += batch.num_rows
+        size_bytes += batch_size_bytes
         if rows >= JOINED_BATCH_ROWS:
             yield _join(waiting)
-            waiting, rows = [], 0
+            waiting, rows, size_bytes = [], 0, 0
     if waiting:
         yield _join(waiting)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.datasource import planning
 from ledgerlog_spark.datasource.plan import LogScan, ScanOptions
 from ledgerlog_spark.errors import SchemaMismatchError
@@ -70,6 +71,15 @@ def test_of_too_many_ledgers_those_that_several_tasks_read_come_first(
     options = ScanOptions(max_bytes_per_partition=4_000)
     planning.tasks_from("uri", [scan()], options, include_metadata=False)
     assert logs.asked == [[3]]
+
+
+def test_a_large_record_is_not_copied_to_every_task(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "RECORD_SIZE_BYTES_MAX", memory_size_bytes(RECORD) - 1)
+    tasks = planning.tasks_from("uri", [scan()], ScanOptions(), include_metadata=False)
+    assert logs.asked
+    assert all(task.ledgers == {} for task in tasks)
 
 
 def test_a_schema_that_the_log_does_not_have_is_an_error_that_names_the_log(logs: Logs) -> None:

@@ -144,3 +144,24 @@ def test_small_batches_are_joined_and_large_ones_are_left_alone() -> None:
 
     sizes = [b.num_rows for b in joined(map(batch, [0, 50_000, 10, 20_000, 20_000, 5, 5, 0]))]
     assert sizes == [50_000, 40_010, 10]
+
+
+def test_few_large_rows_are_passed_on_before_they_fill_the_memory() -> None:
+    def batch(rows: int) -> pa.RecordBatch:
+        return pa.record_batch({"value": pa.array([bytes(1 << 20)] * rows)})
+
+    came = 0
+
+    def source() -> Iterator[pa.RecordBatch]:
+        nonlocal came
+        for rows in [1, 1, 5, *[1] * 20]:
+            came += rows
+            yield batch(rows)
+
+    passed = 0
+    sizes = []
+    for each in joined(source()):
+        passed += each.num_rows
+        sizes.append(each.num_rows)
+        assert came - passed <= 5
+    assert sizes == [2, 5, *[3] * 6, 2]
