@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2] / "ledgerlog_spark"
-HOSTS = ("client", "log", "transport", "metadata")
+HOSTS = ("client", "datasource", "log", "transport", "metadata")
 MODULES = sorted(
     path for folder in HOSTS for path in (ROOT / folder).rglob("*.py") if "_pb2" not in path.name
 )
@@ -26,6 +26,17 @@ BLOCKING = {
     "client/loop_thread.py call": "the coroutine ends: its waits are those of this test",
 }
 """Threads that wait for the loop, and what ends that."""
+
+PAUSES = {
+    "client/ledger_follower.py _reload": "an error that is not retriable; `cancel` ends the task",
+    "datasource/patience.py looked_again": "LOOK_SECONDS",
+    "datasource/patience.py patiently": "PATIENCE_SECONDS",
+    "log/end_watch.py _refresh": "the watch is cancelled",
+    "log/record_reader.py _relisted": "another error; the client is closed, or the caller ends it",
+    "metadata/announcement.py _keep": "a bookie is announced until it stops",
+    "metadata/zookeeper_session.py _read": "the deadline, which `_wait_until_connected` looks at",
+}
+"""Loops that sleep between attempts, and what ends them."""
 
 IN_A_THREAD = {
     "metadata/zookeeper_session.py is_orphaned": "PROBE_SECONDS is the deadline of each request",
@@ -100,6 +111,15 @@ def blocking_waits(path: Path) -> Iterator[tuple[str, str]]:
             yield place(path, above), ast.unparse(node)
 
 
+def pauses(path: Path) -> Iterator[str]:
+    """Functions that sleep within a loop, which may go on for ever."""
+    for node, above in walked(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep"}:
+            is_repeated = any(isinstance(n, ast.While | ast.For | ast.AsyncFor) for n in above)
+            if is_repeated and ast.unparse(node.args[0]) != "0":
+                yield place(path, above)
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_host_waits_without_a_deadline_or_a_reason(path: Path) -> None:
     found = [wait for wait in bare_waits(path) if wait[0] not in IN_A_THREAD]
@@ -110,6 +130,10 @@ def test_every_thread_that_waits_is_listed_with_what_ends_the_wait() -> None:
     found = {where for path in MODULES for where, _ in blocking_waits(path)}
     stops = {"client/loop_thread.py stop"}  # has a deadline: join(seconds)
     assert found - stops == BLOCKING.keys()
+
+
+def test_every_loop_that_sleeps_is_listed_with_what_ends_it() -> None:
+    assert {where for path in MODULES for where in pauses(path)} == PAUSES.keys()
 
 
 def test_what_is_allowed_is_still_there() -> None:

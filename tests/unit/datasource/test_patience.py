@@ -1,0 +1,92 @@
+"""How long a source asks again (ledgerlog_spark.datasource.patience)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerlog_spark.datasource import patience
+from ledgerlog_spark.datasource.patience import (
+    LOOK_SECONDS,
+    PATIENCE_SECONDS,
+    looked_again,
+    patiently,
+)
+from ledgerlog_spark.errors import LogNotFoundError, MetadataUnavailableError
+
+
+class Clock:
+    """Stands where the module `time` is."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(patience, "time", made)
+    return made
+
+
+class Asked:
+    def __init__(self, failures: int, error: type[Exception] = MetadataUnavailableError) -> None:
+        self.failures = failures
+        self.error = error
+        self.times = 0
+
+    def __call__(self) -> int:
+        self.times += 1
+        if self.times <= self.failures:
+            raise self.error("gone")
+        return self.times
+
+
+def test_a_failure_that_passes_is_not_noticed(clock: Clock) -> None:
+    assert patiently(Asked(6)) == 7
+    assert clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
+
+
+def test_a_failure_that_stays_is_raised_within_the_time(clock: Clock) -> None:
+    asked = Asked(10**9)
+    with pytest.raises(MetadataUnavailableError):
+        patiently(asked)
+    assert PATIENCE_SECONDS - 2 <= clock.now - 100 <= PATIENCE_SECONDS
+    assert asked.times == len(clock.pauses) + 1 < 50
+
+
+def test_a_failure_that_cannot_pass_is_raised_at_once(clock: Clock) -> None:
+    with pytest.raises(LogNotFoundError):
+        patiently(Asked(1, LogNotFoundError))
+    assert not clock.pauses
+
+
+def test_what_is_not_behind_is_not_looked_at_again(clock: Clock) -> None:
+    assert looked_again(7, Asked(0), lambda seen: seen < 7) == 7
+    assert not clock.pauses
+
+
+def test_what_is_behind_is_looked_at_until_it_is_not(clock: Clock) -> None:
+    looks = Asked(0)
+    assert looked_again(0, looks, lambda seen: seen < 3) == 3
+    assert looks.times == len(clock.pauses) == 3
+
+
+def test_what_stays_behind_is_returned_as_it_is_after_a_while(clock: Clock) -> None:
+    looks = Asked(0)
+    assert looked_again(0, looks, lambda _: True) == looks.times > 5
+    assert clock.now - 100 == pytest.approx(LOOK_SECONDS)
+
+
+def test_an_error_of_a_look_ends_it(clock: Clock) -> None:
+    with pytest.raises(LogNotFoundError):
+        looked_again(0, Asked(1, LogNotFoundError), lambda _: True)
+    assert len(clock.pauses) == 1
