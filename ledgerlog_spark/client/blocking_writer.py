@@ -20,6 +20,7 @@ from ledgerlog_spark.client.add_future import (
     completed,
 )
 from ledgerlog_spark.client.append_batches import checked_payload, checked_payloads
+from ledgerlog_spark.client.append_pace import BACKLOGS_MAX
 from ledgerlog_spark.client.closing import Closing
 from ledgerlog_spark.client.loop_thread import LoopThread
 from ledgerlog_spark.client.settings import ClientSettings
@@ -71,8 +72,14 @@ class Inbox:
     def put(
         self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
     ) -> bool:
-        """Add one append, or a batch; blocks while there is no room. True: wake the loop."""
+        """Add one append, or a batch; blocks while there is no room. True: wake the loop.
+
+        Raises:
+            LocalProtocolError: There is no room, and a callback of an append calls, which must not
+                wait: beyond 16 times the backlog. Nothing was appended.
+        """
         with self.condition:
+            self._check_callback()
             while self._is_full and self.condition.may_wait:
                 self._waiting += 1
                 self._room.wait()
@@ -86,6 +93,20 @@ class Inbox:
                 return False
             self.is_awake, self._is_dozing = True, False
             return True
+
+    def _check_callback(self) -> None:
+        """Refuse what cannot wait when far too much waits already."""
+        is_far_beyond = (
+            self._entries >= BACKLOGS_MAX * self._entries_max
+            or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
+        )
+        if is_far_beyond and not self.condition.may_wait:
+            raise LocalProtocolError(
+                f"{self._entries:,} appends of {self._size_bytes:,} bytes wait to be sent, and a "
+                "callback of an append adds more and cannot wait: append from a thread of yours",
+                entries=self._entries,
+                size_bytes=self._size_bytes,
+            )
 
     def look(self) -> None:
         """On the loop, before it takes what is here: what comes from now on wakes it again."""

@@ -89,6 +89,8 @@ class LacAnnouncer:
     def on_ensemble_changed(self) -> None:
         """Bookies came that know nothing, and readers are about to watch one of them."""
         self._told_lac = NO_ENTRY
+        ensemble = set(self._ensemble())
+        self._written = {name: lac for name, lac in self._written.items() if name in ensemble}
         if self._is_idle:
             self.on_confirmed(is_idle=True)
 

@@ -7,6 +7,7 @@ One future for an append, no task: appends are gathered into runs, a run is one 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -213,17 +214,24 @@ class WriteHandle:
     async def drain(self) -> None:
         """Wait until what waits to be sent is below the settings' backlog."""
         while self._pace.has_backlog and self._refusal is None:
-            room: asyncio.Future[None] = self._loop.create_future()
-            self._room.append(room)
-            await forever(room, PENDING_ENDS)
+            await self._wait_in(self._room)
 
     async def flush(self) -> None:
         """Wait until nothing is pending: each append so far was acknowledged or failed."""
         while self.entries_pending:
-            idle: asyncio.Future[None] = self._loop.create_future()
-            self._idle.append(idle)
             self.send_now()
-            await forever(idle, PENDING_ENDS)
+            if self.entries_pending:
+                await self._wait_in(self._idle)
+
+    async def _wait_in(self, line: deque[asyncio.Future[None]]) -> None:
+        """Until `_wake` comes to the line; who gives up leaves it."""
+        woken: asyncio.Future[None] = self._loop.create_future()
+        line.append(woken)
+        try:
+            await forever(woken, PENDING_ENDS)
+        finally:
+            with contextlib.suppress(ValueError):
+                line.remove(woken)
 
     async def close(self) -> LedgerMetadata:
         """The closed record; all appends before this one were acknowledged or failed.

@@ -16,7 +16,7 @@ from ledgerlog_spark.datasource.admission import Backlog, Limits, admitted
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.log_selection import LogSelection
 from ledgerlog_spark.datasource.option_table import CONTINUE
-from ledgerlog_spark.datasource.patience import patiently
+from ledgerlog_spark.datasource.patience import looked_again, patiently
 from ledgerlog_spark.datasource.plan import LogScan
 from ledgerlog_spark.datasource.planning import scan_options, tasks_from
 from ledgerlog_spark.datasource.schemas import with_records_schema
@@ -51,9 +51,6 @@ END = INT64_MAX
 """From here on nothing is to be read: only what the log's head says is asked for."""
 
 _logger = logging.getLogger(__name__)
-
-LOOKS_AGAIN_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Pauses before another look at the end of a log that is behind what was seen of it."""
 
 
 class LedgerStream:
@@ -166,6 +163,7 @@ class LedgerStream:
             for name, offset in admitted(backlogs, limits or Limits()).items():
                 ends[name] = LogOffset(ends[name].log_id, offset)
         self._reported = ends
+        self._forget_gone(current, ends)
         return ends
 
     def report(self) -> dict[str, Any]:
@@ -282,6 +280,17 @@ class LedgerStream:
         if view.versions:
             self._accepted[view.log_id] = view.versions[-1].version
 
+    def _forget_gone(self, current: Mapping[str, WatchedLog], ends: Offsets) -> None:
+        """Forget what was seen of logs that are neither selected nor in the checkpoint any more."""
+        names = {*current, *ends}
+        ids = {log.log_id for log in current.values()} | {end.log_id for end in ends.values()}
+        if self._seen_ends.keys() <= names and self._accepted.keys() <= ids:
+            return
+        self._seen_ends = {name: end for name, end in self._seen_ends.items() if name in names}
+        self._accepted = {log_id: n for log_id, n in self._accepted.items() if log_id in ids}
+        self._passed_over &= names
+        self._schemas.forget_others(names, ids)
+
     def _unread(self, name: str, start: Offsets) -> int | None:
         """Rows of a log that were seen and not read, None when it was not looked at."""
         position, seen = start.get(name), self._seen_ends.get(name)
@@ -336,12 +345,11 @@ class LedgerStream:
             view = log.view(first_offset, is_fresh=True)
         # The end of an open ledger is the best of the bookies that answered: one look may see less
         # than an earlier one, which proves nothing.
-        for pause_seconds in LOOKS_AGAIN_SECONDS:
-            if until.offset <= view.end_offset or not view.open_ledgers:
-                break
-            time.sleep(pause_seconds)
-            view = log.view(first_offset, is_fresh=True)
-        return view
+        return looked_again(
+            view,
+            lambda: log.view(first_offset, is_fresh=True),
+            lambda seen: until.offset > seen.end_offset and bool(seen.open_ledgers),
+        )
 
 
 def _scan(view: LogView, *, start_offset: int) -> LogScan:

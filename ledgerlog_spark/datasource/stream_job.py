@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_records import StagedRange
 
 _log_ids: dict[tuple[str, str], str] = {}
-"""Of logs that this process planned batches for, by service URI and name."""
+"""Of logs that this process planned batches for, by service URI and name; the latest LOGS_MAX."""
+
+LOGS_MAX = 10_000
 
 
 class StreamPlan(NamedTuple):
@@ -154,4 +156,6 @@ def _opened_state(uri: str, options: WriteOptions, schema_json: str) -> LogState
     check_bookies(uri, LogProperties.from_mapping(state.head.properties))
     check_password(options.log, state.head, password_in(options.password_file))
     _log_ids[uri, options.log] = log.log_id
+    if len(_log_ids) > LOGS_MAX:
+        del _log_ids[next(iter(_log_ids))]
     return state

@@ -78,3 +78,11 @@ class StreamSchemas:
     def new_columns(self, name: str) -> tuple[str, ...]:
         """Columns of the log of that name that came after the query began."""
         return self._new.get(name, ())
+
+    def forget_others(self, names: set[str], log_ids: set[str]) -> None:
+        """Forget the columns of all logs but these."""
+        for of_log in (self._checked, self._known):
+            for log_id in of_log.keys() - log_ids:
+                del of_log[log_id]
+        for name in self._new.keys() - names:
+            del self._new[name]

@@ -21,6 +21,8 @@ from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log_records import LogKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.datasource.log_selection import LogSelection
     from ledgerlog_spark.log.blocking import BlockingLog
@@ -206,7 +208,14 @@ class WatchedLogs:
                     continue
             found[name] = known
         self._is_listed = True
+        self._drop_others(found)
         return found
+
+    def _drop_others(self, found: Mapping[str, WatchedLog]) -> None:
+        """End the watches of logs that are not selected or not there any more."""
+        kept = {log.log_id for log in found.values()}
+        for log_id in self._by_id.keys() - kept:
+            self._by_id.pop(log_id).close()
 
 
 async def _synchronised(client: LedgerClient) -> None:

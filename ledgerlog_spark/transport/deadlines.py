@@ -11,21 +11,37 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.transport.pending import Pending
 
+REQUESTS_MAX = 32_768
+"""Requests that are watched at most; a transport answers further ones `Code.BUSY`."""
+
+_PRUNE_SECONDS = 0.05
+"""How often the whole queues are looked through while they are full."""
+
 
 class Deadlines:
     """Hands over the requests that ran out of time.
 
     Requests with the same timeout expire in the order in which they came, so each timeout has a
     queue whose head expires first. What was answered leaves with the next `trim`, unless an older
-    unanswered request of the same timeout is before it: then when that one is answered or expires.
+    unanswered request of the same timeout is before it: then when that one is answered or expires,
+    or when there are too many.
     """
 
-    __slots__ = ("_due", "_loop", "_on_expired", "_queues", "_timer")
+    __slots__ = (
+        "_due",
+        "_loop",
+        "_on_expired",
+        "_prune_at",
+        "_queues",
+        "_requests_max",
+        "_timer",
+    )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         on_expired: Callable[[list[Pending]], None],
+        requests_max: int = REQUESTS_MAX,
     ) -> None:
         self._loop = loop
         self._on_expired = on_expired
@@ -33,6 +49,23 @@ class Deadlines:
         # Not the timer's own `when`: uvloop's timers have it only when they are not due at once.
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
+        self._requests_max = requests_max
+        self._prune_at = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many requests are watched as may be; further ones are to be refused."""
+        if sum(map(len, self._queues.values())) < self._requests_max:
+            return False
+        now = self._loop.time()
+        if now < self._prune_at:
+            return True
+        self._prune_at = now + _PRUNE_SECONDS
+        for queue in self._queues.values():
+            unanswered = [pending for pending in queue if pending.is_open]
+            queue.clear()
+            queue.extend(unanswered)
+        return sum(map(len, self._queues.values())) >= self._requests_max
 
     def add(self, pending: Pending, timeout_ms: int) -> None:
         """Watch a request from now on."""

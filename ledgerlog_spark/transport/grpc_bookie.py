@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     )
 
 
+CALLS_MAX = 4_096
+"""Calls of one bookie at once; further ones are answered BUSY."""
+
+UNSENT_MAX = 4_096
+"""Requests of one stream that wait because the bookie takes nothing; further ones are BUSY."""
+
+
 class GrpcRequest(Pending):
     """One request; `forget` takes it out of its stream when it timed out."""
 
@@ -94,7 +101,7 @@ class GrpcBookie:
         request: GrpcRequest,
         result_of: Callable[[Any], Any],
     ) -> None:
-        """One unary call; cancelled when the request timed out.
+        """One unary call; cancelled when the request timed out, BUSY beyond `CALLS_MAX`.
 
         Args:
             method: Its name in control.proto.
@@ -102,6 +109,9 @@ class GrpcBookie:
             request: Gets the reply's code, and the result when that is OK.
             result_of: The result of a reply.
         """
+        if len(self._calls) >= CALLS_MAX:
+            asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
+            return
         task = asyncio.create_task(self._call(method, message, request, result_of))
         self._calls[task] = request
         request.forget = task.cancel
@@ -115,6 +125,16 @@ class GrpcBookie:
         self._watches.add(watch)
         watch.start(request, self._watches.discard)
         return watch.cancel
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for anything of this bookie."""
+        return not (
+            self._calls
+            or self._watches
+            or self._closing
+            or any(stream.is_wanted for stream in self._streams.values())
+        )
 
     def channel(self) -> ChannelTask:
         """The present channel, being made or made."""
@@ -176,13 +196,24 @@ class _Stream:
         self.is_broken = False
 
     def send(self, request: GrpcRequest) -> None:
-        """Number a request and put it in line."""
+        """Number a request and put it in line; BUSY when the line is full."""
+        if len(self._unsent) >= UNSENT_MAX:
+            # What ran out of time waits no more, but a bookie that takes nothing left it here.
+            self._unsent = deque(each for each in self._unsent if each[1].is_open)
+        if len(self._unsent) >= UNSENT_MAX:
+            asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
+            return
         number = next(self._numbers)
         request.message.request_id = number
         request.forget = lambda: self._open.pop(number, None)
         self._open[number] = request
         self._unsent.append((number, request))
         self._has_unsent.set()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether an answer is waited for."""
+        return bool(self._open)
 
     async def close(self) -> None:
         """End the stream."""

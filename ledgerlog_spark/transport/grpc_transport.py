@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     )
 
 
+BOOKIES_MAX = 256
+"""Bookies whose channels are kept; beyond it those that nobody waits for are closed."""
+
+
 class GrpcTransport:
     """`BookieTransport` over gRPC. Lives on the event loop that made it.
 
@@ -48,6 +52,7 @@ class GrpcTransport:
         self._resolve = resolve
         self._loop = asyncio.get_running_loop()
         self._bookies: dict[str, GrpcBookie] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._deadlines = Deadlines(self._loop, time_out)
         self._is_closed = False
 
@@ -177,6 +182,7 @@ class GrpcTransport:
         bookies, self._bookies = self._bookies, {}
         for bookie in bookies.values():
             await bookie.close()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _send(
         self, bookie_id: str, stream: tuple[str, bool], pending: GrpcRequest, timeout_ms: int
@@ -185,15 +191,27 @@ class GrpcTransport:
             self._bookie(bookie_id).send(stream, pending)
 
     def _admit(self, pending: GrpcRequest, timeout_ms: int) -> bool:
-        if self._is_closed:
-            self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
-        else:
-            self._deadlines.add(pending, timeout_ms)
-        return not self._is_closed
+        if self._is_closed or self._deadlines.is_full:
+            code = Code.UNAVAILABLE if self._is_closed else Code.BUSY
+            self._loop.call_soon(pending.fail, code)
+            return False
+        self._deadlines.add(pending, timeout_ms)
+        return True
 
     def _bookie(self, bookie_id: str) -> GrpcBookie:
         bookie = self._bookies.get(bookie_id)
         if bookie is None:
+            if len(self._bookies) >= BOOKIES_MAX:
+                self._drop_idle()
             bookie = self._bookies[bookie_id] = GrpcBookie(bookie_id, self._resolve)
         self._deadlines.trim()
         return bookie
+
+    def _drop_idle(self) -> None:
+        """Close the channels that nobody waits for: records name bookies that are long gone."""
+        for bookie_id, bookie in list(self._bookies.items()):
+            if bookie.is_idle:
+                del self._bookies[bookie_id]
+                task = self._loop.create_task(bookie.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)

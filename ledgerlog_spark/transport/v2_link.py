@@ -66,9 +66,12 @@ class V2Link:
         self._is_closed = False
 
     def submit(self, pending: Pending, timeout_ms: int) -> None:
-        """Send a request now or as soon as there is a connection."""
+        """Send a request now or as soon as there is a connection; BUSY beyond `REQUESTS_MAX`."""
         if self._is_closed:
             self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
+            return
+        if self._deadlines.is_full:
+            self._loop.call_soon(pending.fail, Code.BUSY)
             return
         self._deadlines.add(pending, timeout_ms)
         self._dispatch(pending)
@@ -78,18 +81,35 @@ class V2Link:
         frame = encode_tell_lac(request.ledger_id, request.last_add_confirmed, request.master_key)
         return self._connection is not None and self._connection.tell(frame)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for anything here."""
+        connections = [one for one in (self._connection, self._retired) if one is not None]
+        return (
+            self._connecting is None
+            and not self._waiting
+            and not self._cut_off
+            and not any(connection.is_wanted for connection in connections)
+        )
+
+    def drop(self) -> None:
+        """Close the connections of a link that is idle; it is not used again."""
+        self._is_closed = True
+        self._deadlines.close()
+        connections = [one for one in (self._connection, self._retired) if one is not None]
+        self._connection = self._retired = None
+        for connection in connections:
+            _drop(connection)
+
     async def aclose(self) -> None:
         """Answer everything `Code.UNAVAILABLE` and close the connection."""
         self._is_closed = True
-        self._deadlines.close()
         task = self._connecting
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
         connections = [one for one in (self._connection, self._retired) if one is not None]
-        self._connection = self._retired = None
-        for connection in connections:
-            _drop(connection)
+        self.drop()
         for connection in connections:
             await connection.lost()
         self._fail_waiting()

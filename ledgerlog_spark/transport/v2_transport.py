@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     )
 
 
+LINKS_MAX = 1_024
+"""Lanes to bookies that are kept; beyond it those that nobody waits for are closed."""
+
+
 class Lane(Enum):
     """What has a connection of its own.
 
@@ -47,7 +51,8 @@ class Lane(Enum):
 class V2Transport:
     """Bookies over TCP; implements `BookieTransport`.
 
-    Up to three connections to each bookie, made when they are needed (`Lane`). A slow read never
+    Up to three connections to each bookie, made when they are needed (`Lane`); of more than
+    `LINKS_MAX` the idle ones are closed. A slow read never
     disturbs adds, recovery never waits behind a writer's megabytes, and a plain read of the last
     entry can never pass for a fencing one.
 
@@ -164,6 +169,8 @@ class V2Transport:
     def _link(self, bookie_id: str, lane: Lane) -> V2Link:
         link = self._links.get((bookie_id, lane))
         if link is None:
+            if len(self._links) >= LINKS_MAX:
+                self._drop_idle()
             link = self._links[bookie_id, lane] = V2Link(
                 bookie_id,
                 self._resolve,
@@ -172,3 +179,10 @@ class V2Transport:
                 reconnect_delay_ms_max=self._reconnect_delay_ms_max,
             )
         return link
+
+    def _drop_idle(self) -> None:
+        """Close the links that nobody waits for: records name bookies that are long gone."""
+        for key, link in list(self._links.items()):
+            if link.is_idle:
+                link.drop()
+                del self._links[key]

@@ -112,6 +112,18 @@ def test_an_inbox_that_is_full_blocks_until_something_left_it(loop_thread: LoopT
     assert [payload for payload, _ in inbox.items] == [b"a", b"b", b"c"]
 
 
+def test_appends_of_a_callback_are_refused_far_beyond_the_backlog(loop_thread: LoopThread) -> None:
+    inbox = Inbox(ClientSettings(backlog_entries_max=2), loop_thread)
+
+    async def from_a_callback() -> None:
+        for _ in range(1_000):
+            inbox.put(b"x", AddFuture(inbox.condition), 1, 1)
+
+    with pytest.raises(LocalProtocolError, match="append from a thread of yours"):
+        loop_thread.call(from_a_callback())
+    assert len(inbox.items) == 32
+
+
 @pytest.fixture
 def inbox(loop_thread: LoopThread) -> Inbox:
     return Inbox(ClientSettings(), loop_thread)

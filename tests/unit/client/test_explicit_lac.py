@@ -242,6 +242,8 @@ def test_bookie_that_came_into_the_ensemble_of_an_idle_writer_is_told_and_watche
         assert watched == [first_herald, herald(ledger)]
         await asyncio.sleep(1)
         assert herald(ledger) in lac_writes(world)
+        assert ledger._announcer is not None
+        assert set(ledger._announcer._written) <= set(ledger.metadata.last_fragment.ensemble)
         assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == 1
 
     in_world(work)

@@ -268,6 +268,29 @@ def test_drain_waits_until_the_backlog_is_small() -> None:
     in_world(work, settings=settings)
 
 
+def test_who_gives_up_waiting_for_room_or_for_the_end_leaves_nothing_behind() -> None:
+    settings = ClientSettings(
+        backlog_entries_max=10, writer=WriterSettings(window=Window(entries_max=1))
+    )
+
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        hold_all(world)
+        futures = [ledger.append_async(b"x")]
+        await turns()
+        futures += [ledger.append_async(b"x") for _ in range(30)]
+        for wait in (ledger.drain, ledger.flush):
+            for _ in range(50):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(wait(), 0.001)
+        assert (len(ledger._room), len(ledger._idle)) == (0, 0)
+        release_all(world)
+        await ledger.flush()
+        assert await asyncio.gather(*futures) == list(range(31))
+
+    in_world(work, settings=settings)
+
+
 def test_a_cancelled_append_keeps_its_place_and_the_others_complete() -> None:
     async def work(world: ClientWorld) -> None:
         ledger = await world.client().create_ledger()

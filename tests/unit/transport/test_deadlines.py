@@ -109,3 +109,23 @@ def test_closed_deadlines_never_fire(loop: Loop) -> None:
     deadlines.add(Request(), 100)
     deadlines.close()
     loop.run_until(1)
+
+
+def test_no_more_requests_are_watched_than_the_bound_and_answered_ones_make_room(
+    loop: Loop,
+) -> None:
+    on_loop: Any = loop
+    deadlines = Deadlines(on_loop, lambda _: None, requests_max=4)
+    requests = [Request() for _ in range(5)]
+    for request in requests[:4]:
+        assert not deadlines.is_full
+        deadlines.add(request, 5_000)
+    assert deadlines.is_full
+    requests[2].fail(Code.OK)
+    assert deadlines.is_full, "the queue is not looked through for each request"
+    loop.run_until(0.1)
+    assert not deadlines.is_full
+    deadlines.add(requests[4], 5_000)
+    assert deadlines.is_full
+    loop.run_until(6)
+    assert not deadlines.is_full

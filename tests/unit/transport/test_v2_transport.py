@@ -11,6 +11,7 @@ import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError, WireFormatError
 from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.transport import v2_transport
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.transport.v2_connection import UNSENT_BYTES_MAX
@@ -347,6 +348,37 @@ async def test_bookie_that_takes_nothing_is_sent_no_more_than_a_bound(caller, se
     assert len(others) > 10
     assert {await call.result() for call in others} == {(Code.OK,)}
     assert await caller.add(run_of(7, range(40, 41))) is Code.OK
+
+
+async def test_requests_beyond_the_bound_are_answered_busy_while_connecting_too(
+    caller, server, storage
+) -> None:
+    calls = [caller.start_read(7, 0)]
+    (link,) = caller.transport._links.values()
+    link._deadlines._requests_max = 3
+    calls += [caller.start_read(7, entry_id) for entry_id in range(1, 5)]
+    assert len(link._waiting) == 3, "none is sent before there is a connection"
+    assert [(await call.result())[0] for call in calls[3:]] == [Code.BUSY] * 2
+    assert [(await call.result())[0] for call in calls[:3]] == [Code.NO_LEDGER] * 3
+    assert (await caller.read(7, 9))[0] is Code.NO_LEDGER
+
+
+async def test_links_to_bookies_that_nobody_asks_any_more_are_closed(
+    caller, server, storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(v2_transport, "LINKS_MAX", 4)
+    storage.is_holding = True
+    held = caller.start_read(7, 0)
+    await server.until(lambda: len(storage.held) == 1)
+    storage.is_holding = False
+    for number in range(1, 40):
+        other = Caller(caller.transport, f"bookie-{number}")
+        assert (await other.read(7, 0))[0] is Code.NO_LEDGER
+        assert len(caller.transport._links) <= 5
+    assert (BOOKIE, Lane.READS) in caller.transport._links, "a request waits there"
+    storage.release()
+    assert (await held.result())[0] is Code.NO_LEDGER
+    await server.until(lambda: sum(not one.is_lost for one in server.connections) <= 5)
 
 
 async def test_bookie_that_refuses_a_lac_is_told_no_more_and_keeps_its_connection(

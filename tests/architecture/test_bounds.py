@@ -1,0 +1,120 @@
+"""Everything that a client keeps and that can grow has a bound, which docs/LIMITS.md names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "ledgerlog_spark"
+FOLDERS = ("client", "datasource", "transport")
+MODULES = sorted(
+    path
+    for folder in FOLDERS
+    for path in (PACKAGE / folder).rglob("*.py")
+    if "_pb2" not in path.name
+)
+
+CONTAINERS = {
+    "AppendBatches",
+    "ChunkPool",
+    "FrameSplitter",
+    "LifoQueue",
+    "OrderedDict",
+    "PriorityQueue",
+    "Queue",
+    "SimpleQueue",
+    "WeakKeyDictionary",
+    "WeakSet",
+    "WeakValueDictionary",
+    "array",
+    "bytearray",
+    "defaultdict",
+    "deque",
+    "dict",
+    "list",
+    "set",
+}
+CACHES = {"cache", "lru_cache"}
+ROW = re.compile(
+    r"^\| `((?:client|datasource|transport)/\S+\.py)` `(\w+)` \| (.+?) \|$", re.MULTILINE
+)
+
+
+def may_grow(value: ast.expr) -> bool:
+    """Whether this makes a container that more can be put into."""
+    if isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
+        return True
+    if not isinstance(value, ast.Call):
+        return False
+    name = value.func.attr if isinstance(value.func, ast.Attribute) else ast.unparse(value.func)
+    has_bound = any(keyword.arg in {"maxlen", "maxsize"} for keyword in value.keywords)
+    return name.partition("[")[0] in CONTAINERS and not has_bound
+
+
+def is_constant(name: str, value: ast.expr) -> bool:
+    """A table that is written down: in capitals, and not empty."""
+    is_filled = bool(getattr(value, "elts", None) or getattr(value, "keys", None))
+    is_filled = is_filled or isinstance(value, ast.ListComp | ast.DictComp | ast.SetComp)
+    return name.strip("_").isupper() and is_filled
+
+
+def containers(path: Path) -> Iterator[tuple[str, str]]:
+    """Module and name of what may grow: attributes of objects, module variables, caches."""
+    module = str(path.relative_to(PACKAGE))
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for decorator in node.decorator_list:
+                if ast.unparse(decorator).partition("(")[0].rpartition(".")[2] in CACHES:
+                    yield module, node.name
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if not may_grow(node.value):
+                continue
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                yield module, target.attr
+            is_module = isinstance(target, ast.Name) and node in tree.body
+            if is_module and not is_constant(target.id, node.value):
+                yield module, target.id
+
+
+def documented() -> dict[tuple[str, str], str]:
+    text = (ROOT / "docs" / "LIMITS.md").read_text()
+    return {(module, name): bound for module, name, bound in ROW.findall(text)}
+
+
+def test_every_container_of_a_client_is_in_the_documentation_with_its_bound() -> None:
+    found = {each for path in MODULES for each in containers(path)}
+    assert found == documented().keys(), "docs/LIMITS.md, What a client keeps: one row for each"
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("class A:\n    def __init__(self):\n        self._a: deque[int] = deque()", ["_a"]),
+        ("class A:\n    def __init__(self):\n        self._a = deque(maxlen=5)", []),
+        ("class A:\n    def __init__(self):\n        self._a = weakref.WeakSet()", ["_a"]),
+        ("class A:\n    def __init__(self):\n        self._a = {}", ["_a"]),
+        ("class A:\n    def __init__(self):\n        self._a = SimpleQueue[int]()", ["_a"]),
+        ("class A:\n    def __init__(self):\n        found = []", []),
+        ("_known: dict[str, int] = {}", ["_known"]),
+        ("NAMES = {'a': 1}", []),
+        ("NAMES: list[str] = []", ["NAMES"]),
+        ("@functools.cache\ndef parsed(): ...", ["parsed"]),
+        ("@lru_cache(maxsize=None)\ndef parsed(): ...", ["parsed"]),
+    ],
+)
+def test_the_rule_sees_what_may_grow(
+    code: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    path = tmp_path / "module.py"
+    path.write_text(code)
+    assert [name for _, name in containers(path)] == names
