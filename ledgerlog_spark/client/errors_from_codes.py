@@ -20,10 +20,14 @@ unless they say otherwise.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerlog_spark import errors
+from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.messages import Failure, LedgerFailed, MetadataOutcome, ReadFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class _Entry(NamedTuple):
@@ -96,11 +100,32 @@ OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
 """What the metadata port raises, as the machines see it. Anything else is a bug of ours."""
 
 
+BECAUSE_OF_BOOKIES = {
+    Failure.ADD_TIMEOUT,
+    Failure.LAC_UNKNOWN,
+    Failure.NOT_ENOUGH_BOOKIES,
+    Failure.OVERLOADED,
+    Failure.RECOVERY,
+    Failure.TOO_MANY_CHANGES,
+}
+"""Failures whose messages say what bookies answered."""
+
+BOOKIES_SAID_MAX = 7
+"""Of a message; `codes` has them all."""
+
+
 def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
     """The exception for a machine that gave up, with its fields."""
+    codes: dict[str, str] = {}
+    if failed.failure in BECAUSE_OF_BOOKIES:
+        codes = {bookie_id: code.value for bookie_id, code in failed.codes}
+    if failed.failure is Failure.OVERLOADED:
+        codes |= dict.fromkeys(failed.bookie_ids, Code.BUSY.value)
     return _build(
         failed.failure,
         f"ledger {ledger_id}",
+        said=_said(codes),
+        codes=codes or None,
         definite=failed.is_definite,
         retriable=failed.is_retriable,
         ledger_id=ledger_id,
@@ -116,10 +141,9 @@ def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLog
 def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError:
     """The exception for a read that could not go on; `codes` is what each bookie last said."""
     codes = {bookie: code.value if code else "no answer" for bookie, code in failed.codes}
-    said = f" ({', '.join(f'{bookie}: {code}' for bookie, code in codes.items())})" if codes else ""
     return _build(
         failed.failure,
-        f"entry {failed.entry_id} of ledger {ledger_id}{said}",
+        f"entry {failed.entry_id} of ledger {ledger_id}{_said(codes)}",
         ledger_id=ledger_id,
         entry_id=failed.entry_id,
         bookie_ids=tuple(codes),
@@ -147,10 +171,18 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
     return None
 
 
+def _said(codes: Mapping[str, str]) -> str:
+    """What each bookie answered, for a message."""
+    said = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
+    more = ["..."] if len(said) > BOOKIES_SAID_MAX else []
+    return f" ({', '.join([*said[:BOOKIES_SAID_MAX], *more])})" if said else ""
+
+
 def _build(
     failure: Failure,
     subject: str,
     *,
+    said: str = "",
     definite: bool | None = None,
     retriable: bool | None = None,
     **fields: Any,
@@ -160,7 +192,7 @@ def _build(
     if fields.get("wanted") is not None:
         counts = f" (needed {fields['wanted']}, found {fields['available']})"
     return kind(
-        f"{subject}: {failure.value}{counts}; {advice}",
+        f"{subject}: {failure.value}{counts}{said}; {advice}",
         definite=definite,
         retriable=retriable,
         **{name: value for name, value in fields.items() if value not in (None, ())},

@@ -18,6 +18,7 @@ from ledgerlog_spark.protocol.placement import Replacements, replace_failed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ledgerlog_spark.model import Code
 
 FAILURES_IN_A_ROW_MAX = 3
 """Of a bookie before it is passed over. Bookies that died stay registered until their sessions end,
@@ -27,16 +28,18 @@ and two of them would take each other's place a thousand times in that time."""
 class FailedBookies:
     """Failures of bookies that have not been replaced yet, and the memory of all of them.
 
-    A bookie that failed too often is no choice any more until an index was left without one, which
-    makes the owner wait; then all of them are tried again.
+    A bookie that failed too often is no choice any more until the owner has waited, because an
+    index was left without one; then all of them are tried again.
 
     Attributes:
+        codes: What each bookie answered when it failed last, of those that did not answer since.
         counts: How often each bookie failed this ledger.
         rounds: For an index without a replacement, how many times it was waited for one since the
             last answer from there.
     """
 
     def __init__(self) -> None:
+        self.codes: dict[str, Code] = {}
         self.counts: dict[str, int] = {}
         self.rounds: dict[int, int] = {}
         self._failed: dict[int, str] = {}
@@ -53,8 +56,9 @@ class FailedBookies:
         """Indexes that wait for a replacement, rising."""
         return tuple(sorted(self._failed))
 
-    def report(self, index: int, bookie_id: str) -> None:
+    def report(self, index: int, bookie_id: str, code: Code) -> None:
         """Note that the bookie at `index` failed; once for each time it was tried."""
+        self.codes[bookie_id] = code
         if self._failed.get(index) != bookie_id:
             self._failed[index] = bookie_id
             for counts in (self.counts, self._counts_lately):
@@ -64,10 +68,7 @@ class FailedBookies:
         """Replacements for all indexes that wait, as far as candidates go."""
         lately = self._counts_lately
         eligible = [name for name in candidates if lately.get(name, 0) < FAILURES_IN_A_ROW_MAX]
-        found = replace_failed(ensemble, self.indexes, eligible, self.counts)
-        if found.unreplaced:
-            lately.clear()
-        return found
+        return replace_failed(ensemble, self.indexes, eligible, self.counts)
 
     def wait(self, index: int) -> None:
         """A bookie that just failed gets a moment; telling it again while it waits is fine."""
@@ -79,6 +80,7 @@ class FailedBookies:
         """Who waited may be tried again."""
         self._waited |= self._waiting
         self._waiting.clear()
+        self._counts_lately.clear()
 
     def has_waited(self, index: int) -> bool:
         """Whether the bookie at `index` may be tried again, if it is still registered."""
@@ -94,10 +96,12 @@ class FailedBookies:
         """Begin anew with another ensemble; only the memory of who failed stays."""
         for forgotten in (self._failed, self.rounds, self._waiting, self._waited):
             forgotten.clear()
+        self._counts_lately.clear()
 
-    def recovered(self, index: int) -> None:
+    def recovered(self, index: int, bookie_id: str) -> None:
         """The bookie at `index` answered: count rounds without a replacement anew."""
         self.rounds.pop(index, None)
+        self.codes.pop(bookie_id, None)
 
 
 @dataclass(frozen=True, slots=True)

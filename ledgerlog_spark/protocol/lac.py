@@ -72,6 +72,7 @@ class LacReader:
         self._waits_for_all = waits_for_all
         self._numbers = RequestNumbers()
         self._sent: dict[int, int] = {}
+        self._codes: dict[str, Code] = {}
         self._known_mask = 0
         self._is_busy = False
         self._rounds = 0
@@ -90,6 +91,7 @@ class LacReader:
 
     def _ask(self) -> list[Effect]:
         self._is_busy = False
+        self._codes = {}
         effects: list[Effect] = []
         for index, bookie_id in enumerate(self._metadata.last_fragment.ensemble):
             number = self._numbers.next()
@@ -101,6 +103,7 @@ class LacReader:
         index = self._sent.pop(event.request)
         effects: list[Effect] = []
         self._is_busy = self._is_busy or event.code is Code.BUSY
+        self._codes[self._metadata.last_fragment.ensemble[index]] = event.code
         if event.code is Code.OK or event.code.is_absent:
             self._known_mask |= 1 << index
         if event.code is Code.OK and event.last_add_confirmed > self.last_add_confirmed:
@@ -132,6 +135,7 @@ class LacReader:
                     last_add_confirmed=self.last_add_confirmed,
                     is_retriable=True,
                     bookie_ids=self._metadata.last_fragment.ensemble,
+                    codes=tuple(self._codes.items()),
                 )
             ]
         # Entries before the last fragment were confirmed before it was committed.

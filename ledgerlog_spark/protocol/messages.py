@@ -422,6 +422,7 @@ class LedgerFailed:
         bookie_ids: Bookies that it is about, where there are some.
         wanted: Bookies needed, for NOT_ENOUGH_BOOKIES.
         available: Bookies found, for NOT_ENOUGH_BOOKIES.
+        codes: What bookies that failed, and did not answer since, said last.
     """
 
     failure: Failure
@@ -433,6 +434,7 @@ class LedgerFailed:
     bookie_ids: tuple[str, ...] = ()
     wanted: int | None = None
     available: int | None = None
+    codes: tuple[tuple[str, Code], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class RecoveryTail:
             if timer is not None:
                 return self._advance([timer])
         self._busy.forget(answer.index)
-        self._bookies.report(answer.index, answer.bookie_id)
+        self._bookies.report(answer.index, answer.bookie_id, answer.code)
         return self._advance(self._list_bookies())
 
     def take_bookies(self, event: BookiesListed) -> TailStep:

@@ -231,7 +231,7 @@ class LedgerWriter(UpdatingMachine):
         if answer is None:
             return []
         if answer.code is Code.OK:
-            self._failed.recovered(answer.index)
+            self._failed.recovered(answer.index, answer.bookie_id)
             if self._busy:
                 self._busy.stored(answer.index)
             return [*self._pipeline.confirm()]
@@ -267,7 +267,7 @@ class LedgerWriter(UpdatingMachine):
         if self._pipeline.is_suspended(failed.index):
             return []
         self._pipeline.suspend(failed.index)
-        self._failed.report(failed.index, failed.bookie_id)
+        self._failed.report(failed.index, failed.bookie_id, failed.code)
         return self._begin_change() if self.phase is WriterPhase.OPEN else []
 
     def _arm_quorum_timer(self) -> list[StartTimer]:
@@ -453,6 +453,7 @@ class LedgerWriter(UpdatingMachine):
             last_add_confirmed=self._pipeline.last_add_confirmed,
             first_unknown_entry_id=self._withdrawn_from,
             is_retriable=failure is Failure.METADATA_UNAVAILABLE,
+            codes=tuple(self._failed.codes.items()),
             **about,
         )
         return [self._failure]

@@ -46,6 +46,19 @@ def test_too_few_bookies_names_both_numbers() -> None:
     assert "needed 3, found 1" in str(error)
 
 
+def test_a_failed_write_names_what_the_bookies_said() -> None:
+    codes = tuple((f"bookie-{number}", Code.READ_ONLY) for number in range(9))
+    failed = LedgerFailed(Failure.NOT_ENOUGH_BOOKIES, is_definite=False, codes=codes)
+    error = error_from_failure(9, failed)
+    assert error.fields["codes"] == {f"bookie-{number}": "read_only" for number in range(9)}
+    assert "(bookie-0: read_only, bookie-1: read_only," in str(error)
+    assert "bookie-6: read_only, ...)" in str(error)
+    busy = LedgerFailed(Failure.OVERLOADED, is_definite=False, bookie_ids=("bookie-3",))
+    assert "too many requests (bookie-3: busy)" in str(error_from_failure(9, busy))
+    fenced = LedgerFailed(Failure.FENCED, is_definite=False, codes=codes)
+    assert "bookie" not in str(error_from_failure(9, fenced))
+
+
 def test_a_failed_read_names_what_each_bookie_said() -> None:
     codes = (("bookie-0", Code.TIMEOUT), ("bookie-1", Code.NO_ENTRY), ("bookie-2", None))
     error = error_from_read(9, ReadFailed(Failure.ENTRY_UNKNOWN, 3, codes))

@@ -125,9 +125,21 @@ def test_it_gives_up_when_nobody_takes_the_place_of_a_failed_bookie() -> None:
     assert (failed.wanted, failed.available, failed.bookie_ids) == (3, 2, ("b2",))
 
 
-def test_dead_bookies_that_are_still_registered_do_not_use_up_the_changes_of_a_ledger() -> None:
-    dead, registered = {"b1", "b2"}, ENSEMBLE
-    created = LedgerMetadata(Quorum(2, 2, 2), (Fragment(0, ("b0", "b1")),))
+@pytest.mark.parametrize(
+    ("size", "registered", "dead"),
+    [
+        (2, ("b0", "b1", "b2"), {"b1", "b2"}),
+        (2, ("b0", "b1", "b2"), {"b0", "b1", "b2"}),
+        (3, ("b0", "b1", "b2", "b3"), {"b0", "b1", "b2", "b3"}),
+        (3, ("b0", "b1", "b2", "b3", "b4"), {"b0", "b1", "b2", "b3", "b4"}),
+        (3, ("b0", "b1", "b2", "b3"), {"b1", "b2", "b3"}),
+    ],
+)
+def test_dead_bookies_that_are_still_registered_do_not_use_up_the_changes_of_a_ledger(
+    size: int, registered: tuple[str, ...], dead: set[str]
+) -> None:
+    first = Fragment(0, registered[:size])
+    created = LedgerMetadata(Quorum(size, size, min(size, 2)), (first,))
     one = LedgerWriter(ledger_id=1, created=Versioned(created, Version(1, 0)))
     waited_ms = 0
     number = 0
@@ -150,6 +162,7 @@ def test_dead_bookies_that_are_still_registered_do_not_use_up_the_changes_of_a_l
         effects += one.handle(reply)
     assert effect.failure is m.Failure.NOT_ENOUGH_BOOKIES
     assert one.ensemble_changes < 250
+    assert {code for bookie, code in effect.codes if bookie in dead} == {Code.UNAVAILABLE}
     assert waited_ms > 5_000  # a bookie that starts again meanwhile is found
 
 
