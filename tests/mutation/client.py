@@ -227,10 +227,9 @@ _ANNOUNCING = [
     Mutation(
         "announcer_tells_no_new_bookie",
         f"{CLIENT}/lac_announcer.py",
-        """        self._told_lac = NO_ENTRY
-        if self._is_idle:
+        """        if self._is_idle:
             self.on_confirmed(is_idle=True)""",
-        """        self._told_lac = NO_ENTRY""",
+        "",
         "a bookie that came while the writer is idle never hears of the last entry",
     ),
     Mutation(
@@ -381,11 +380,43 @@ _READING = [
         "bookies that were replaced are asked first for ever",
     ),
     Mutation(
+        "readers_of_a_task_share_nothing",
+        "ledgerlog_spark/protocol/read_budget.py",
+        "        return self._place is None or self._place.fits(size_bytes, spared_size_bytes)\n",
+        "        return True\n",
+        "two large ranges of a task hold 64 MiB each",
+    ),
+    Mutation(
+        "denied_reader_is_not_notified",
+        "ledgerlog_spark/protocol/read_room.py",
+        "            for place in tuple(self._places):\n                if place.is_denied:\n",
+        "            for place in ():\n                if place.is_denied:\n",
+        "a range that found no room is not read ahead any more",
+    ),
+    Mutation(
+        "handed_batch_is_free",
+        f"{CLIENT}/reader_handle.py",
+        "            self._place.handed_size_bytes = batch.size_bytes\n",
+        "            pass\n",
+        "the first batch of each range ahead is not counted",
+    ),
+    Mutation(
+        "failed_lately_is_forgotten_at_once",
+        "ledgerlog_spark/protocol/ensemble_change.py",
+        "        return replace_failed(ensemble, self.indexes, eligible, self.counts)\n",
+        """        found = replace_failed(ensemble, self.indexes, eligible, self.counts)
+        if found.unreplaced:
+            lately.clear()
+        return found
+""",
+        "bookies that are all down take each other's places a thousand times without a pause",
+    ),
+    Mutation(
         "records_are_unbounded",
         f"{CLIENT}/recent_records.py",
-        "        if len(self._records) > RECORDS_MAX:\n",
-        "        if False:\n",
-        "a client keeps the record of every ledger that it ever opened",
+        "        while self.size_bytes > self._size_bytes_max:\n",
+        "        while False:\n",
+        "a client that reads many ledgers keeps all their records",
     ),
     Mutation(
         "not_found_on_one_replica",
