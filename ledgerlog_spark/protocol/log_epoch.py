@@ -36,6 +36,8 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledgerlog_spark.errors import LedgerLogError
+
 ATTEMPTS_MAX = 100
 UNKNOWN_MAX = 10
 
@@ -242,12 +244,7 @@ class EpochMachine(LogMachine):
         if reply.outcome is MetadataOutcome.UNKNOWN:
             self._unknowns += 1
             if self._unknowns > UNKNOWN_MAX:
-                raise MetadataUnknownError(
-                    f"whether run {self._run!r} took over producer {self._app!r} is not known: "
-                    "try again",
-                    app=self._app,
-                    run=self._run,
-                )
+                raise self._read_error(reply.outcome)
         self._attempts += 1
         if self._attempts > ATTEMPTS_MAX:
             raise MetadataVersionError(
@@ -255,6 +252,20 @@ class EpochMachine(LogMachine):
                 app=self._app,
             )
         return self._sync()
+
+    def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
+        """Not "nothing was changed" while an attempt may still be on its way."""
+        if self._unknowns == 0:
+            return super()._read_error(outcome)
+        return MetadataUnknownError(
+            f"whether run {self._run!r} took over producer {self._app!r} is not known: try again",
+            app=self._app,
+            run=self._run,
+        )
+
+    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+        error.definite = error.definite and self._unknowns == 0
+        return super()._fail(error)
 
     def _joined(self, found: Versioned[ProducerRecord]) -> list[LogEffect]:
         record = found.value

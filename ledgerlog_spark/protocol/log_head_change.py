@@ -145,6 +145,11 @@ class HeadChanger(HeadReader):
             return self._again()
         raise self._read_error(reply.outcome)
 
+    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+        """What forbids the change now may be what came of an attempt of unknown outcome."""
+        error.definite = error.definite and not self._is_unsure
+        return super()._fail(error)
+
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
         """Not "nothing was changed" while an attempt may still be on its way."""
         if self._is_unsure:

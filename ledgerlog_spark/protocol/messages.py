@@ -93,6 +93,7 @@ class MetadataOutcome(Enum):
     """What became of a request to the metadata store.
 
     `UNAVAILABLE` is definite: nothing was sent. `UNKNOWN` is not: a write may have happened.
+    `CONFLICT` shows that the node is at another version, and not by whose write.
     """
 
     OK = "ok"

@@ -4,7 +4,8 @@ Propose, lose, load, propose again. A write whose outcome is not known is settle
 sync (PROTOCOL.md#B18): the record is what we meant, so it happened; the record is still at the
 version we wrote against, so it is still unknown and the same write is sent again at the same
 version, where only one of the two can succeed; anything else, and the decision is made anew. The
-loop never assumes that a write failed.
+loop never assumes that a write failed. A conflict is no exception: it shows that the record moved
+on, and only the load shows whether our own write moved it (a request may arrive twice).
 """
 
 from __future__ import annotations
@@ -67,13 +68,11 @@ class UpdateResult:
         failure: None when the record is as wanted, by our write or because it already was.
         is_definite: With a failure: certainly none of our writes happened or will happen.
         current: The newest record seen.
-        is_written: Our own write made it so.
     """
 
     failure: Failure | None
     is_definite: bool
     current: Versioned[LedgerMetadata]
-    is_written: bool = False
 
 
 UpdateEvent = MetadataLoaded | MetadataWritten | TimerFired
@@ -107,7 +106,18 @@ class MetadataUpdate:
         decide: Decide,
         numbers: RequestNumbers,
         retry: RetryPolicy,
+        may_be_written: bool = False,
     ) -> None:
+        """A change of the record `current`.
+
+        Args:
+            current: The newest record known.
+            decide: What to write.
+            numbers: Of requests.
+            retry: While the store is away.
+            may_be_written: The same change was tried over `current` before, and it is not known
+                whether that happened.
+        """
         self.phase = UpdatePhase.DONE
         self.current = current
         self._decide = decide
@@ -116,7 +126,7 @@ class MetadataUpdate:
         self._attempts = 0
         self._request = 0
         self._intended: LedgerMetadata | None = None
-        self._may_be_written = False
+        self._may_be_written = may_be_written
 
     def begin(self) -> Step:
         """Decide on the record as it is known, and write."""
@@ -158,8 +168,9 @@ class MetadataUpdate:
             case MetadataOutcome.OK:
                 assert event.versioned is not None
                 self.current = event.versioned
-                return self._finish(None, is_written=True)
+                return self._finish(None)
             case MetadataOutcome.CONFLICT:
+                self._may_be_written = True
                 return self._load()
             case MetadataOutcome.UNKNOWN:
                 self._may_be_written = True
@@ -189,7 +200,7 @@ class MetadataUpdate:
             return self._wait(UpdatePhase.WAITING_TO_WRITE)
         self.current = loaded
         if is_same_record(loaded.value, self._intended):
-            return self._finish(None, is_written=self._may_be_written)
+            return self._finish(None)
         # Every write of ours named an older version, and the record has moved on: none of them
         # can still happen, whatever became of their answers.
         self._may_be_written = False
@@ -204,11 +215,9 @@ class MetadataUpdate:
         self._request = self._numbers.next()
         return [StartTimer(self._request, delay_ms)], None
 
-    def _finish(
-        self, failure: Failure | None, *, is_definite: bool = True, is_written: bool = False
-    ) -> Step:
+    def _finish(self, failure: Failure | None, *, is_definite: bool = True) -> Step:
         self.phase = UpdatePhase.DONE
-        return [], UpdateResult(failure, is_definite, self.current, is_written)
+        return [], UpdateResult(failure, is_definite, self.current)
 
 
 class UpdatingMachine:
@@ -219,9 +228,19 @@ class UpdatingMachine:
         self._update: MetadataUpdate | None = None
         self._update_retry = retry
 
-    def _begin_update(self, record: Versioned[LedgerMetadata], decide: Decide) -> list[Effect]:
+    def _begin_update(
+        self,
+        record: Versioned[LedgerMetadata],
+        decide: Decide,
+        *,
+        may_be_written: bool = False,
+    ) -> list[Effect]:
         self._update = MetadataUpdate(
-            current=record, decide=decide, numbers=self._numbers, retry=self._update_retry
+            current=record,
+            decide=decide,
+            numbers=self._numbers,
+            retry=self._update_retry,
+            may_be_written=may_be_written,
         )
         return self._take_step(self._update.begin())
 

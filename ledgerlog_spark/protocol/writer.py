@@ -156,6 +156,7 @@ class LedgerWriter(UpdatingMachine):
         self._quorum_timer = 0
         self._oldest_at_quorum_timer: int | None = None
         self._withdrawn_from: int | None = None
+        self._may_be_closed = False
         self._failure: LedgerFailed | None = None
 
     @property
@@ -414,7 +415,9 @@ class LedgerWriter(UpdatingMachine):
         withdrawn = self._pipeline.withdraw()
         if self._withdrawn_from is None:
             self._withdrawn_from = withdrawn
-        return self._begin_update(self.metadata, self._decide_close)
+        return self._begin_update(
+            self.metadata, self._decide_close, may_be_written=self._may_be_closed
+        )
 
     def _on_close_after_failure(self, event: CloseRequested) -> list[Effect]:
         assert self._failure is not None
@@ -438,6 +441,8 @@ class LedgerWriter(UpdatingMachine):
         if result.failure is None:
             self.phase = WriterPhase.CLOSED
             return [LedgerClosed(result.current)]
+        # A second close may be asked for: the first one stays unknown until the record is read.
+        self._may_be_closed = not result.is_definite
         return self._fail(result.failure, is_definite=result.is_definite)
 
     def _fail(self, failure: Failure, *, is_definite: bool, **about: Any) -> list[Effect]:

@@ -267,9 +267,25 @@ _METADATA = [
     Mutation(
         "unknown_write_is_definite",
         f"{PROTOCOL}/metadata_update.py",
-        "                self._may_be_written = True\n",
-        "",
+        """                self._may_be_written = True
+                return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
+        """                return self._wait(UpdatePhase.WAITING_TO_LOAD)""",
         "a write that may have happened is reported as not happened",
+    ),
+    Mutation(
+        "conflict_is_definite",
+        f"{PROTOCOL}/metadata_update.py",
+        """                self._may_be_written = True
+                return self._load()""",
+        """                return self._load()""",
+        "a close that arrived twice conflicts with itself and is reported as not happened",
+    ),
+    Mutation(
+        "second_close_forgets_the_first",
+        f"{PROTOCOL}/writer.py",
+        "self.metadata, self._decide_close, may_be_written=self._may_be_closed\n",
+        "self.metadata, self._decide_close\n",
+        "a second close denies what the first one may have done",
     ),
     Mutation(
         "unsynced_load_settles",
@@ -282,8 +298,10 @@ _METADATA = [
         "conflict_is_written_again",
         f"{PROTOCOL}/metadata_update.py",
         """            case MetadataOutcome.CONFLICT:
+                self._may_be_written = True
                 return self._load()""",
         """            case MetadataOutcome.CONFLICT:
+                self._may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)""",
         "a change that lost its race ends as unavailable instead of being decided again",
     ),

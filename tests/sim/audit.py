@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bookie_server.core.requests import BatchReadRequest
-from ledgerlog_spark.model import LedgerMetadata
+from bookie_server.core.requests import AddRequest, BatchReadRequest
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.writer import LedgerWriter
 from tests.sim.checker import Checker, Violation, require, write_set
-from tests.sim.client import SimClient, as_entry
+from tests.sim.client import CODEC, KEY, SimClient, as_entry
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -46,6 +46,7 @@ class Audit:
                 self.check_ledger(ledger_id, metadata)
         self.ask_bookies()
         self.end_writers()
+        self._require_fences("L14")
 
     def end_writers(self) -> None:
         """A writer that is still open when its ledger was sealed is told so by its close (V1)."""
@@ -220,11 +221,49 @@ class Audit:
             bookie.collect(lambda ended=ended: ended.append("ended"))
             world.run_until(lambda ended=ended: bool(ended), 1_000)
             require(bool(ended) and bookie.storage is not None, "V10", f"{name} collects for ever")
-            for ledger_id, checker in world.checkers.by_ledger.items():
-                if checker.fenced.get(name, False):
-                    is_fenced = bookie.storage.is_fenced(ledger_id)
-                    require(is_fenced, "V10", f"{name} forgot its fence of {ledger_id}")
-                assert bookie.host is not None
-                droppable = world.scheduler.run(bookie.storage.droppable(), bookie.host)
-                held = ledger_id in droppable
-                require(not held, "V10", f"{name} still has the deleted ledger {ledger_id}")
+            assert bookie.host is not None
+            droppable = world.scheduler.run(bookie.storage.droppable(), bookie.host)
+            held = [one for one in world.checkers.by_ledger if one in droppable]
+            require(not held, "V10", f"{name} still has the deleted ledgers {held}")
+        self._require_fences("V10")
+
+    def _require_fences(self, name: str) -> None:
+        """L14, V10: a bookie that answered a fence takes no add of the writer, whatever befell it.
+
+        It may have forgotten the fence, when that rotted or was dropped long ago, if it asks the
+        metadata store before it takes the add. So it is sent one.
+        """
+        world = self.world
+        answers: list[tuple[str, int, Code]] = []
+        asked = 0
+        for ledger_id, checker in world.checkers.by_ledger.items():
+            for bookie_id in [one for one, is_fenced in checker.fenced.items() if is_fenced]:
+                bookie = world.bookies[bookie_id]
+                if bookie.storage is None:
+                    continue
+                asked += 1
+                bookie.storage.add(
+                    late_add(checker, ledger_id),
+                    lambda code, at=(bookie_id, ledger_id): answers.append((*at, code)),
+                )
+        done = world.run_until(lambda: len(answers) == asked, 1_000)
+        require(done, "V1", f"{asked - len(answers)} of {asked} late adds are not answered")
+        for bookie_id, ledger_id, code in answers:
+            is_refused = code is not Code.OK
+            require(
+                is_refused, name, f"{bookie_id} answered a fence of {ledger_id} and took an add"
+            )
+
+
+def late_add(checker: Checker, ledger_id: int) -> AddRequest:
+    """An add that a writer of a ledger sent before it was fenced, and that comes now."""
+    entry_id = max(checker.payloads, default=NO_ENTRY) + 1
+    ((head, payload),) = CODEC.encode_run(
+        ledger_id=ledger_id,
+        first_entry_id=entry_id,
+        last_add_confirmed=checker.last_confirmed,
+        length=checker.length_of(entry_id - 1),
+        payloads=(b"late",),
+    )
+    stored = head + bytes(payload)
+    return AddRequest(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=False)

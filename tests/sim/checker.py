@@ -89,6 +89,8 @@ class Checker:
         self._reading: dict[str, int] = {}
         self._recoveries: dict[str, RecoverySeen] = {}
         self._closes: list[tuple[LedgerMetadata, RecoverySeen]] = []
+        self._closes_sent: list[tuple[str, LedgerMetadata]] = []
+        self._closes_denied: list[LedgerMetadata] = []
 
     def mark(self, name: str) -> None:
         self.marks[name] = self.marks.get(name, 0) + 1
@@ -201,6 +203,8 @@ class Checker:
         for effect in effects:
             if type(effect) is m.LoadMetadata:
                 require(effect.sync_first, "L27", f"{client.name} settles on a stale record")
+            elif type(effect) is m.CasMetadata and effect.metadata.is_closed:
+                self._closes_sent.append((client.name, effect.metadata))
         return effects
 
     def _around_handle(self, client: SimClient, event: Any) -> list[Any]:
@@ -342,12 +346,8 @@ class Checker:
             elif isinstance(client.machine, LedgerRecovery) and effect.failure in RETRIABLE:
                 made, allowed = client.machine.attempts, client.machine._settings.retry.attempts_max
                 require(made >= allowed, "L37", f"{client.name} gives up after {made} attempts")
-            closed_by = self.records[-1][0] if self.record.is_closed else None
-            require(
-                not (effect.is_definite and closed_by == client.name),
-                "L27",
-                f"{client.name} closed the ledger and reports {effect.failure.name} as definite",
-            )
+            if effect.is_definite:
+                self._denies_its_close(client, effect)
         elif kind is m.LacRead:
             self.lac_served(client.name, effect.last_add_confirmed)
             is_early = client.machine._waits_for_all and client.machine._sent
@@ -391,6 +391,16 @@ class Checker:
         self.last_confirmed = last
         if record.state is not LedgerState.OPEN:
             self.mark("confirmed while not open")
+
+    def _denies_its_close(self, client: SimClient, failed: m.LedgerFailed) -> None:
+        """L27: a close that is reported as not done was not done, and will not be."""
+        closed_by = self.records[-1][0] if self.record.is_closed else None
+        require(
+            closed_by != client.name,
+            "L27",
+            f"{client.name} closed the ledger and reports {failed.failure.name} as definite",
+        )
+        self._closes_denied += [one for name, one in self._closes_sent if name == client.name]
 
     def _writer_failed(self, client: SimClient, failed: m.LedgerFailed) -> None:
         """L27, A10: what became of its entries, as it tells its application."""
@@ -459,6 +469,8 @@ class Checker:
     ) -> None:
         self.records.append((client, after))
         old, new = before.value, after.value
+        is_denied = any(one is new for one in self._closes_denied)
+        require(not is_denied, "L27", f"{client} closes the ledger, which it reported as not done")
         require(
             old.state <= new.state and old.state is not LedgerState.CLOSED,
             "L12",

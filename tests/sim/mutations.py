@@ -193,7 +193,7 @@ def _unknown_is_success(self: MetadataUpdate, event: Any) -> Any:
     assert self._intended is not None
     version = Version(self.current.version.incarnation, self.current.version.number + 1)
     self.current = Versioned(self._intended, version)
-    return self._finish(None, is_written=True)
+    return self._finish(None)
 
 
 def _unknown_is_failure(self: MetadataUpdate, event: Any) -> Any:
@@ -201,6 +201,22 @@ def _unknown_is_failure(self: MetadataUpdate, event: Any) -> Any:
         return _on_written(self, event)
     self.phase = UpdatePhase.DONE
     return self._finish(Failure.METADATA_UNAVAILABLE)
+
+
+def _conflict_is_definite(self: MetadataUpdate, event: Any) -> Any:
+    before = self._may_be_written
+    step = _on_written(self, event)
+    if event.outcome is MetadataOutcome.CONFLICT:
+        self._may_be_written = before
+    return step
+
+
+_on_close_requested = LedgerWriter._on_close_requested
+
+
+def _forget_the_first_close(self: LedgerWriter, event: Any) -> list[Any]:
+    self._may_be_closed = False
+    return _on_close_requested(self, event)
 
 
 _finish_update = MetadataUpdate._finish
@@ -325,6 +341,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "unknown_write_is_failure": Mutation(
         "B18", ((MetadataUpdate, "_on_written", _unknown_is_failure),)
+    ),
+    "conflict_is_definite": Mutation(
+        "B18", ((MetadataUpdate, "_on_written", _conflict_is_definite),)
+    ),
+    "second_close_forgets_the_first": Mutation(
+        "B18", ((LedgerWriter, "_on_close_requested", _forget_the_first_close),)
     ),
     "gone_is_definite": Mutation("B18", ((MetadataUpdate, "_finish", _gone_is_definite),)),
     "no_fsync": Mutation(

@@ -10,7 +10,7 @@ from ledgerlog_spark.protocol import messages as m
 from tests.sim.checker import require
 from tests.sim.faults import JITTER
 from tests.sim.network import matching
-from tests.sim.options import Options
+from tests.sim.options import LEDGER, Options
 from tests.sim.world import World
 
 CALM = Options(bookies=6, window_entries=64, rpc_timeout_ms=50)
@@ -126,6 +126,75 @@ def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
     world.run_for(100)
     ended = world.clients["r"].ended
     require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
+    return world
+
+
+def b18_a_conflict_may_be_with_the_own_write() -> World:
+    """The close arrives twice. What the first one is answered is lost; the second conflicts."""
+    world = world_with(rpc_timeout_ms=20, metadata_attempts_max=3)
+    world.add()
+    world.run_for(10)
+    hold(world, ("cas", "w", "zk"))
+    lose(world, ("cas_reply", "zk", "w"))
+    world.clients["w"].feed(m.CloseRequested())
+    (close,) = world.network.held
+    close.deliver()
+    require(world.checker.record.is_closed, "SCRIPT", "not closed")
+    world.network.drops.clear()
+    lose(world, ("load", "w", "zk"))
+    world.faults.lasts("partition")
+    world.network.release(matching("cas"))
+    world.run_for(300)
+    ended = world.clients["w"].ended
+    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
+    return world
+
+
+def b18_a_second_close_does_not_forget_the_first() -> World:
+    """The first close is lost for long; the second one finds that the store is away."""
+    world = world_with(rpc_timeout_ms=20, metadata_attempts_max=3)
+    world.add()
+    world.run_for(10)
+    hold(world, ("cas", "w", "zk"))
+    lose(world, ("load", "w", "zk"))
+    world.faults.lasts("partition")
+    writer = world.clients["w"]
+    writer.feed(m.CloseRequested())
+    world.run_for(300)
+    require(isinstance(writer.ended, m.LedgerFailed), "SCRIPT", f"it ends with {writer.ended}")
+    world.options = replace(world.options, store_away_rate=1.0)
+    first, writer.ended = writer.ended, None
+    writer.feed(m.CloseRequested())
+    world.run_for(300)
+    world.options = replace(world.options, store_away_rate=0.0)
+    require(isinstance(writer.ended, m.LedgerFailed), "SCRIPT", f"after {first} it goes on")
+    world.network.release(matching("cas"))
+    world.run_for(10)
+    require(world.checker.record.is_closed, "SCRIPT", "not closed")
+    return world
+
+
+def v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted() -> World:
+    """b0 and b1 are fenced, that of b0 rots, the ledger is deleted; then an add comes late."""
+    world = world_with(rpc_timeout_ms=2_000)
+    hold(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
+    world.add()
+    lose(world, ("read", "r", "b2"))
+    recover(world)
+    world.run_until(lambda: "r" in world.checker.ends, 100)
+    world.run_for(200)
+    world.bookies["b0"].rot_fence(is_vouched=False)
+    world.kill("b0")
+    world.restart("b0")
+    world.run_for(20)
+    world.delete_ledger()
+    for name in ("b0", "b1", "b2"):
+        world.collect(name)
+    world.run_for(50)
+    require(not world.bookies["b0"].storage.is_fenced(LEDGER), "SCRIPT", "it has the fence")
+    world.network.holds.clear()
+    world.network.release(matching("add"))
+    world.run_for(300)
     return world
 
 

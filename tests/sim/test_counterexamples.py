@@ -20,7 +20,9 @@ from tests.sim.network import matching
 from tests.sim.options import LEDGER
 from tests.sim.scripts import (
     Script,
+    b18_a_conflict_may_be_with_the_own_write,
     b18_a_deleted_record_settles_no_unknown_write,
+    b18_a_second_close_does_not_forget_the_first,
     b18_recovery_of_a_deleted_record_may_have_closed_it,
     f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger,
     f7_a_fence_that_rotted_is_asked_of_the_record,
@@ -28,6 +30,7 @@ from tests.sim.scripts import (
     lose,
     recover,
     v2_recovery_looks_for_stuck_runs_after_every_answer,
+    v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted,
     world_with,
 )
 from tests.sim.world import World
@@ -485,6 +488,13 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (b12_everything_is_forgotten_before_anything_is_confirmed, "forget_one_by_one", "L4"),
     (b18_a_deleted_record_settles_no_unknown_write, "gone_is_definite", "L27"),
     (b18_recovery_of_a_deleted_record_may_have_closed_it, "gone_is_definite", "L27"),
+    (b18_a_conflict_may_be_with_the_own_write, "conflict_is_definite", "L27"),
+    (b18_a_second_close_does_not_forget_the_first, "second_close_forgets_the_first", "L27"),
+    (
+        v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted,
+        "state_is_not_checked",
+        "L14",
+    ),
     (f7_a_fence_that_rotted_is_asked_of_the_record, "state_is_not_checked", "L14"),
     (v2_recovery_looks_for_stuck_runs_after_every_answer, "stuck_runs_are_missed", "V2"),
     (f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger, "replaced_bookie_fences", "L31"),

@@ -9,8 +9,10 @@ import pytest
 
 from ledgerlog_spark.errors import (
     DataLossError,
+    LedgerLogError,
     LogNotFoundError,
     MetadataUnavailableError,
+    MetadataUnknownError,
     StaleCheckpointError,
 )
 from ledgerlog_spark.protocol import log_messages as m
@@ -18,6 +20,7 @@ from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind, Joined
+from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_read import StateMachine
 from ledgerlog_spark.protocol.log_records import RUNS_REMEMBERED_MAX, ProducerRecord, WriteMode
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
@@ -187,3 +190,38 @@ def test_restore_that_got_through_is_not_an_error_because_its_producer_stays(in_
         assert await payloads(log) == of("x")
 
     in_world(work)
+
+
+class AwayLog(OneLog):
+    """A log whose first write gets no answer; what is asked after it meets `after`."""
+
+    def __init__(self, after: str) -> None:
+        super().__init__()
+        self.after = after
+        self.is_lost = False
+
+    def reply(self, ask: Any) -> Any:
+        if isinstance(ask, m.WriteHead | m.WriteProducer):
+            self.is_lost = True
+            return m.Written(ask.request, MetadataOutcome.UNKNOWN)
+        if self.is_lost and self.after == "away":
+            return m.Synced(ask.request, MetadataOutcome.UNAVAILABLE)
+        if self.is_lost and self.after == "deleted" and isinstance(ask, m.ReadHead):
+            return m.HeadRead(ask.request, MetadataOutcome.GONE)
+        return super().reply(ask)
+
+
+@pytest.mark.parametrize("after", ["away", "deleted"])
+def test_change_of_the_head_that_may_have_happened_is_never_denied(after: str) -> None:
+    machine = PropertiesMachine("flights", {"retentionMs": "5"}, token=token(77))
+    with pytest.raises(LedgerLogError) as failed:
+        AwayLog(after).run(machine)
+    assert not failed.value.definite
+
+
+def test_epoch_that_may_have_been_taken_is_never_denied() -> None:
+    machine = EpochMachine("flights", app="app", run="run", batch_id=0, kind=JobKind.STREAM)
+    with pytest.raises(MetadataUnknownError) as failed:
+        AwayLog("away").run(machine)
+    assert not failed.value.definite
+    assert "not known" in str(failed.value)

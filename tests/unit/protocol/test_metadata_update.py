@@ -48,7 +48,7 @@ def test_a_write_that_is_answered_is_done() -> None:
     effects, result = update.handle(MetadataWritten(cas.request, OK, stored))
     assert effects == []
     assert result is not None
-    assert (result.failure, result.current, result.is_written) == (None, stored, True)
+    assert (result.failure, result.current) == (None, stored)
 
 
 def test_a_lost_race_is_decided_again_over_what_is_there() -> None:
@@ -85,7 +85,7 @@ def test_an_unknown_write_that_is_found_is_a_success() -> None:
     stored = Versioned(MARKED, Version(1, 1))
     _, result = update.handle(MetadataLoaded(load.request, OK, stored))
     assert result is not None
-    assert (result.failure, result.current, result.is_written) == (None, stored, True)
+    assert (result.failure, result.current) == (None, stored)
 
 
 def test_an_unknown_write_that_is_not_found_is_sent_again_at_the_same_version() -> None:
@@ -141,3 +141,29 @@ def test_a_deleted_record_ends_the_change() -> None:
     _, result = update.handle(MetadataWritten(cas.request, MetadataOutcome.GONE))
     assert result is not None
     assert result.failure is Failure.NOT_FOUND
+
+
+def test_a_conflict_is_not_definite_before_the_record_was_read() -> None:
+    update, cas = begun(attempts_max=1)
+    (load,), _ = update.handle(MetadataWritten(cas.request, CONFLICT))
+    _, result = update.handle(MetadataLoaded(load.request, MetadataOutcome.UNAVAILABLE))
+    assert result is not None
+    assert (result.failure, result.is_definite) == (Failure.METADATA_UNAVAILABLE, False)
+
+
+def test_what_may_have_been_written_before_is_not_definite_until_the_record_was_read() -> None:
+    for outcome, is_definite in ((MetadataOutcome.UNAVAILABLE, False), (OK, True)):
+        update = MetadataUpdate(
+            current=AT_0,
+            decide=mark,
+            numbers=RequestNumbers(),
+            retry=RetryPolicy(first_delay_ms=10, delay_max_ms=15, attempts_max=1),
+            may_be_written=True,
+        )
+        (cas,), _ = update.begin()
+        (load,), _ = update.handle(MetadataWritten(cas.request, CONFLICT))
+        closed = Versioned(OPEN.closed(last_entry_id=4, length=50), Version(1, 1))
+        found = closed if outcome is OK else None
+        _, result = update.handle(MetadataLoaded(load.request, outcome, found))
+        assert result is not None
+        assert result.is_definite is is_definite
