@@ -5,7 +5,8 @@ sync (PROTOCOL.md#B18): the record is what we meant, so it happened; the record 
 version we wrote against, so it is still unknown and the same write is sent again at the same
 version, where only one of the two can succeed; anything else, and the decision is made anew. The
 loop never assumes that a write failed. A conflict is no exception: it shows that the record moved
-on, and only the load shows whether our own write moved it (a request may arrive twice).
+on, and only the load shows whether our own write moved it (a request may arrive twice). A record
+that is gone shows nothing any more.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ class MetadataUpdate:
                 self._may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)
             case MetadataOutcome.GONE:
-                return self._finish(Failure.NOT_FOUND, is_definite=not self._may_be_written)
+                return self._finish(Failure.NOT_FOUND, is_definite=False)
             case _:
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)
 
@@ -186,7 +187,7 @@ class MetadataUpdate:
                 assert event.versioned is not None
                 return self._settle(event.versioned)
             case MetadataOutcome.GONE:
-                return self._finish(Failure.NOT_FOUND, is_definite=not self._may_be_written)
+                return self._finish(Failure.NOT_FOUND, is_definite=False)
             case MetadataOutcome.UNREADABLE:
                 return self._finish(
                     Failure.METADATA_UNREADABLE, is_definite=not self._may_be_written

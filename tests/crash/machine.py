@@ -54,15 +54,20 @@ def add_request(
 
 
 class FixedMetadata:
-    """A metadata store that always says the same."""
+    """A metadata store that always says the same of a ledger.
+
+    Attributes:
+        standings: Of those that differ from the others.
+    """
 
     def __init__(self, standing: Standing = Standing.OPEN_WITH_ME) -> None:
         self.standing = standing
+        self.standings: dict[int, Standing] = {}
         self.asked: list[int] = []
 
     async def check(self, ledger_id: int) -> Standing:
         self.asked.append(ledger_id)
-        return self.standing
+        return self.standings.get(ledger_id, self.standing)
 
 
 class Machine:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from bookie_server.core.requests import ReadRequest
 from bookie_server.errors import StorageError
+from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 
 LEDGERS = 3
+"""So many are in use at a time; now and then a new one takes the place of another."""
 ANY_AGE = 1 << 30
 """Of an add that was not answered when its ledger was dropped: it may come after the drop."""
 
@@ -33,6 +35,7 @@ class Model:
         dropping: What was acknowledged when a drop was sent that is not answered.
         fenced: Ledgers whose fence was answered.
         fence_answers: The last entry that the first answer of a fence showed, -1 for none.
+        being_dropped: Ledgers of which this process was told to drop what it holds.
         lac: Largest explicit LAC that was acknowledged.
     """
 
@@ -46,6 +49,7 @@ class Model:
         self.fenced: set[int] = set()
         self.fence_sent: set[int] = set()
         self.fence_answers: dict[int, int] = {}
+        self.being_dropped: set[int] = set()
         self.lac: dict[int, int] = {}
 
     def settle(self, key: tuple[int, int], data: bytes, sent_at: int) -> None:
@@ -63,7 +67,21 @@ class Model:
             possible.update((self.age[ledger_id], data) for data in stored)
         self.age[ledger_id] += 1
         self.fence_sent.add(ledger_id)
+        self.being_dropped.add(ledger_id)
+        self.lac.pop(ledger_id, None)
         return self.age[ledger_id]
+
+    def is_undropped(self, ledger_id: int, age: int) -> bool:
+        """Whether what was sent at an age and is answered now is held from now on.
+
+        It is in doubt only while a drop that was sent later is not answered.
+        """
+        dropped = self.dropped[ledger_id]
+        return self.age[ledger_id] in (age, dropped)
+
+    def largest(self, ledger_id: int) -> int:
+        """The largest entry that was acknowledged and not dropped, -1 for none."""
+        return max((e for ledger, e in self.acked if ledger == ledger_id), default=-1)
 
     def check_whole(self, ledger_id: int, read: dict[tuple[int, int], bytes | None]) -> None:
         """A drop that was cut short took everything or nothing."""
@@ -73,11 +91,19 @@ class Model:
         if kept and gone:
             raise ViolationError(f"a drop left {kept} and took {gone}")
 
-    def check_read(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
+    def check_read(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        code: Code,
+        data: bytes | None,
+        dropped: int | None = None,
+    ) -> None:
+        """Hold an answer against the model; `dropped` as it was when the read was sent."""
         key = (ledger_id, entry_id)
         if code is Code.OK:
             possible = self.possible.get(key, {}).items()
-            dropped = self.dropped[ledger_id]
+            dropped = self.dropped[ledger_id] if dropped is None else dropped
             allowed = {data for (age, data), count in possible if count > 0 and age >= dropped}
             allowed |= self.acked.get(key, {}).keys()
             if data not in allowed:
@@ -86,6 +112,21 @@ class Model:
             raise ViolationError(f"{key}: acknowledged, and answered {code}")
         elif not code.is_absent:
             raise ViolationError(f"{key}: {code} without any damage")
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A run that the log was given at once: no other one is between it and what it was given next.
+
+    Attributes:
+        ledger_id: Of the run.
+        age: Of the ledger then.
+        stored: Its entries.
+    """
+
+    ledger_id: int
+    age: int
+    stored: dict[tuple[int, int], bytes]
 
 
 class Run:
@@ -97,11 +138,16 @@ class Run:
             SMALL,
             group_bytes_max=self.random.choice((1 << 10, 1 << 14)),
             open_files_max=self.random.choice((8, 1_024)),
+            pieces_max=self.random.choice((5, 50)),
+            tombstone_keep_s=self.random.choice((1, 604_800)),
             state_deltas_bytes_min=self.random.choice((1, 1 << 14)),
         )
         self.machine = Machine(seed, settings=settings)
         self.model = Model()
-        self.next_id = [0] * LEDGERS
+        self.ledgers = list(range(LEDGERS))
+        self.ledgers_made = LEDGERS
+        self.next_id: Counter[int] = Counter()
+        self.submitted: dict[int, Submitted] = {}
         self.number = 0
         self.is_stopping = False
         self.last_sent: tuple[int, range, list[bytes]] | None = None
@@ -110,10 +156,21 @@ class Run:
     def run(self, rounds: int = 6) -> None:
         self.machine.start()
         for _ in range(rounds):
+            if self.random.random() < 0.5:
+                place = self.random.randrange(LEDGERS)
+                if self.random.random() < 0.5:
+                    self.drop(self.ledgers[place])
+                self.ledgers[place] = self.ledgers_made
+                self.ledgers_made += 1
             for _ in range(self.random.randrange(1, 25)):
                 self.operate()
                 if self.random.random() < 0.7:
                     self.let_run(self.random.randrange(1, 25))
+            if self.random.random() < 0.3:
+                # Long enough for a tombstone to be forgotten.
+                self.machine.scheduler.run_for(1_500)
+                self.machine.reclaim()
+                self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
             # Go down in the middle of something: a write lies between few events and its sync.
             for _ in range(self.random.randrange(1, 6)):
                 self.operate()
@@ -122,6 +179,7 @@ class Run:
             self.go_down()
             self.come_up()
             self.check_all()
+            self.submitted.clear()
 
     def let_run(self, events: int) -> None:
         for _ in range(events):
@@ -129,10 +187,15 @@ class Run:
                 return
 
     def reach_a_write(self) -> None:
-        """Half the time, go on until something is written and not yet synced."""
+        """Most of the time, go on until something is written and not yet synced.
+
+        Sometimes until that is more than one record, so that a tear may take one in the middle.
+        """
         disk = self.machine.disk
-        for _ in range(self.random.choice((0, 60))):
-            if any(content.unsynced for content in disk.seen_names.values()):
+        least = self.random.choice((1, 1_500, 4_000))
+        for _ in range(self.random.choice((0, 60, 200))):
+            writes = (content.unsynced for content in disk.seen_names.values())
+            if any(sum(len(data) for _, data in unsynced) >= least for unsynced in writes):
                 return
             self.let_run(1)
 
@@ -144,6 +207,7 @@ class Run:
         for mark in ("torn_tails", "rewritten_records", "replayed_records"):
             self.seen[mark] += getattr(counters.boot, mark)
         self.seen["drops"] += counters.drops
+        self.seen["tombstones_forgotten"] += counters.tombstones_forgotten
         self.seen["freed"] += counters.files.freed
         self.seen["recycled"] += counters.files.recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
@@ -169,22 +233,23 @@ class Run:
             else:
                 self.machine.crash()
         self.machine.start()
+        self.model.being_dropped.clear()
 
     async def opening(self) -> None:
         await self.machine.opening()
 
     def operate(self) -> None:
         choice = self.random.random()
-        ledger_id = self.random.randrange(LEDGERS)
+        ledger_id = self.random.choice(self.ledgers)
         if choice < 0.75:
             self.add(ledger_id)
         elif choice < 0.82:
             self.fence(ledger_id)
         elif choice < 0.88:
             self.write_lac(ledger_id)
-        elif choice < 0.90:
-            self.drop(ledger_id)
         elif choice < 0.91:
+            self.drop(ledger_id)
+        elif choice < 0.95:
             self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
         else:
             self.read(ledger_id)
@@ -201,7 +266,8 @@ class Run:
         ids = range(first, first + count)
         self.number += 1
         payloads = [b"%d " % self.number * random.choice((1, 10, 700)) for _ in ids]
-        if random.random() < 0.1 and self.last_sent is not None:
+        is_repeated = random.random() < 0.1 and self.last_sent is not None
+        if is_repeated and self.last_sent is not None:
             ledger_id, ids, payloads = self.last_sent
         self.last_sent = ledger_id, ids, payloads
         stored = {
@@ -211,18 +277,21 @@ class Run:
         for key, data in stored.items():
             model.possible.setdefault(key, Counter())[ANY_AGE, data] += 1
         was_fenced = ledger_id in model.fenced
+        was_dropped = ledger_id in model.being_dropped
         sent_at = model.time
 
         def done(code: Code) -> None:
             if code is Code.OK:
                 if was_fenced and not is_recovery:
                     raise ViolationError(f"ledger {ledger_id} was fenced before {ids} was sent")
+                if was_dropped and not is_recovery:
+                    raise ViolationError(f"{ids} of {ledger_id} was sent after its drop and taken")
                 last_said = model.fence_answers.get(ledger_id)
                 if last_said is not None and not is_recovery and ids[-1] > last_said:
                     raise ViolationError(
                         f"{ids} acknowledged after a fence said {last_said} is the last"
                     )
-                if age < model.age[ledger_id]:
+                if not model.is_undropped(ledger_id, age):
                     # On which side of the drop it was accepted is not known.
                     return
                 for key, data in stored.items():
@@ -239,11 +308,22 @@ class Run:
                     model.possible[key][ANY_AGE, data] -= 1
 
         request = add_request(ledger_id, ids, payloads, is_recovery=is_recovery)
+        log = self.machine.serving._log
+        ticket = log.last_ticket
         self.machine.serving.add(request, done)
+        if log.last_ticket > ticket:
+            self.submitted[log.last_ticket] = Submitted(ledger_id, age, stored)
+        if is_repeated and random.random() < 0.3:
+            # While it is compared with what is held.
+            self.let_run(random.randrange(3))
+            self.drop(ledger_id)
 
     def fence(self, ledger_id: int) -> None:
         model = self.model
         model.fence_sent.add(ledger_id)
+        # Recovery marks the record before it fences.
+        self.machine.metadata.standings[ledger_id] = Standing.NOT_WRITABLE
+        age, largest = model.age[ledger_id], model.largest(ledger_id)
 
         def done(code: Code, data: bytes | None) -> None:
             if code is Code.IO_ERROR and self.is_stopping:
@@ -254,6 +334,8 @@ class Run:
                 )
             model.fenced.add(ledger_id)
             last = -1 if data is None else int.from_bytes(data[8:16], "big")
+            if last < largest and age == model.age[ledger_id]:
+                raise ViolationError(f"a fence of {ledger_id} shows {last}, it holds {largest}")
             model.fence_answers[ledger_id] = min(last, model.fence_answers.get(ledger_id, last))
 
         request = ReadRequest(ledger_id, -1, fence_key=KEY, is_recovery=True)
@@ -263,11 +345,14 @@ class Run:
         model = self.model
         had_any = any(key[0] == ledger_id for key in model.acked)
         age = model.drop_sent(ledger_id)
+        # A ledger is deleted before it is dropped.
+        self.machine.metadata.standings[ledger_id] = Standing.NOT_WRITABLE
 
         def done(code: Code) -> None:
             if code is Code.IO_ERROR and self.is_stopping:
                 return
             if code is Code.NO_LEDGER and not had_any:
+                model.being_dropped.discard(ledger_id)
                 return
             if code is not Code.OK:
                 raise ViolationError(f"drop of ledger {ledger_id} answered {code}")
@@ -282,7 +367,8 @@ class Run:
         lac = self.random.randrange(100)
 
         def done(code: Code) -> None:
-            if code is Code.OK:
+            # The LAC of a dropped ledger may be forgotten with it.
+            if code is Code.OK and not self.model.age[ledger_id]:
                 self.model.lac[ledger_id] = max(lac, self.model.lac.get(ledger_id, -1))
 
         # A larger one that was only told says nothing of what is on the disk.
@@ -292,19 +378,21 @@ class Run:
     def read(self, ledger_id: int) -> None:
         entry_id = self.random.randrange(max(1, self.next_id[ledger_id]))
         before = self.model.acked.get((ledger_id, entry_id))
+        dropped = self.model.dropped[ledger_id]
 
         def done(code: Code, data: bytes | None) -> None:
             # An add answered while the read was on its way may or may not show in it.
             if (before is None and code.is_absent) or (data is not None and data in (before or ())):
                 return
-            self.model.check_read(ledger_id, entry_id, code, data)
+            self.model.check_read(ledger_id, entry_id, code, data, dropped)
 
         self.machine.serving.read(ReadRequest(ledger_id, entry_id), done)
 
     def check_all(self) -> None:
         """Everything promised is there; and what is there now stays."""
         machine, model = self.machine, self.model
-        for ledger_id in range(LEDGERS):
+        everything: dict[tuple[int, int], bytes | None] = {}
+        for ledger_id in range(self.ledgers_made):
             read: dict[tuple[int, int], bytes | None] = {}
             for entry_id in range(self.next_id[ledger_id] + 2):
                 code, data = machine.read(ledger_id, entry_id)
@@ -315,6 +403,9 @@ class Run:
                 if data is not None:
                     model.acked[key] = {data: model.time}
             model.check_whole(ledger_id, read)
+            everything |= read
+        self.check_order(everything)
+        for ledger_id in range(self.ledgers_made):
             self.check_ledger(ledger_id)
         manifest = machine.manifest()
         machine.check_descriptors()
@@ -335,5 +426,23 @@ class Run:
         code, lac = machine.ask(lambda done: machine.serving.read_lac(ledger_id, done))
         if ledger_id in model.lac and (code is not Code.OK or lac < model.lac[ledger_id]):
             raise ViolationError(f"ledger {ledger_id}: LAC {model.lac[ledger_id]} became {lac}")
-        if ledger_id in model.fenced and not machine.serving.is_fenced(ledger_id):
-            raise ViolationError(f"ledger {ledger_id}: its fence was answered and is gone")
+        is_fenced = machine.serving.is_fenced(ledger_id)
+        if ledger_id in model.fenced and not is_fenced:
+            # A ledger that was dropped long ago is forgotten; whoever adds to it is still refused.
+            late = self.next_id[ledger_id] + 100
+            if not model.dropped[ledger_id] or machine.add(ledger_id, (late,)) is Code.OK:
+                raise ViolationError(f"ledger {ledger_id}: its fence was answered and is gone")
+            self.seen["forgotten"] += 1
+
+    def check_order(self, read: dict[tuple[int, int], bytes | None]) -> None:
+        """What a crash took of the records that it was given is what came last."""
+        lost: Submitted | None = None
+        for ticket in sorted(self.submitted):
+            one = self.submitted[ticket]
+            if one.age != self.model.age[one.ledger_id]:
+                continue
+            held = [read[key] for key in one.stored]
+            if held == list(one.stored.values()) and lost is not None:
+                raise ViolationError(f"{lost} is lost, and {one}, which came after it, is held")
+            if all(data is None for data in held):
+                lost = one

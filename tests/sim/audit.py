@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bookie_server.core.requests import AddRequest, BatchReadRequest
+from bookie_server.core.requests import BatchReadRequest, ReadRequest
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.writer import LedgerWriter
+from tests.sim.bookie import SETTINGS
 from tests.sim.checker import Checker, Violation, require, write_set
-from tests.sim.client import CODEC, KEY, SimClient, as_entry
+from tests.sim.client import SimClient, as_entry
+from tests.sim.late_add import late_add
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 HEALTHY_MS = 20_000
 """Within so much virtual time of a healthy cluster everything ends."""
+TOMBSTONES_KEPT_MS = SETTINGS.tombstone_keep_s * 1_000 + 1_000
 LATE_MS = 1_000
 """The last message of a schedule has arrived so long after its audit."""
 
@@ -40,6 +43,7 @@ class Audit:
             if isinstance(client.machine, LedgerWriter):
                 self.settle_writer(client)
         self.settle_clients()
+        self.ask_damaged()
         for ledger_id in sorted(world.store.records):
             metadata = self.seal(ledger_id)
             if metadata is not None:
@@ -47,6 +51,7 @@ class Audit:
         self.ask_bookies()
         self.end_writers()
         self._require_fences("L14")
+        self._require_idle()
 
     def end_writers(self) -> None:
         """A writer that is still open when its ledger was sealed is told so by its close (V1)."""
@@ -66,6 +71,51 @@ class Audit:
             if bookie.storage is not None and bookie.is_up and (everybody or bookie.is_rotten):
                 self.world.faults.lasts("kill")
                 self.world.kill(name)
+
+    def _restart(self, names: list[str]) -> None:
+        for name in names:
+            self.world.kill(name)
+            self.world.restart(name)
+        for name in names:
+            bookie = self.world.bookies[name]
+            up = self.world.run_until(lambda b=bookie: b.storage is not None, HEALTHY_MS)
+            require(up, "V1", f"{name} does not start")
+
+    def ask_damaged(self) -> None:
+        """A bookie with damage denies nothing that it acknowledged, not even later (L32).
+
+        After a start it is in doubt about a damaged file, and forgets that only with its last
+        entry; so it is asked after one more start as well.
+        """
+        damaged = [name for name, bookie in self.world.bookies.items() if bookie.is_rotten]
+        for _ in range(2 if damaged else 0):
+            self._restart(damaged)
+            self._read_each(damaged)
+
+    def _read_each(self, names: list[str]) -> None:
+        """Let bookies be asked for every confirmed entry, and for the last one."""
+        answered: list[str] = []
+        asked = 0
+        for name in names:
+            bookie = self.world.bookies[name]
+            for ledger_id, checker in self.world.checkers.by_ledger.items():
+                for entry_id in (NO_ENTRY, *range(checker.last_confirmed + 2)):
+                    asked += 1
+                    request = ReadRequest(ledger_id, entry_id)
+                    bookie.read(request, lambda *_, name=name: answered.append(name))
+        done = self.world.run_until(lambda: len(answered) == asked, 1_000)
+        require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
+
+    def _require_idle(self) -> None:
+        """V11: when everything is answered, no bookie counts bytes that are in flight."""
+        for name, bookie in self.world.bookies.items():
+            storage = bookie.storage
+            if storage is None:
+                continue
+            self.world.run_until(lambda b=bookie: not b.unanswered, HEALTHY_MS)
+            require(not bookie.unanswered, "V1", f"{name} does not answer {bookie.unanswered}")
+            left = storage.in_flight_bytes
+            require(not left, "V11", f"{name} counts {left} bytes in flight, nothing is")
 
     def ask_bookies(self) -> None:
         """Each LAC that a bookie knows, and what a damaged one says of all entries (L32, L33)."""
@@ -207,20 +257,42 @@ class Audit:
         )
 
     def let_go(self) -> None:
-        """The ledgers are deleted: every bookie drops them and stays fenced (V10)."""
+        """The ledgers are deleted: every bookie drops them and stays fenced (V10).
+
+        Also after a start; half of the time that comes when their tombstones are forgotten.
+        """
         world = self.world
         world.run_for(LATE_MS)
         for ledger_id in sorted(world.store.records):
             world.delete_ledger(ledger_id)
         # The others were never asked anything, so they never started.
-        for name, bookie in world.bookies.items():
-            if not bookie.boots:
-                continue
+        names = [name for name, bookie in world.bookies.items() if bookie.boots]
+        self._collect(names)
+        self._require_dropped(names)
+        if world.draws.uniform("forgets") < 0.5:
+            world.run_for(TOMBSTONES_KEPT_MS)
+            for _ in range(2):
+                # What a file has of a ledger goes with the file, and then its tombstone.
+                self._collect(names)
+            world.checkers.mark("tombstones forgotten")
+        self._restart(names)
+        self._require_dropped(names)
+
+    def _collect(self, names: list[str]) -> None:
+        world = self.world
+        for name in names:
+            bookie = world.bookies[name]
             world.run_until(lambda bookie=bookie: bookie.storage is not None, 1_000)
             ended: list[str] = []
             bookie.collect(lambda ended=ended: ended.append("ended"))
             world.run_until(lambda ended=ended: bool(ended), 1_000)
             require(bool(ended) and bookie.storage is not None, "V10", f"{name} collects for ever")
+
+    def _require_dropped(self, names: list[str]) -> None:
+        world = self.world
+        for name in names:
+            bookie = world.bookies[name]
+            assert bookie.storage is not None
             assert bookie.host is not None
             droppable = world.scheduler.run(bookie.storage.droppable(), bookie.host)
             held = [one for one in world.checkers.by_ledger if one in droppable]
@@ -253,17 +325,3 @@ class Audit:
             require(
                 is_refused, name, f"{bookie_id} answered a fence of {ledger_id} and took an add"
             )
-
-
-def late_add(checker: Checker, ledger_id: int) -> AddRequest:
-    """An add that a writer of a ledger sent before it was fenced, and that comes now."""
-    entry_id = max(checker.payloads, default=NO_ENTRY) + 1
-    ((head, payload),) = CODEC.encode_run(
-        ledger_id=ledger_id,
-        first_entry_id=entry_id,
-        last_add_confirmed=checker.last_confirmed,
-        length=checker.length_of(entry_id - 1),
-        payloads=(b"late",),
-    )
-    stored = head + bytes(payload)
-    return AddRequest(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=False)

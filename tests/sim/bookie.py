@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bookie_server.core.manifest_codec import FileState, decode_manifest
 from bookie_server.core.record import RecordKind
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
@@ -15,8 +17,10 @@ from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.manifest import initialize_directory
-from ledgerlog_spark.model import Code, LedgerState
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
+from tests.sim.checker import require
 from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
+from tests.sim.late_add import late_add
 from tests.sim.runtime import Host
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ SETTINGS = StorageSettings(
     metadata_check_ms=200,
     allocation_retry_ms=20,
     pool_files_max=1,
+    tombstone_keep_s=60,
 )
 
 
@@ -80,6 +85,8 @@ class SimBookie:
         boots: How often it was started.
         is_new: No start has made the directory's first MANIFEST durable yet.
         is_rotten: A bit of its files has flipped.
+        unanswered: Requests that its storage was given and did not answer.
+        last_adds: The newest adds of writers that it got.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -98,7 +105,10 @@ class SimBookie:
         self.settings = replace(SETTINGS, pieces_max=world.options.pieces_max)
         self.is_rotten = False
         self.down_us = -1 << 60
+        self.unanswered = 0
+        self.last_adds: deque[AddRequest] = deque(maxlen=3)
         self._answers = 0
+        self._writable_changes = 0
         self._waiting: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -148,15 +158,33 @@ class SimBookie:
 
     def _on_state_change(self) -> None:
         """A bookie whose only directory is dead stops, once it has answered."""
-        if self.storage is not None and self.storage.failure is not None and self.host is not None:
-            host = self.host
+        self._writable_changes += 1
+        storage, host = self.storage, self.host
+        if storage is not None and storage.failure is not None and host is not None:
+            host.call_soon(lambda: self._ask_failed(storage))
             host.call_later(8_000, lambda: self.world.stop_failed(self.name, host))
+
+    def _ask_failed(self, storage: LedgerStorage) -> None:
+        """L38: after a failed write or sync a bookie denies nothing and takes nothing."""
+
+        def judge(code: Code, *_: object) -> None:
+            is_silent = code is not Code.OK and not code.is_absent
+            require(is_silent, "L38", f"{self.name}, whose disk failed, answers {code.name}")
+
+        for ledger_id, checker in self.world.checkers.by_ledger.items():
+            nobody_has = max(checker.payloads, default=NO_ENTRY) + 1
+            storage.read(ReadRequest(ledger_id, nobody_has), judge)
+            storage.read(ReadRequest(ledger_id, NO_ENTRY), judge)
+            storage.read_batch(BatchReadRequest(ledger_id, nobody_has, 3, 1 << 20), judge)
+            storage.read_lac(ledger_id, judge)
+            storage.add(late_add(checker, ledger_id), judge)
 
     def stop(self, *, power: bool) -> None:
         """Kill the process; with `power` also lose what no sync covered."""
         self.is_up = False
         self.down_us = self.world.scheduler.now_us
         self._waiting = []
+        self.unanswered = 0
         if self.host is not None:
             self.host.kill()
             self.host = None
@@ -222,6 +250,19 @@ class SimBookie:
                     found.append((name, offset))
         return found
 
+    def vouched(self) -> dict[str, int]:
+        """Files of entries, and up to where damage is never taken for a torn tail.
+
+        That is everything in a file that the durable MANIFEST calls finished.
+        """
+        names = self.disk.durable_names
+        ends = {n: c.vouched_end for n, c in names.items() if n.startswith("slot-")}
+        if "MANIFEST" in names:
+            for file in decode_manifest(bytes(names["MANIFEST"].durable)).files:
+                if file.state is FileState.FINISHED and file.slot in names:
+                    ends[file.slot] = len(names[file.slot].durable)
+        return {name: end for name, end in ends.items() if end > 0}
+
     def rot(self, name: str, offset: int, bit: int) -> None:
         """One bit of a file flips; nothing notices before it is read."""
         self.disk.flip_bit(name, offset, bit)
@@ -249,23 +290,50 @@ class SimBookie:
         if world.faults.happens(rate, "answer crash", what, self.name, self._answers):
             world.scheduler.call_later(0, lambda: world.crash(self.name, "answer"))
 
+    def _once(self, storage: LedgerStorage, answered: Callable[..., None]) -> Callable[..., None]:
+        """What a request's answer is given to: once, while this process lives."""
+        is_open = True
+        self.unanswered += 1
+
+        def on_done(*answer: Any) -> None:
+            nonlocal is_open
+            require(is_open, "V1", f"{self.name} answers one request twice")
+            is_open = False
+            if self.storage is storage:
+                self.unanswered -= 1
+                answered(*answer)
+
+        return on_done
+
     def add(self, request: AddRequest, answer: Callable[[Code], None]) -> bool:
         checkers, faults = self.world.checkers, self.world.faults
         self._answers += 1
         if faults.happens(self.world.options.busy_rate, "busy", self.name, self._answers):
             answer(Code.BUSY)
             return self.is_up
+        rate = self.world.options.write_back_crash_rate
+        if request.is_recovery and faults.happens(
+            rate, "kill", "write back", self.name, self._answers
+        ):
+            self.world.crash(self.name, "write back")
+            return False
+        if not request.is_recovery:
+            self.last_adds.append(request)
 
         def store(storage: LedgerStorage) -> None:
+            is_new = not checkers.of(request.ledger_id).copies.has_begun(self.name, request)
             sent = checkers.add_begun(self.name, request)
+            is_full, changes = not storage.is_writable, self._writable_changes
 
-            def on_done(code: Code) -> None:
-                if self.storage is storage:
-                    checkers.add_answered(self.name, request, code, sent)
-                    answer(code)
-                    self._may_crash("add")
+            def answered(code: Code) -> None:
+                is_full_yet = is_full and changes == self._writable_changes
+                is_taken = is_full_yet and is_new and code is Code.OK and not request.is_recovery
+                require(not is_taken, "L39", f"{self.name} is full and takes {request.entry_ids}")
+                checkers.add_answered(self.name, request, code, sent)
+                answer(code)
+                self._may_crash("add")
 
-            storage.add(request, on_done)
+            storage.add(request, self._once(storage, answered))
 
         return self.serve(store)
 
@@ -275,14 +343,13 @@ class SimBookie:
         def look(storage: LedgerStorage) -> None:
             promise = checkers.promise(self.name, request.ledger_id, request.entry_id)
 
-            def on_done(code: Code, stored: bytes | None) -> None:
-                if self.storage is storage:
-                    checkers.read_answered(self.name, request, code, stored, promise)
-                    answer(code, stored)
-                    if request.fence_key is not None:
-                        self._may_crash("fence")
+            def answered(code: Code, stored: bytes | None) -> None:
+                checkers.read_answered(self.name, request, code, stored, promise)
+                answer(code, stored)
+                if request.fence_key is not None:
+                    self._may_crash("fence")
 
-            storage.read(request, on_done)
+            storage.read(request, self._once(storage, answered))
 
         return self.serve(look)
 
@@ -294,12 +361,11 @@ class SimBookie:
         def look(storage: LedgerStorage) -> None:
             promise = checkers.promise(self.name, request.ledger_id, request.first_entry_id)
 
-            def on_done(code: Code, stored: Sequence[bytes]) -> None:
-                if self.storage is storage:
-                    checkers.batch_answered(self.name, request, code, stored, promise)
-                    answer(code, stored)
+            def answered(code: Code, stored: Sequence[bytes]) -> None:
+                checkers.batch_answered(self.name, request, code, stored, promise)
+                answer(code, stored)
 
-            storage.read_batch(request, on_done)
+            storage.read_batch(request, self._once(storage, answered))
 
         return self.serve(look)
 
@@ -309,12 +375,11 @@ class SimBookie:
         def look(storage: LedgerStorage) -> None:
             promise = checkers.promise(self.name, ledger_id, -1)
 
-            def on_done(code: Code, lac: int) -> None:
-                if self.storage is storage:
-                    checkers.lac_answered(self.name, ledger_id, code, lac, promise)
-                    answer(code, lac)
+            def answered(code: Code, lac: int) -> None:
+                checkers.lac_answered(self.name, ledger_id, code, lac, promise)
+                answer(code, lac)
 
-            storage.read_lac(ledger_id, on_done)
+            storage.read_lac(ledger_id, self._once(storage, answered))
 
         return self.serve(look)
 
@@ -327,13 +392,13 @@ class SimBookie:
                 storage.tell_lac(ledger_id, lac, key)
                 return
 
-            def on_done(code: Code) -> None:
-                if code is Code.OK and self.storage is storage:
+            def answered(code: Code) -> None:
+                if code is Code.OK:
                     checkers.mark("LAC announced")
                     checkers.lac_acknowledged(self.name, ledger_id, lac)
                     self._may_crash("lac")
 
-            storage.write_lac(ledger_id, lac, key, on_done)
+            storage.write_lac(ledger_id, lac, key, self._once(storage, answered))
 
         return self.serve(store)
 

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.model import Code, DigestType
+from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.wire.entry_codec import EntryCodec
-from ledgerlog_spark.wire.master_key import master_key
 from tests.sim.blame import judge
 from tests.sim.checker import require
+from tests.sim.late_add import CODEC, KEY
 from tests.sim.liveness import Liveness
 from tests.sim.network import Message
 
 if TYPE_CHECKING:
     from tests.sim.world import World
-
-CODEC = EntryCodec(DigestType.CRC32C, b"")
-KEY = master_key(b"")
 
 
 def as_entry(stored: bytes, ledger_id: int, entry_id: int) -> m.StoredEntry | None:

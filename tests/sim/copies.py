@@ -78,6 +78,10 @@ class Copies:
             at += length
         return sent
 
+    def has_begun(self, bookie: str, request: AddRequest) -> bool:
+        """Whether the bookie got one of the entries before."""
+        return any((bookie, entry_id) in self._copies for entry_id in request.entry_ids)
+
     def acknowledge(self, bookie: str, sent: Sequence[Copy]) -> None:
         """The bookie answered OK."""
         self._now += 1

@@ -20,11 +20,13 @@ class SimMetadataStore:
 
     Attributes:
         on_write: Called with (client, ledger id, before, after) when a write is applied.
+        first: Each ledger's record as it was created.
         not_listed: Ledgers that the replica which bookies list from has not heard of yet.
     """
 
     def __init__(self, faults: Faults) -> None:
         self.records: dict[int, Versioned[LedgerMetadata]] = {}
+        self.first: dict[int, Versioned[LedgerMetadata]] = {}
         self.before: dict[int, Versioned[LedgerMetadata]] = {}
         self.not_listed: set[int] = set()
         self.on_write: OnWrite | None = None
@@ -32,7 +34,7 @@ class SimMetadataStore:
 
     def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
         created = Versioned(metadata, Version(1, 0))
-        self.records[ledger_id] = self.before[ledger_id] = created
+        self.first[ledger_id] = self.records[ledger_id] = self.before[ledger_id] = created
         return created
 
     def delete(self, ledger_id: int) -> None:

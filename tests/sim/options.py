@@ -37,7 +37,15 @@ class Options:
         floor: None, or what recoverers are told about entries that something durable refers to:
             "confirmed" what is, "beyond" more than there is.
         faults_max: So many faults by chance, and no more.
-        away_max: So many bookies are down at a time, and no more.
+            away_max: So many bookies are down at a time, and no more.
+        entry_size_bytes: Payloads have at least so many bytes.
+        read_frames: So many frames fit what a reader may hold; None for its own bound.
+        old_record_rate: Readers that know only the record as it was created, and the confirmed end.
+        delete_closed_rate: Ledgers that are deleted at the moment of their close.
+        write_back_crash_rate: Bookies that die when recovery writes an entry back.
+        change_crash_rate: Writers that die when they have changed their ensemble.
+        late_add_rate: Bookies that were replaced and get adds of before, twice, after that.
+        cuts: Writers that no bookie of their ensemble, or no bookie at all, hears for a while.
     """
 
     quorum: Quorum = QUORUMS[0]
@@ -46,6 +54,7 @@ class Options:
     run_entries_max: int = 1
     window_entries: int = 4
     gap_ms: int = 2
+    entry_size_bytes: int = 0
     span_ms: int = 60
     streams: int = 1
     roll_entries: int | None = None
@@ -61,8 +70,11 @@ class Options:
     read_batch_entries: int = 5
     read_ahead_entries: int = 16_384
     read_pause_us: int = 0
+    read_frames: int | None = None
+    old_record_rate: float = 0.0
     announcements: int = 0
     delete_at_ms: int | None = None
+    delete_closed_rate: float = 0.0
     rpc_timeout_ms: int = 40
     hedge_ms: int = 15
     recovery_batch_entries: int = 1
@@ -83,6 +95,10 @@ class Options:
     wrong_passwords: int = 0
     answer_crash_rate: float = 0.0
     boot_crash_rate: float = 0.0
+    write_back_crash_rate: float = 0.0
+    change_crash_rate: float = 0.0
+    late_add_rate: float = 0.0
+    cuts: int = 0
     partitions: int = 0
     resets: int = 0
     crashes: int = 0
@@ -123,6 +139,7 @@ def drawn(draws: Draws) -> Options:
     window = draws.pick((1, 3, 8, 64), "window")
     gap_ms = draws.pick((0, 1, 3) if entries > 14 else (0, 1, 3, 10), "gap")
     pace_ms = max(gap_ms, 2.5 / min(8, window), 0.3)
+    deletes_closed = draws.uniform("deleted when closed") < 0.05
     span_ms = max(30, int(entries * 2 / (1 + run_entries) * pace_ms))
     return Options(
         quorum=quorum,
@@ -131,6 +148,7 @@ def drawn(draws: Draws) -> Options:
         run_entries_max=run_entries,
         window_entries=window,
         gap_ms=gap_ms,
+        entry_size_bytes=draws.pick((0, 0, 0, 300, 3_000), "entry size"),
         span_ms=span_ms,
         streams=draws.pick((1, 1, 1, 2), "streams"),
         roll_entries=draws.pick((None, None, 15, 40), "roll"),
@@ -148,8 +166,11 @@ def drawn(draws: Draws) -> Options:
         read_batch_entries=draws.pick((1, 5, 64), "read batch"),
         read_ahead_entries=draws.pick((4, 16_384), "read ahead"),
         read_pause_us=draws.pick((0, 0, 3_000), "read pause"),
+        read_frames=draws.pick((None, None, 4, 6), "read frames"),
+        old_record_rate=draws.pick((0.0, 0.5), "old records"),
         announcements=draws.pick((0, 0, 2, 5), "announcements"),
         delete_at_ms=span_ms if draws.uniform("deleted") < 0.05 else None,
+        delete_closed_rate=0.5 if deletes_closed else 0.0,
         rpc_timeout_ms=draws.pick((10, 40, 40, 120), "timeout"),
         recovery_batch_entries=draws.pick((1, 2, 5, 64), "recovery batch"),
         ensemble_changes_max=draws.pick((1_000,) * 9 + (1, 3), "changes max"),
@@ -169,6 +190,10 @@ def drawn(draws: Draws) -> Options:
         wrong_passwords=1 if draws.uniform("wrong password") < 0.05 else 0,
         answer_crash_rate=rate("answer crash", 0.02, 0.3),
         boot_crash_rate=rate("boot crash", 0.4, 0.3),
+        write_back_crash_rate=rate("write back crash", 0.3, 0.2),
+        change_crash_rate=rate("change crash", 0.5, 0.2),
+        late_add_rate=rate("late add", 1.0, 0.5),
+        cuts=count("cuts", 2, 0.2),
         partitions=count("partitions", 2),
         resets=count("resets", 4),
         crashes=count("crashes", 4, 0.5),
@@ -181,7 +206,7 @@ def drawn(draws: Draws) -> Options:
         rots=1 if draws.uniform("swarm", "rot") < 0.15 else 0,
         freezes=count("freeze", 2),
         collections=count("collect", 3),
-        cas_lost_rate=rate("cas_lost", 0.4),
+        cas_lost_rate=0.5 if deletes_closed else rate("cas_lost", 0.4),
         cas_late_rate=rate("cas_late", 0.2),
         store_away_rate=rate("store_away", 0.3),
         horizon_ms=400 + 4 * span_ms,

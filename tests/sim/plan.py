@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.protocol.writer import LedgerWriter
+
 if TYPE_CHECKING:
     from tests.sim.world import World
 
@@ -35,6 +37,7 @@ class FaultPlan:
         self._each("rot", options.rots, self._rot)
         self._each("collect", options.collections, self._collect)
         self._each("freeze", options.freezes, self._freeze)
+        self._each("cut", options.cuts, self._cut)
         self._each("partition", options.partitions, self._part)
         self._each("reset", options.resets, self._reset)
 
@@ -132,19 +135,21 @@ class FaultPlan:
         Not in the last groups: what nobody vouches for cannot be told from a torn write.
         """
         world, draws, victim = self.world, self.draws, self._victim(kind, number)
-        disk = world.bookies[victim].disk
-        slots = sorted(n for n in disk.durable_names if n.startswith("slot-"))
-        written = [name for name in slots if disk.durable_names[name].vouched_end > 0]
-        if not written or not world.faults.take(f"rot {number}", for_us=1 << 60):
-            return
         bookie = world.bookies[victim]
+        vouched = bookie.vouched()
+        if not vouched or not world.faults.take(f"rot {number}", for_us=1 << 60):
+            return
         fences = bookie.fences()
         if fences and draws.uniform("rot fence", number) < 0.4:
             bookie.rot_fence()
         else:
-            name = draws.pick(written, "rot file", number)
-            end = disk.durable_names[name].vouched_end
-            bookie.rot(name, draws.integer(0, end - 1, "rot at", number), number % 8)
+            name = draws.pick(sorted(vouched), "rot file", number)
+            content = bookie.disk.durable_names[name]
+            # Records fill sectors, so most bytes are zeros that nobody looks at.
+            used = [at for at, byte in enumerate(content.durable[: vouched[name]]) if byte]
+            if not used:
+                return
+            bookie.rot(name, draws.pick(used, "rot at", number), number % 8)
         if draws.uniform("rot crash", number) < 0.5:
             world.crash(victim, "rot")
 
@@ -164,6 +169,36 @@ class FaultPlan:
             world.checkers.mark("client frozen")
             client.freeze()
             world.scheduler.call_later(duration_us, client.thaw)
+
+    def _cut(self, kind: str, number: int) -> None:
+        """No bookie of a writer's ensemble hears it for a while, or none at all.
+
+        Many are replaced at once then, also by some that never get anything.
+        """
+        world = self.world
+        writers = [
+            client
+            for client in world.clients.values()
+            if client.is_alive and isinstance(client.machine, LedgerWriter)
+        ]
+        if not writers:
+            return
+        writer = self.draws.pick(writers, "cut who", number)
+        away = writer.machine.metadata.value.last_fragment.ensemble
+        if self.draws.uniform("cut off all", number) < 0.5:
+            away = tuple(self.names)
+        lasts_us = self._lasts_us(kind, number, 150)
+        if not world.faults.take(f"partition cut {number}", for_us=lasts_us):
+            return
+        world.note(writer.name, f"is cut off from {away}")
+        world.checkers.mark("writer cut off")
+        world.network.part((writer.address,), away, both_ways=True)
+
+        def join() -> None:
+            if not world.faults.is_healed:
+                world.network.join((writer.address,), away, both_ways=True)
+
+        world.scheduler.call_later(lasts_us, join)
 
     def _part(self, kind: str, number: int) -> None:
         world, draws = self.world, self.draws

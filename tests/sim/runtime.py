@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -64,9 +65,16 @@ class SimFuture(Generic[T]):
 
 
 class Scheduler:
-    """Virtual time in microseconds, and what happens when."""
+    """Virtual time in microseconds, and what happens when.
+
+    Attributes:
+        unfinished: Of the class: all that were made and not collected yet, for tests to close.
+    """
+
+    unfinished: ClassVar[WeakSet[Scheduler]] = WeakSet()
 
     def __init__(self) -> None:
+        self.unfinished.add(self)
         self.now_us = 0
         self.events = 0
         self._number = 0

@@ -177,11 +177,16 @@ class Workload:
         if isinstance(indication, m.LacRead) and indication.last_add_confirmed >= 0:
             name = f"reader{number}"
             record = self.world.store.load(ledger_id, is_synced=False, name=name)
+            last = indication.last_add_confirmed
+            if self.draws.uniform("old record", number) < self.options.old_record_rate:
+                # It opened the ledger long ago, and was told the end by the writer.
+                record = self.world.store.first[ledger_id]
+                last = self.world.checkers.of(ledger_id).last_confirmed
             if record is not None:
                 self.world.reader(
                     name,
                     record.value,
-                    indication.last_add_confirmed,
+                    last,
                     ledger_id=ledger_id,
                     pause_us=self.options.read_pause_us,
                 )

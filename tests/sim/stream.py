@@ -96,6 +96,13 @@ class Stream:
             # The event is over then; several runs may be confirmed by one.
             if self.left == 0 or self.options.roll_entries is not None:
                 self._go_on()
+        elif isinstance(indication, m.EnsembleChanged):
+            world, rate = self.world, self.options.change_crash_rate
+            world.replay_adds(self.writer.ledger_id, indication.replaced)
+            first = indication.first_entry_id
+            if world.faults.happens(rate, "change crash", self.name, first):
+                world.checkers.mark("writer died after a change")
+                world.scheduler.call_later(0, self._die)
         elif isinstance(indication, m.LedgerClosed):
             if self.left > 0 and not self.is_over:
                 self.world.checkers.mark("ledger rolled")

@@ -18,6 +18,7 @@ from tests.sim.checker import Violation, require
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.network import matching
 from tests.sim.options import LEDGER
+from tests.sim.runtime import Scheduler
 from tests.sim.scripts import (
     Script,
     b18_a_conflict_may_be_with_the_own_write,
@@ -505,9 +506,14 @@ IDS = [script.__name__ for script, _, _ in COUNTEREXAMPLES]
 @contextmanager
 def ended(script: Script) -> Iterator[World]:
     """Play a script, then heal the cluster and audit it."""
-    world = script()
-    world.audit()
-    yield world
+    try:
+        world = script()
+        world.audit()
+        yield world
+    finally:
+        # A world that a violation ended is garbage with coroutines that nobody ran.
+        for scheduler in list(Scheduler.unfinished):
+            scheduler.close()
 
 
 def is_over(world: World) -> bool:

@@ -30,6 +30,8 @@ MARKS = (
     "connection reset",
     "crash at answer",
     "crash at boot",
+    "crash at write back",
+    "deleted when closed",
     "deleted while in use",
     "disk full",
     "disk slow",
@@ -42,6 +44,7 @@ MARKS = (
     "failed NOT_FOUND",
     "failed TOO_MANY_CHANGES",
     "garbage collected",
+    "late add",
     "ledger rolled",
     "power loss",
     "process killed",
@@ -50,6 +53,9 @@ MARKS = (
     "stopped after a disk error",
     "tail torn",
     "three ensemble changes",
+    "tombstones forgotten",
+    "writer cut off",
+    "writer died after a change",
 )
 """Situations that random schedules must meet, or they test less than they seem to."""
 

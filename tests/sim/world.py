@@ -6,7 +6,13 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata, Quorum
+from ledgerlog_spark.model import (
+    FRAME_SIZE_BYTES_MAX,
+    NO_ENTRY,
+    Fragment,
+    LedgerMetadata,
+    Quorum,
+)
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.lac import LacReader
@@ -17,16 +23,20 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import LedgerWriter, WriterSettings
 from tests.sim.audit import Audit
 from tests.sim.bookie import SimBookie
-from tests.sim.checker import Checker
+from tests.sim.checker import Checker, require
 from tests.sim.checkers import Checkers
-from tests.sim.client import KEY, SimClient
+from tests.sim.client import SimClient
 from tests.sim.disk import Faults as DiskFaults
 from tests.sim.draws import Draws
 from tests.sim.faults import Faults
+from tests.sim.late_add import KEY
 from tests.sim.metadata_store import SimMetadataStore
 from tests.sim.network import Message, Network
 from tests.sim.options import IMPATIENT_MS, LEDGER, Options
 from tests.sim.runtime import Scheduler
+
+ANSWERED_MS = 1_000
+"""A bookie whose disk failed has answered everything within so much virtual time."""
 
 
 class World:
@@ -88,6 +98,10 @@ class World:
     def _on_write(self, client: str, ledger_id: int, before: Any, after: Any) -> None:
         self.note("zk", f"{client} wrote {after.value.state.name} {after.value.fragments}")
         self.checkers.of(ledger_id).written(client, ledger_id, before, after)
+        rate = self.options.delete_closed_rate
+        if after.value.is_closed and self.faults.happens(rate, "delete", "closed", ledger_id):
+            self.checkers.mark("deleted when closed")
+            self.scheduler.call_later(0, lambda: self.delete_ledger(ledger_id))
 
     @property
     def checker(self) -> Checker:
@@ -157,7 +171,8 @@ class World:
 
     def payload(self, entry_id: int, ledger_id: int = LEDGER) -> bytes:
         text = f"w{ledger_id}:{entry_id}:".encode()
-        return text + hashlib.blake2b(text, digest_size=1 + entry_id % 5).digest()
+        payload = text + hashlib.blake2b(text, digest_size=1 + entry_id % 5).digest()
+        return payload + bytes(max(0, self.options.entry_size_bytes - len(payload)))
 
     def add(self, entries: int = 1, name: str = "w") -> None:
         """Let a writer add a run."""
@@ -182,14 +197,39 @@ class World:
         self.checkers.mark("power loss" if power else "process killed")
         self.bookies[name].stop(power=power)
 
-    def stop_failed(self, name: str, host: object) -> None:
-        """The process of a bookie ends itself after a write or sync error."""
-        if self.bookies[name].host is host:
+    def stop_failed(self, name: str, host: object, *, waited_ms: int = 0) -> None:
+        """The process of a bookie ends itself after a write or sync error, once it has answered."""
+        bookie = self.bookies[name]
+        if bookie.host is not host:
+            return
+        if bookie.storage is not None and bookie.unanswered:
+            left = f"{name} leaves {bookie.unanswered} requests without an answer after a failure"
+            require(waited_ms < ANSWERED_MS, "V1", left)
+            self.scheduler.call_later(
+                2_000, lambda: self.stop_failed(name, host, waited_ms=waited_ms + 2)
+            )
+        else:
             self.note(name, "stops after a disk error")
             self.checkers.mark("stopped after a disk error")
             self.faults.lasts("disk", 20_000)
             self.bookies[name].stop(power=False)
             self.scheduler.call_later(20_000, lambda: self.restart(name))
+
+    def replay_adds(self, ledger_id: int, replaced: tuple[str, ...]) -> None:
+        """Bookies that were replaced get their last adds again, twice, late."""
+        rate = self.options.late_add_rate
+        for name in replaced:
+            bookie = self.bookies[name]
+            adds = [one for one in bookie.last_adds if one.ledger_id == ledger_id]
+            if not adds or not self.faults.happens(rate, "late", name, len(self.faults.happened)):
+                continue
+            self.checkers.mark("late add")
+            for delay_ms in (1, 20, 30, 60, 61):
+                for add in adds:
+                    self.scheduler.call_later(
+                        delay_ms * 1_000,
+                        lambda add=add, bookie=bookie: bookie.add(add, lambda _: None),
+                    )
 
     def restart(self, name: str) -> None:
         bookie = self.bookies[name]
@@ -246,6 +286,8 @@ class World:
         self.restart(name)
 
     def delete_ledger(self, ledger_id: int = LEDGER) -> None:
+        if ledger_id not in self.store.records:
+            return
         self.note("zk", f"ledger {ledger_id} is deleted")
         self.store.delete(ledger_id)
         self.checkers.of(ledger_id).is_deleted = True
@@ -298,6 +340,7 @@ class World:
         pause_us: int = 0,
     ) -> SimClient:
         """A client that reads from the beginning to `last_entry_id` (inclusive)."""
+        frames = self.options.read_frames
         machine = LedgerReader(
             metadata=metadata,
             first_entry_id=0,
@@ -306,6 +349,7 @@ class World:
                 batch_entries_max=self.options.read_batch_entries,
                 entries_ahead_max=self.options.read_ahead_entries,
                 hedge_delay_ms=20,
+                **({} if frames is None else {"size_bytes_max": frames * FRAME_SIZE_BYTES_MAX}),
             ),
         )
         client = self.client(name, machine, ledger_id)

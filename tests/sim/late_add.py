@@ -1,0 +1,30 @@
+"""An add that comes when nobody waits for it any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bookie_server.core.requests import AddRequest
+from ledgerlog_spark.model import NO_ENTRY, DigestType
+from ledgerlog_spark.wire.entry_codec import EntryCodec
+from ledgerlog_spark.wire.master_key import master_key
+
+if TYPE_CHECKING:
+    from tests.sim.checker import Checker
+
+CODEC = EntryCodec(DigestType.CRC32C, b"")
+KEY = master_key(b"")
+
+
+def late_add(checker: Checker, ledger_id: int) -> AddRequest:
+    """An add that a writer of a ledger sent before it was fenced, and that comes now."""
+    entry_id = max(checker.payloads, default=NO_ENTRY) + 1
+    ((head, payload),) = CODEC.encode_run(
+        ledger_id=ledger_id,
+        first_entry_id=entry_id,
+        last_add_confirmed=checker.last_confirmed,
+        length=checker.length_of(entry_id - 1),
+        payloads=(b"late",),
+    )
+    stored = head + bytes(payload)
+    return AddRequest(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=False)
