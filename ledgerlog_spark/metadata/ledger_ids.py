@@ -14,6 +14,7 @@ import contextlib
 from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataError,
+    MetadataUnavailableError,
     MetadataUnknownError,
     RemoteProtocolError,
 )
@@ -102,24 +103,26 @@ class LedgerIds:
         A lost reply loses numbers, nothing else: the next attempt gets others.
         """
         create = CreateNode(f"{directory}/ID-", kind=NodeKind.EPHEMERAL_SEQUENTIAL)
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        lost: MetadataUnknownError | None = None
+        for _ in range(ATTEMPTS_MAX):
             try:
                 outcomes = await self._tree.transact([create] * count)
             except TransactionFailedError as failure:
-                if not isinstance(failure.cause, NodeMissingError) or attempt == ATTEMPTS_MAX:
+                if not isinstance(failure.cause, NodeMissingError):
                     raise failure.cause from failure
                 await require_cluster(self._tree, self._root)
                 await make_persistent(self._tree, directory)
-            except MetadataUnknownError:
-                if attempt == ATTEMPTS_MAX:
-                    raise
+            except MetadataUnknownError as error:
+                lost = error
             else:
                 paths = [outcome.path for outcome in outcomes if isinstance(outcome, Created)]
                 self._remove_later(paths)
                 numbers = [_number(path) for path in paths]
                 is_used_up = not all(0 <= number < NUMBER_END for number in numbers)
                 return None if is_used_up else numbers
-        raise AssertionError("the last attempt returns or raises")
+        raise lost or MetadataUnavailableError(
+            f"the directory {directory} was deleted as often as it was made", path=directory
+        )
 
     def _remove_later(self, paths: list[str]) -> None:
         """Ephemeral names go with the session anyway; this only keeps the directory small."""

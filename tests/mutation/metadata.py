@@ -42,11 +42,14 @@ _LEDGERS = [
     Mutation(
         "ids_lost_answer_is_final",
         f"{METADATA}/ledger_ids.py",
+        """            except MetadataUnknownError as error:
+                lost = error
+            else:
+                paths =""",
         """            except MetadataUnknownError:
-                if attempt == ATTEMPTS_MAX:
-                    raise""",
-        """            except MetadataUnknownError:
-                raise""",
+                raise
+            else:
+                paths =""",
         "one lost answer fails the creation of a ledger",
     ),
     Mutation(

@@ -1,0 +1,137 @@
+"""Mistakes that the simulations of logs look for: passwords, columns, what stands still, orphans."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+PROTOCOL = "ledgerlog_spark/protocol"
+LOG = "ledgerlog_spark/log"
+
+_PASSWORDS = [
+    Mutation(
+        "password_of_a_commit_is_not_compared",
+        f"{PROTOCOL}/log_password_guard.py",
+        "        check_password(self._log, head, self._password)\n",
+        "",
+        "rows of two passwords are listed together, and nobody can read them all",
+    ),
+    Mutation(
+        "password_of_older_heads_is_not_compared",
+        f"{PROTOCOL}/log_password_guard.py",
+        "            compare_password(self._log, listed, self._password)\n",
+        "",
+        "a log that an earlier release wrote takes rows of another password",
+    ),
+    Mutation(
+        "password_is_in_the_head",
+        f"{PROTOCOL}/log_password.py",
+        "hmac.digest(salt, password, 'sha256').hex()",
+        "password.decode(errors='replace')",
+        "whoever prints a head shows the log's password",
+    ),
+]
+
+_COLUMNS = [
+    Mutation(
+        "first_commit_takes_columns_away",
+        f"{PROTOCOL}/log_commit_plan.py",
+        "if request.is_first and is_new and head.version > 0:",
+        "if False:",
+        "of two first commits the second takes the columns of the first one's rows away",
+    ),
+    Mutation(
+        "first_commit_without_rows_is_nothing",
+        f"{PROTOCOL}/log_commit_plan.py",
+        "return self._appends_nothing and not self.is_first",
+        "return self._appends_nothing",
+        "the columns of a first write without rows are not stored",
+    ),
+    Mutation(
+        "columns_of_the_moment_are_taken",
+        f"{PROTOCOL}/log_commit_plan.py",
+        "if head.schema_id != NO_SCHEMA and current_schema == request.schema:",
+        "if head.schema_id != NO_SCHEMA:",
+        "rows are listed under a schema that they do not have",
+    ),
+    Mutation(
+        "rows_of_a_leader_are_not_compared",
+        f"{LOG}/leader_rows.py",
+        "        rows.check(schema)\n",
+        "        pass\n",
+        "a leader of other columns deposes the one that there is",
+    ),
+]
+
+_READERS = [
+    Mutation(
+        "view_has_older_versions_behind_newer_ones",
+        f"{PROTOCOL}/log_view.py",
+        "for walk in reversed(self._history) for v",
+        "for walk in self._history for v",
+        "a stream takes an old version for the newest",
+    ),
+    Mutation(
+        "view_skips_a_version",
+        f"{PROTOCOL}/log_view.py",
+        "if known is None else known + 1",
+        "if known is None else known + 2",
+        "a stream does not see that a version was an overwrite",
+    ),
+    Mutation(
+        "time_travel_to_the_oldest",
+        f"{LOG}/version_at.py",
+        "return found[-1]",
+        "return found[0]",
+        "a read as of a time gets the oldest version that there is",
+    ),
+]
+
+_STANDING_STILL = [
+    Mutation(
+        "takeover_stands_still_after_its_write",
+        f"{PROTOCOL}/log_epoch.py",
+        "        return self._sync()\n\n    def _joined",
+        "        return []\n\n    def _joined",
+        "a run that takes over its producer neither ends nor asks for anything",
+    ),
+    Mutation(
+        "leader_stands_still_after_a_failed_attempt",
+        f"{PROTOCOL}/leader_log.py",
+        "            if attempts.wake(event.request):\n                return self._advance()\n",
+        "            if attempts.wake(event.request):\n                return []\n",
+        "a leader whose attempt at a ledger failed makes no other",
+    ),
+    Mutation(
+        "broken_ledger_is_kept_secret",
+        f"{LOG}/leader_writer.py",
+        "            self._tell(LedgerBroken(self._handle.id, is_lost, exception))",
+        "            del is_lost",
+        "appends wait for ever for a ledger that takes none",
+    ),
+    Mutation(
+        "tail_reads_the_same_list_again",
+        f"{LOG}/record_reader.py",
+        "                changes.is_list_stale = False\n                view = await",
+        "                changes.is_list_stale = False\n                await",
+        "a tail stands still at the end of the ledger that was open when it began",
+    ),
+]
+
+_LEADERS = [
+    Mutation(
+        "appends_that_were_sent_fail_for_certain",
+        f"{LOG}/entries_in_flight.py",
+        "is_unknown = was_cut or first_unknown <= number < first_unsent",
+        "is_unknown = was_cut",
+        "records that are in the log are appended again",
+    ),
+    Mutation(
+        "deleted_leader_log_leaves_its_orphans",
+        f"{LOG}/sweeper.py",
+        "        if self._head.kind is LogKind.LEADER:\n",
+        "        if False:\n",
+        "ledgers that a dead leader never listed stay on the bookies for ever",
+    ),
+]
+
+MUTATIONS = [*_PASSWORDS, *_COLUMNS, *_READERS, *_STANDING_STILL, *_LEADERS]
