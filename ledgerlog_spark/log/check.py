@@ -144,7 +144,7 @@ class LogChecker:
         )
 
     async def _known(self) -> _Known:
-        own = await self._own_ledgers()
+        own = await self.own_ledgers()
         staged = await self._staged()
         state: LogState = await self._driver.run(StateMachine(self._name))
         items: tuple[Item, ...] = await self._driver.run(ListingMachine(self._name))
@@ -155,8 +155,8 @@ class LogChecker:
         strangers = tuple(sorted(own - staged - marked - set(listed)))
         return _Known(listed, staged, marked, strangers)
 
-    async def _own_ledgers(self) -> set[int]:
-        """Ledgers whose records name this log."""
+    async def own_ledgers(self) -> set[int]:
+        """Ledgers whose records name this log; reads those of all ledgers of the cluster."""
         ids = [ledger_id async for ledger_id in self._ledgers.list_ledgers()]
         own = self._log_id.encode()
         found = set()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
+from ledgerlog_spark.log.check import LogChecker
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.older_ledgers import Sealed, seal_open
 from ledgerlog_spark.log.sweep_memory import LOOK_AGAIN_MS, SweepMemory
@@ -21,7 +22,7 @@ from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log_messages import WriteHead
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import listed_ledgers
-from ledgerlog_spark.protocol.log_records import LogHead, Paged
+from ledgerlog_spark.protocol.log_records import LogHead, LogKind, Paged
 from ledgerlog_spark.protocol.log_rows import ITEMS
 from ledgerlog_spark.protocol.log_sweep import (
     STEP_LEDGERS_MAX,
@@ -336,6 +337,10 @@ class _LogSweep:
         ledger_ids = dict.fromkeys(sorted(listed_ledgers(self._head, items)))
         await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
+        if self._head.kind is LogKind.LEADER:
+            # A leader that died before it listed a ledger left it to nobody (U19).
+            checker = LogChecker(self._head.name, log_id, store=self._store, ledgers=self._ledgers)
+            ledger_ids |= dict.fromkeys(sorted(await checker.own_ledgers()))
         kept: list[int] = []
         # In any order, so that those that fail do not keep the same ones waiting in each pass.
         for ledger_id in self._driver.random.sample(list(ledger_ids), len(ledger_ids)):

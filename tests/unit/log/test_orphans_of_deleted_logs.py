@@ -1,0 +1,39 @@
+"""What a leader left that died before it listed a ledger, once its log is deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.errors import LedgerNotFoundError
+from ledgerlog_spark.protocol.log_records import LogContent, LogKind
+from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
+from tests.unit.log.log_world import DAY_MS, LogWorld
+
+
+def test_deleted_leader_log_takes_its_orphans_with_it_and_nobody_elses(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs, client = world.logs(), world.client()
+        log = await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
+        other = await logs.create("others", kind=LogKind.LEADER, content=LogContent.RECORDS)
+        orphan, theirs, nobodys = [
+            await client.create_ledger(custom_metadata=custom)
+            for custom in (
+                {LOG_ID_KEY: log.log_id.encode()},
+                {LOG_ID_KEY: other.log_id.encode()},
+                {},
+            )
+        ]
+        await logs.delete("orders")
+        assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0, "not before its time"
+        world.skip(2 * DAY_MS)
+        swept = await logs.sweeper().sweep(log.log_id)
+        assert swept.is_removed
+        assert swept.ledgers_deleted == 1
+        with pytest.raises(LedgerNotFoundError):
+            await world.client().ledger_metadata(orphan.id)
+        for ledger in (theirs, nobodys):
+            assert not (await world.client().ledger_metadata(ledger.id)).is_closed
+
+    in_world(work)
