@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
+from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError, MetadataVersionError
 from ledgerlog_spark.log.check import LogChecker
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.older_ledgers import Sealed, seal_open
@@ -352,7 +352,12 @@ class _LogSweep:
             await self._keep_marked(kept)
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
-        await self._store.remove_log(log_id)
+        try:
+            await self._store.remove_log(log_id)
+        except LocalProtocolError:
+            # Another pass, which failed to seal a ledger, has just marked it: the next one looks.
+            self._due.removal = now_ms
+            return Swept(log_id, ledgers_deleted=deleted)
         return Swept(log_id, ledgers_deleted=deleted, is_removed=True)
 
     async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:

@@ -37,3 +37,27 @@ def test_deleted_leader_log_takes_its_orphans_with_it_and_nobody_elses(in_world:
             assert not (await world.client().ledger_metadata(ledger.id)).is_closed
 
     in_world(work)
+
+
+def test_mark_that_another_pass_makes_meanwhile_leaves_the_rest_to_the_next_pass(
+    in_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await logs.delete("flights")
+        world.skip(2 * DAY_MS)
+        store: Any = logs.store
+        marked = store.marked
+
+        async def marked_behind(log_id: str) -> Any:
+            found = await marked(log_id)
+            monkeypatch.setattr(store, "marked", marked)
+            await store._tree.create(store._paths.mark(log_id, 99), b"listed")
+            return found
+
+        monkeypatch.setattr(store, "marked", marked_behind)
+        assert not (await logs.sweeper().sweep(log.log_id)).is_removed
+        assert (await logs.sweeper().sweep(log.log_id)).is_removed
+
+    in_world(work)
