@@ -16,7 +16,7 @@ CASES ?= 2000
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test ack-audit mutation-score matrix interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test ack-audit mutation-score matrix interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -48,6 +48,10 @@ sim: $(STAMP) ## SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
+
+sim-coverage: $(STAMP) ## What 500 schedules of either kind of log reach, and what they never do and why
+	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1
+	$(BIN)/python -m tests.sim.leader --coverage --schedules 500 --seed 1
 
 fuzz: $(STAMP) ## Properties with many new random examples
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests/unit tests/properties

@@ -1,4 +1,4 @@
-"""Mistakes that the simulations of logs look for: passwords, columns, what stands still, orphans."""
+"""Mistakes that the simulations of logs look for: passwords, columns, standstills, orphans."""
 
 from __future__ import annotations
 

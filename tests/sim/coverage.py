@@ -1,9 +1,10 @@
 """What random schedules reach: transitions, effects, codes, failures, lines of the shipped code.
 
 Transitions are those of the dispatch tables, so a pair that no schedule meets is known by name.
+Machines of logs have no table: of them the replies count, by what each was about and its outcome.
 Lines are traced only until each function was met whole, so that a run takes about twice its time.
-What is never reached is reached by a new kind of schedule, or has its reason in a list
-(tests/sim/unreached.py for ledgers).
+What is never reached is reached by a new kind of schedule, or has its reason in a list:
+`unreached.py` beside each simulator. A reason for what is reached fails as well.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import importlib
 import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import CodeType, FrameType
@@ -22,6 +24,7 @@ from typing import Any, TextIO
 import ledgerlog_spark.protocol as protocol_package
 from ledgerlog_spark.protocol import dispatch as dispatch_module
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED
+from ledgerlog_spark.protocol.log_machine import LogMachine
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,6 +95,24 @@ class Lines:
         return {self._names[key]: sorted(lines) for key, lines in self._missing.items() if lines}
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What the schedules of one simulator are to reach.
+
+    Attributes:
+        files: Files and folders, relative to the repository, whose lines count.
+        reasons: Patterns of transitions, codes, failures and `file:function`, and why no schedule
+            reaches them.
+        tables: Names of dispatch tables whose transitions count.
+        codes: Codes and failures that schedules are to reach.
+    """
+
+    files: Sequence[str]
+    reasons: Mapping[str, str]
+    tables: Sequence[str] = ()
+    codes: Sequence[str] = field(default=())
+
+
 class Coverage:
     """Counts of everything that the machines did while `watching`.
 
@@ -135,8 +156,8 @@ class Coverage:
                 return original(machine, table, phase, event)
             kind = type(event).__name__
             self.transitions[f"{name}.{phase.name}.{kind}"] += 1
-            for field in ("code", "outcome"):
-                value = getattr(event, field, None)
+            for attribute in ("code", "outcome"):
+                value = getattr(event, attribute, None)
                 if value is not None:
                     self.codes[f"{kind}.{value.name}"] += 1
             effects = original(machine, table, phase, event)
@@ -145,19 +166,37 @@ class Coverage:
                 failure = getattr(effect, "failure", None)
                 if failure is not None:
                     self.failures[f"{type(machine).__name__}.{failure.name}"] += 1
+                elif (error := getattr(effect, "error", None)) is not None:
+                    self.failures[f"{type(machine).__name__}.{type(error).__name__}"] += 1
             return effects
 
         users = [module for module in modules if vars(module).get("dispatch") is original]
-        for module in users:
-            vars(module)["dispatch"] = counted
         before = sys.gettrace()
-        sys.settrace(self.lines.trace)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
+        with ExitStack() as undo:
             for module in users:
-                vars(module)["dispatch"] = original
+                vars(module)["dispatch"] = counted
+                undo.callback(vars(module).__setitem__, "dispatch", original)
+            for name in ("start", "handle"):
+                undo.callback(setattr, LogMachine, name, getattr(LogMachine, name))
+                setattr(LogMachine, name, self._counted_step(getattr(LogMachine, name)))
+            undo.callback(sys.settrace, before)
+            sys.settrace(self.lines.trace)
+            yield
+
+    def _counted_step(self, step: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        """A step of a machine of logs, counted."""
+
+        def counted(machine: LogMachine, *replies: Any) -> list[Any]:
+            for reply in replies:
+                self.codes[f"{type(reply).__name__}.{reply.outcome.name}"] += 1
+            effects = step(machine, *replies)
+            for effect in effects:
+                self.effects[type(effect).__name__] += 1
+                if (error := getattr(effect, "error", None)) is not None:
+                    self.failures[f"{type(machine).__name__}.{type(error).__name__}"] += 1
+            return effects
+
+        return counted
 
     def never(self) -> list[str]:
         """Transitions that no schedule met; REFUSED ones are mistakes of a caller."""
@@ -168,24 +207,17 @@ class Coverage:
         ]
 
     def report(self, out: TextIO, reasons: Mapping[str, str], wanted: Sequence[str]) -> int:
-        """Print what was reached, and what was not and why; returns how much has no reason.
+        """Print what was reached, and what was not and why; returns how much is wrong.
 
         Args:
             out: To print to.
-            reasons: Patterns of transitions, codes, failures and `file:function`, and why no
-                schedule reaches them.
+            reasons: See `Wanted`.
             wanted: Codes and failures that schedules are to reach.
+
+        Returns:
+            How many gaps have no reason, and how many reasons are for what is reached.
         """
-        for title, counts in (
-            ("transitions", self.transitions),
-            ("effects", self.effects),
-            ("codes and outcomes", self.codes),
-            ("failures", self.failures),
-        ):
-            out.write(f"{title}\n")
-            for name in sorted(counts):
-                ignored = " (ignored)" if self._entries.get(name) == IGNORED else ""
-                out.write(f"  {counts[name]:9,} {name}{ignored}\n")
+        self._print_counts(out)
         missing = self.never()
         missing += [n for n in wanted if n not in self.codes and n not in self.failures]
         unreached = self.lines.unreached()
@@ -206,16 +238,38 @@ class Coverage:
             unexplained += reason is None
             where = f" {_spans(unreached[name])}" if name in unreached else ""
             out.write(f"  {name}{where}: {reason or 'NO REASON'}\n")
-        for pattern in reasons:
-            if pattern not in used:
-                out.write(f"  {pattern}: is reached, its reason is out of date\n")
+        outdated = [pattern for pattern in reasons if pattern not in used]
+        out.writelines(
+            f"  {pattern}: is reached, its reason is OUT OF DATE\n" for pattern in outdated
+        )
         met, total = self.lines.reached
         entries = len(self._entries)
         out.write(
             f"{entries - len(self.never())} of {entries} transitions, {met:,} of {total:,} lines, "
-            f"{explained} gaps with a reason, {unexplained} without\n"
+            f"{explained} gaps with a reason, {unexplained} without, "
+            f"{len(outdated)} reasons out of date\n"
         )
-        return unexplained
+        return unexplained + len(outdated)
+
+    def _print_counts(self, out: TextIO) -> None:
+        for title, counts in (
+            ("transitions", self.transitions),
+            ("effects", self.effects),
+            ("codes and outcomes", self.codes),
+            ("failures", self.failures),
+        ):
+            out.write(f"{title}\n")
+            for name in sorted(counts):
+                ignored = " (ignored)" if self._entries.get(name) == IGNORED else ""
+                out.write(f"  {counts[name]:9,} {name}{ignored}\n")
+
+
+def is_covered(wanted: Wanted, play: Callable[[], object], out: TextIO) -> bool:
+    """Whether `play` reaches what is wanted, and nothing that has a reason not to be reached."""
+    coverage = Coverage(wanted.files)
+    with coverage.watching(wanted.tables):
+        play()
+    return not coverage.report(out, wanted.reasons, wanted.codes)
 
 
 def _spans(lines: Sequence[int]) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.leader_log import LeaderLog
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase
 
 ROUNDS_MAX = 3
@@ -22,6 +24,11 @@ def has_work(machine: Any) -> bool:
     if isinstance(machine, LedgerWriter):
         is_busy = machine.phase not in (WriterPhase.OPEN, WriterPhase.CLOSED, WriterPhase.FAILED)
         return is_busy or machine.entries_in_flight > 0
+    if isinstance(machine, LeaderLog):
+        if machine.phase is LeaderPhase.LEADING:
+            assert machine._ledgers is not None
+            return machine._ledgers.wants_roll or not machine._appends.is_empty
+        return machine.phase in (LeaderPhase.OPENING, LeaderPhase.CLOSING)
     return machine.phase.name not in ("NEW", "DONE")
 
 

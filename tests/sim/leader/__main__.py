@@ -3,37 +3,85 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
+from tests.sim.coverage import is_covered
 from tests.sim.leader.cluster import cluster_schedule
+from tests.sim.leader.deleted import deleted_schedule
+from tests.sim.leader.hosts.mutations import MUTATIONS as HOST_MUTATIONS
+from tests.sim.leader.hosts.world import LeaderHosts, host_schedule
 from tests.sim.leader.mutations import MUTATIONS, applied
 from tests.sim.leader.schedules import run_schedules
+from tests.sim.leader.unreached import WANTED
 from tests.sim.leader.world import LeaderWorld, schedule
 from tests.sim.log.checks import Violation
-from tests.sim.log.schedules import use_small_heads
+from tests.sim.log.schedules import run_host_schedules, use_small_heads
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+HOSTS_EVERY = 4
+"""One schedule of the shipped hosts for so many of machines alone."""
+DELETED_EVERY = 10
+"""One schedule in which the log goes under the machines for so many others."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.leader", description=__doc__)
     parser.add_argument("--schedules", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
-    parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="search with a defect on")
+    parser.add_argument(
+        "--mutation", choices=sorted({*MUTATIONS, *HOST_MUTATIONS}), help="search with a defect on"
+    )
+    parser.add_argument(
+        "--coverage", action="store_true", help="print what the schedules reach, and what not"
+    )
     parser.add_argument("--cluster", action="store_true", help="with bookies below the leaders")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
     arguments = parser.parse_args()
     use_small_heads()
-    seeds = range(arguments.seed, arguments.seed + arguments.schedules)
-    with applied(arguments.mutation) if arguments.mutation else nullcontext():
+    logging.disable(logging.WARNING)  # of seals that fail, which are counted
+    with _defect(arguments.mutation):
         try:
-            on_end = _print_states if arguments.trace else None
-            run = cluster_schedule if arguments.cluster else schedule
-            counts = run_schedules(seeds, on_end, run)
+            if arguments.coverage:
+                return int(not is_covered(WANTED, lambda: play(arguments), sys.stdout))
+            play(arguments)
         except Violation as violation:
             sys.stdout.write(f"{violation}\n")
             return 1
-    sys.stdout.write(f"{counts}\n")
     return 0
+
+
+def _defect(name: str | None) -> AbstractContextManager[None]:
+    if name is None:
+        return nullcontext()
+    return applied(name, MUTATIONS if name in MUTATIONS else HOST_MUTATIONS)
+
+
+def play(arguments: argparse.Namespace) -> None:
+    """The schedules that were asked for: of machines, of hosts, of logs that are deleted."""
+    on_end = _print_states if arguments.trace else None
+    first, count = arguments.seed, arguments.schedules
+    if arguments.cluster:
+        sys.stdout.write(
+            f"{run_schedules(range(first, first + count), on_end, cluster_schedule)}\n"
+        )
+        return
+    sys.stdout.write(f"{run_schedules(range(first, first + count), on_end, schedule)}\n")
+    deleted = range(first, first + -(-count // DELETED_EVERY))
+    sys.stdout.write(f"deleted {run_schedules(deleted, on_end, deleted_schedule)}\n")
+    hosts = range(first, first + -(-count // HOSTS_EVERY))
+    on_host_end = _print_heads if arguments.trace else None
+    of_hosts = run_host_schedules(hosts, on_host_end, host_schedule, "leader hosts")
+    sys.stdout.write(f"{of_hosts}\n")
+
+
+def _print_heads(world: LeaderHosts) -> None:
+    for view in world.views.values():
+        sys.stdout.write(f"{world.seed} {world.events} {view.store.state}\n")
 
 
 def _print_states(world: LeaderWorld) -> None:

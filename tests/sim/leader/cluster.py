@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import ADDING, LedgerWriter, WriterPhase, WriterSettings
 from tests.sim.client import SimClient, as_entry
 from tests.sim.leader.ledgers import Entry, SimLedger, SimLedgers
-from tests.sim.leader.world import LeaderWorld, drawn_properties, play
+from tests.sim.leader.world import LeaderWorld, drawn_properties, play, play_out
 from tests.sim.options import Options
 from tests.sim.world import World
 
@@ -229,6 +229,7 @@ class ClusterLeaderWorld(LeaderWorld):
         """Until no actor has anything left to do; the cluster's own timers never end."""
         for _ in range(400_000):
             if not self._actions or not self.cluster.scheduler.step():
+                self.check_all_ended()
                 return
             self.now = 1_000 + self.cluster.scheduler.now_us // 1_000
         raise self.violation("the schedule does not end")
@@ -249,7 +250,7 @@ class ClusterLeaderWorld(LeaderWorld):
 
     def check_whole(self) -> None:
         super().check_whole()
-        for item in self.items(self.store.state):
+        for item in self.checks.items(self.store.state):
             wrong = self.ledgers.check_bytes(item.ledger_id)
             self.require(not wrong, wrong)
 
@@ -318,7 +319,7 @@ def cluster_schedule(seed: int) -> ClusterLeaderWorld:
     world = ClusterLeaderWorld(seed, options, drawn_properties(draws))
     plan_faults(world, draws.choice((0, 1, 3)), draws.choice((0, 0, 2)))
     try:
-        play(world)
+        play_out(world, play)
     finally:
         world.end()
     return world

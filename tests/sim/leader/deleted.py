@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LogNotFoundError
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_messages import HeadChanged
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from tests.sim.leader.world import LeaderWorld, drawn_properties
+from tests.sim.leader.world import WATCH_MS_MAX, LeaderWorld, drawn_properties
 
 if TYPE_CHECKING:
     from tests.sim.leader.leader import Append, SimLeader
     from tests.sim.log.store import State
     from tests.sim.log.world import Actor
 
-WATCH_MS_MAX = 30
-"""From a change of the head to the leader's hearing of it."""
 LEARNS_MS_MAX = WATCH_MS_MAX + 15 + 100 + 15
 """The watch, a read that failed before the deletion, the delay behind it, and one that does not."""
 LONGEST_PAUSE_MS = 600
 
 
 class WatchedWorld(LeaderWorld):
-    """Leaders that are told of every change of the head.
+    """Leaders whose log goes.
 
     Attributes:
         deleted_ms: When the log was deleted, None before.
@@ -35,21 +32,8 @@ class WatchedWorld(LeaderWorld):
 
     def check_change(self, ask: Any, old: State, new: State) -> None:
         super().check_change(ask, old, new)
-        if not isinstance(ask, m.WriteHead):
-            return
-        self.require(not old.head.value.deleted_ms, "a deleted log was changed")
-        seen = len(self.store.states) - 1
-        for leader in self.leaders:
-            self.later(
-                self.random.randint(0, WATCH_MS_MAX),
-                lambda leader=leader: self._notify(leader, seen),  # type: ignore[misc]
-            )
-
-    def _notify(self, leader: SimLeader, seen: int) -> None:
-        """What is read after this is at least as new."""
-        leader.session.seen = max(leader.session.seen, seen)
-        if leader.machine.phase is not LeaderPhase.NEW:
-            leader.tell(HeadChanged())
+        if isinstance(ask, m.WriteHead):
+            self.require(not old.head.value.deleted_ms, "a deleted log was changed")
 
     def check_acknowledged(self, leader: SimLeader, number: int, append: Append) -> None:
         super().check_acknowledged(leader, number, append)
@@ -93,8 +77,8 @@ def deleted_schedule(seed: int) -> WatchedWorld:
     world.run()
     for leader in world.leaders:
         world.require(leader.has_ended, f"leader {leader.number} does not end")
-    world.check_names()
-    world.check_order()
+    world.checks.names()
+    world.checks.order(append for leader in world.leaders for append in leader.appends)
     return world
 
 

@@ -21,9 +21,12 @@ from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.messages import CloseRequested, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
+from tests.sim.liveness import Liveness
 from tests.sim.log.store import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.sim.leader.world import LeaderWorld
 
 SETTINGS = LeaderSettings(
@@ -67,6 +70,9 @@ class SimLeader:
         self.is_dead = False
         self.resumed_ms = 0
         self.mine: list[SimLedger] = []
+        self._liveness = Liveness()
+        self._open: dict[int, Any] = {}
+        self._late = 0
         self._held: list[Any] | None = None
 
     @property
@@ -110,7 +116,9 @@ class SimLeader:
     def _resume(self) -> None:
         held, self._held = self._held or [], None
         self.resumed_ms = self.world.now
+        self._late = len(held)
         for event in held:
+            self._late -= 1
             self.tell(event)
 
     def tell(self, event: Any) -> None:
@@ -119,8 +127,27 @@ class SimLeader:
         if self._held is not None:
             self._held.append(event)
             return
+        self._open.pop(getattr(event, "request", -1), None)
         for effect in self.machine.handle(event):
+            if (request := getattr(effect, "request", None)) is not None:
+                self._open[request] = effect
             self._perform(effect)
+        if self._held is None and not self._late and not self.is_dead:
+            stands = self._liveness.stands_still(self.machine, event, self._open_requests())
+            self.world.require(not stands, f"leader {self.number} stands still after {event}")
+
+    def _open_requests(self) -> Iterator[Any]:
+        """What is under way and may lead it on: requests, timers, adds that may be confirmed.
+
+        Neither its timer for ledgers that grow old nor its look at a head that was changed brings
+        on what it has to do.
+        """
+        look = self.machine._look._attempts
+        idle = {self.machine._age_timer, look.request, look._timer}
+        yield from (effect for request, effect in self._open.items() if request not in idle)
+        for ledger in self.mine:
+            if not ledger.is_broken and ledger.confirmed < len(ledger.stored):
+                yield ledger
 
     # --- effects ---
 

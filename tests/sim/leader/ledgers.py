@@ -93,6 +93,7 @@ class SimLedgers:
         now_ms: Virtual time.
         on_confirmed: Told (ledger, last entry) when the writer learns of a confirmation.
         on_broken: Told (ledger, whether it is lost) when the writer fails, once.
+        on_moved: Told that more of a ledger is readable, or that it ended.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class SimLedgers:
         now_ms: Callable[[], int],
         on_confirmed: Callable[[SimLedger, int], None],
         on_broken: Callable[[SimLedger, bool], None],
+        on_moved: Callable[[SimLedger], None] = lambda _: None,
     ) -> None:
         self.by_id: dict[int, SimLedger] = {}
         self.random = random
@@ -109,13 +111,15 @@ class SimLedgers:
         self.now_ms = now_ms
         self.on_confirmed = on_confirmed
         self.on_broken = on_broken
+        self.on_moved = on_moved
         self.faulty = True
         self.faults = 0
         self.break_chance = 0.02
 
-    def create(self, writer: int) -> SimLedger:
+    def create(self, writer: int, ledger_id: int | None = None) -> SimLedger:
         # Ids do not rise: positions are compared by place in the list, never by id.
-        ledger_id = (len(self.by_id) * 7_919 + 4_999) % 10_007
+        if ledger_id is None:
+            ledger_id = (len(self.by_id) * 7_919 + 4_999) % 10_007
         ledger = self.by_id[ledger_id] = SimLedger(ledger_id, writer)
         return ledger
 
@@ -152,6 +156,7 @@ class SimLedgers:
             return
         ledger.confirmed = count
         self.on_confirmed(ledger, count - 1)
+        self.on_moved(ledger)
 
     def _break(self, ledger: SimLedger, *, is_lost: bool) -> None:
         if ledger.is_broken or (ledger.state is LedgerState.CLOSED and not is_lost):
@@ -177,6 +182,7 @@ class SimLedgers:
             ledger.state = LedgerState.CLOSED
             ledger.last_entry_id = ledger.confirmed - 1
             ledger.is_broken = True
+            self.on_moved(ledger)
         closed = ledger.state is LedgerState.CLOSED and ledger.last_entry_id == ledger.confirmed - 1
         return None if unknown else closed and not ledger.is_deleted
 
@@ -215,6 +221,7 @@ class SimLedgers:
             assert ledger.recovered is not None
             ledger.state = LedgerState.CLOSED
             ledger.last_entry_id = ledger.recovered - 1
+            self.on_moved(ledger)
 
     def drop(self, ledger_id: int) -> None:
         """Seal and delete."""
@@ -223,3 +230,4 @@ class SimLedgers:
         self.fence(ledger)
         self.finish(ledger)
         ledger.is_deleted = True
+        self.on_moved(ledger)

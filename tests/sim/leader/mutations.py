@@ -36,7 +36,7 @@ class Mutation:
     """What is replaced, and what breaks.
 
     Attributes:
-        rule: Of docs/LOGS.md.
+        rule: Of docs/LOGS.md; empty for the one that everything ends.
         caught_by: Pattern of the violation that shows it.
         patches: (owner, attribute, replacement) triples.
     """
@@ -47,10 +47,10 @@ class Mutation:
 
 
 @contextmanager
-def applied(name: str) -> Iterator[None]:
-    """Apply one mutation for as long as the context lasts."""
+def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[None]:
+    """Apply one mutation for as long as the context lasts; None for those of the machine."""
     with ExitStack() as undo:
-        for owner, attribute, replacement in MUTATIONS[name].patches:
+        for owner, attribute, replacement in (among or MUTATIONS)[name].patches:
             if attribute in owner.__dict__:
                 undo.callback(setattr, owner, attribute, owner.__dict__[attribute])
             else:

@@ -42,7 +42,7 @@ def run_schedules(
         counts.schedules += 1
         counts.events += world.events
         counts.faults += world.faults
-        counts.ledgers += len(world.listed_ever)
+        counts.ledgers += len(world.checks.listed_ever)
         for leader in world.leaders:
             counts.acknowledged += sum(a.acknowledged_ms is not None for a in leader.appends)
             counts.deposed += leader.stopped is not None and leader.opened is not None

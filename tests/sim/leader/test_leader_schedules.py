@@ -50,7 +50,7 @@ def test_same_seed_gives_the_same_history() -> None:
     for run in (schedule, cluster_schedule):
         first, second = run(7), run(7)
         assert [s.head for s in first.store.states] == [s.head for s in second.store.states]
-        assert first.log == second.log
+        assert first.checks.log == second.checks.log
         assert first.events == second.events
 
 

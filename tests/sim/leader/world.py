@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
 import itertools
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_codec import decode_page
+from ledgerlog_spark.protocol.leader_messages import HeadChanged
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.log_commit_plan import created
-from ledgerlog_spark.protocol.log_read import SnapshotMachine, listing_of
+from ledgerlog_spark.protocol.log_read import SnapshotMachine
 from ledgerlog_spark.protocol.log_records import LogContent, LogHead, LogKind
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep
+from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
+from tests.sim.leader.checks import LeaderChecks
 from tests.sim.leader.leader import SimLeader
 from tests.sim.leader.ledgers import SimLedgers
+from tests.sim.log.checks import Violation
 from tests.sim.log.store import Session, SimStore, State
 from tests.sim.log.world import Actor, World
 from tests.unit.log.log_values import token
@@ -28,11 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ledgerlog_spark.protocol.leader_messages import LeaderOpened
-    from ledgerlog_spark.protocol.log_records import Item, LogSnapshot
+    from ledgerlog_spark.protocol.log_records import LogSnapshot
     from tests.sim.leader.leader import Append
     from tests.sim.leader.ledgers import Entry, SimLedger
 
 GRACE_MS = 400
+WATCH_MS_MAX = 30
+"""From a change of the head to a leader's hearing of it."""
 
 
 def leader_head(properties: Mapping[str, str]) -> LogHead:
@@ -59,6 +64,9 @@ class LeaderStore(SimStore):
 
     loss = 0.0
     silence = 1.0
+
+    def _never_answer(self) -> None:
+        """The answer of `_write` comes all the same."""
 
     def _write(self, session: Session, ask: Any, reply: Callable[[Any], None], delay: int) -> None:
         unknown = self.answer(ask, MetadataOutcome.UNKNOWN)
@@ -92,7 +100,8 @@ class LeaderWorld(World):
         self.seed = seed
         self.now = 1_000
         self.random = Random(seed)
-        self.listed_ever: set[int] = set()
+        self.checks: Any = LeaderChecks(self)
+        self._running: dict[Actor, None] = {}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self.store: Any = LeaderStore(
@@ -107,8 +116,6 @@ class LeaderWorld(World):
             self.random, self.later, lambda: self.now, self._on_confirmed, self._on_broken
         )
         self.leaders: list[SimLeader] = []
-        self.log: dict[int, Entry] = {}
-        """By first offset: every entry that was listed in a closed ledger, or seen by a reader."""
 
     def leader(self) -> SimLeader:
         leader = SimLeader(self, len(self.leaders))
@@ -125,7 +132,7 @@ class LeaderWorld(World):
 
     def drop(self, ledger_id: int) -> bool:
         self.require(
-            ledger_id not in self.listed_now(self.store.state),
+            ledger_id not in self.checks.listed_now(self.store.state),
             f"ledger {ledger_id} was deleted while it is listed",
         )
         self.ledgers.drop(ledger_id)
@@ -193,8 +200,10 @@ class LeaderWorld(World):
             yield self.sleep(self.random.randint(50, 400))
             marks = self.store.state.marks.items()
             due = {i: at for i, at in marks if self.now - at >= GRACE_MS}
-            with contextlib.suppress(LedgerLogError):
-                yield self.drive(session, LedgerSweep("log", due))
+            tokens = tuple(sorted(self.store.state.pages))
+            for sweep in (LedgerSweep("log", due), PagesSweep("log", tokens)):
+                with contextlib.suppress(LedgerLogError):
+                    yield self.drive(session, sweep)
 
     def reader(self) -> Actor:
         """Follows the log from offset 0 on, and says what it sees."""
@@ -245,95 +254,29 @@ class LeaderWorld(World):
             entry.first_offset <= position,
             f"a reader at {position} finds a gap before {entry.first_offset}",
         )
-        self.note(entry)
+        self.checks.note(entry)
         return entry.end_offset
 
     # --- what must always hold ---
 
-    def note(self, entry: Entry) -> None:
-        """All see the same (C7)."""
-        known = self.log.setdefault(entry.first_offset, entry)
-        self.require(known == entry, f"{known} and {entry} are at one offset")
-
-    def items(self, state: State) -> tuple[Item, ...]:
-        walk = listing_of(state.head.value)
-        while walk.wanted:
-            walk.feed(
-                [
-                    decode_page(page.kind, state.pages[page.ref.token][1][page.ref.number])
-                    for page in walk.wanted
-                ]
-            )
-        return walk.records()
-
-    def listed_now(self, state: State) -> set[int]:
-        opened = {ledger.ledger_id for ledger in state.head.value.open_ledgers}
-        return opened | {item.ledger_id for item in self.items(state)}
-
     def check_change(self, ask: Any, old: State, new: State) -> None:
+        self.checks.change(ask, old, new)
         if not isinstance(ask, m.WriteHead):
             return
-        before, after = old.head.value, new.head.value
-        opened_before = [ledger.ledger_id for ledger in before.open_ledgers]
-        opened = [ledger.ledger_id for ledger in after.open_ledgers]
-        self.require(after.start_offset >= before.start_offset, "the start moved back")
-        self.check_open(opened_before, opened)
-        left = [i for i in opened_before if i not in opened]
-        self.require(opened_before[: len(left)] == left, f"{left} left from the middle (C1)")
-        self.check_left(left, old, new, ask)
-        self.check_items(new)
-        for item in self.items(new):
-            self.require(
-                not self.ledgers.by_id[item.ledger_id].is_deleted,
-                f"listed ledger {item.ledger_id} was deleted",
-            )
+        seen = len(self.store.states) - 1
+        for leader in self.leaders:
+            delay_ms = self.random.randint(0, WATCH_MS_MAX)
+            self.later(delay_ms, partial(self._notify, leader, seen))
 
-    def check_open(self, opened_before: list[int], opened: list[int]) -> None:
-        self.require(len(opened) <= 2, f"{opened} are open at once (C4)")
-        added = [i for i in opened if i not in opened_before]
-        for ledger_id in added:
-            ledger = self.ledgers.by_id[ledger_id]
-            self.require(ledger_id not in self.listed_ever, f"{ledger_id} is listed again (C1)")
-            self.require(not ledger.is_deleted, f"deleted ledger {ledger_id} is listed")
-            self.require(not ledger.stored, f"ledger {ledger_id} was used before it was listed")
-            self.listed_ever.add(ledger_id)
-        self.require(len(added) <= 1, f"{added} are added at once (C1)")
-        self.require(opened[len(opened) - len(added) :] == added, f"{opened}: order (C1)")
-
-    def check_left(self, left: list[int], old: State, new: State, ask: m.WriteHead) -> None:
-        """What leaves the open ones is closed, and becomes exactly the item that it is (C2, C5)."""
-        offset = old.head.value.end_offset
-        items = {item.ledger_id: item for item in self.items(new)}
-        for ledger_id in left:
-            ledger = self.ledgers.by_id[ledger_id]
-            self.require(ledger.state is LedgerState.CLOSED, f"{ledger_id} is not closed (C5)")
-            end = ledger.end()
-            if end.is_empty:
-                self.require(ledger_id in ask.unlisted, f"empty ledger {ledger_id} has no mark")
-                continue
-            item = items.get(ledger_id)
-            self.require(item is not None, f"ledger {ledger_id} left the list (C2)")
-            assert item is not None
-            self.require(item.last_entry_id == end.last_entry_id, f"{item} is not {end} (C2)")
-            self.require(item.first_offset == end.first_offset == offset, f"{item}: gap (C3)")
-            self.require(item.end_offset == end.end_offset, f"{item} is not {end} (C3)")
-            offset = end.end_offset
-            for entry in ledger.entries:
-                self.note(entry)
-        self.require(new.head.value.end_offset == offset, "the end is not that of the list (C3)")
-
-    def check_items(self, state: State) -> None:
-        head = state.head.value
-        items = self.items(state)
-        for first, second in itertools.pairwise(items):
-            self.require(first.end_offset == second.first_offset, f"{first} {second}: gap (C3)")
-        if head.open_ledgers:
-            first_offset = head.open_ledgers[0].first_offset
-            self.require(first_offset == head.end_offset, "open ledgers do not follow (C3)")
+    def _notify(self, leader: SimLeader, seen: int) -> None:
+        """Every leader watches the head. What it reads after this is at least as new."""
+        leader.session.seen = max(leader.session.seen, seen)
+        if leader.machine.phase is not LeaderPhase.NEW:
+            leader.tell(HeadChanged())
 
     def check_opened(self, leader: SimLeader, opened: LeaderOpened) -> None:
         del leader
-        self.require(opened.ledger_id in self.listed_ever, "a leader serves unlisted (C6)")
+        self.require(opened.ledger_id in self.checks.listed_ever, "a leader serves unlisted (C6)")
 
     def check_acknowledged(self, leader: SimLeader, number: int, append: Append) -> None:
         """Its ledger is on the list, and the entry is in it for good (C2, C6)."""
@@ -341,7 +284,8 @@ class LeaderWorld(World):
         ledger_id, entry_id = append.place
         ledger = self.ledgers.by_id[ledger_id]
         self.require(
-            ledger_id in self.listed_ever, f"{append} was acknowledged in an unlisted ledger (C6)"
+            ledger_id in self.checks.listed_ever,
+            f"{append} was acknowledged in an unlisted ledger (C6)",
         )
         if ledger.state is LedgerState.CLOSED:
             self.require(
@@ -349,28 +293,15 @@ class LeaderWorld(World):
             )
         entry = ledger.stored[entry_id]
         self.require(entry.name == (leader.number, number), f"{append} is not {entry}")
-        self.note(entry)
+        self.checks.note(entry)
 
     # --- the end ---
 
     def check_whole(self) -> None:
         """The log that is left: dense, each append once, acknowledged ones in real-time order."""
         state = self.store.state
-        head = state.head.value
-        self.require(not head.open_ledgers, "the last leader left ledgers open")
-        offset = self.items(state)[0].first_offset if self.items(state) else head.end_offset
-        found: dict[tuple[int, int], Entry] = {}
-        for item in self.items(state):
-            for entry in self.ledgers.by_id[item.ledger_id].entries:
-                self.require(entry.first_offset == offset, f"a gap before {entry} (C7)")
-                self.require(entry.name not in found, f"{entry} is in the log twice (C7)")
-                found[entry.name] = entry
-                self.note(entry)
-                offset = entry.end_offset
-        self.require(offset == head.end_offset, f"the log ends at {offset}, not {head.end_offset}")
-        self.check_appends(found, head.oldest_offset)
-        self.check_names()
-        self.check_order()
+        self.check_appends(self.checks.whole(state), state.head.value.oldest_offset)
+        self.checks.order(append for leader in self.leaders for append in leader.appends)
 
     def check_appends(self, found: dict[tuple[int, int], Entry], oldest_offset: int) -> None:
         for leader in self.leaders:
@@ -381,37 +312,6 @@ class LeaderWorld(World):
                 is_kept = append.offset >= oldest_offset
                 if append.acknowledged_ms is not None and is_kept:
                     self.require(entry is not None, f"{append} was acknowledged and is lost (C2)")
-
-    def check_names(self) -> None:
-        """No append was ever at two offsets, also of what was truncated since (C7)."""
-        names = [entry.name for entry in self.log.values()]
-        self.require(len(names) == len(set(names)), "an append was in the log twice (C7)")
-        times = [self.log[offset].append_time_ms for offset in sorted(self.log)]
-        self.require(times == sorted(times), "append times fall")
-
-    def check_order(self) -> None:
-        """An append that ended before another began lies before it (C8)."""
-        done = [
-            append
-            for leader in self.leaders
-            for append in leader.appends
-            if append.acknowledged_ms is not None
-        ]
-        earliest_end: list[tuple[int, int]] = []
-        heapq.heapify(earliest_end)
-        by_offset = sorted(done, key=lambda append: -append.offset)
-        first_end = None
-        for append in by_offset:
-            assert append.acknowledged_ms is not None
-            if first_end is not None:
-                self.require(
-                    first_end >= append.started_ms, f"{append} lies before an earlier one (C8)"
-                )
-            first_end = (
-                append.acknowledged_ms
-                if first_end is None
-                else min(first_end, append.acknowledged_ms)
-            )
 
 
 def drawn_properties(draws: Random) -> dict[str, str]:
@@ -427,8 +327,18 @@ def schedule(seed: int) -> LeaderWorld:
     """Run one schedule to its end, then let one more leader open the log undisturbed."""
     world = LeaderWorld(seed, drawn_properties(Random(seed * 31 + 7)))
     world.ledgers.break_chance = world.random.choice((0, 0.01, 0.06))
-    play(world)
+    play_out(world, play)
     return world
+
+
+def play_out(world: LeaderWorld, work: Callable[[LeaderWorld], None]) -> None:
+    """Whatever goes wrong is a violation of this seed."""
+    try:
+        work(world)
+    except Violation:
+        raise
+    except Exception as error:
+        raise world.violation(repr(error)) from error
 
 
 def play(world: LeaderWorld) -> None:

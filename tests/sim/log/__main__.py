@@ -8,11 +8,13 @@ import sys
 
 import pytest
 
+from tests.sim.coverage import is_covered
 from tests.sim.log.checks import Violation
 from tests.sim.log.hosts.mutations import MUTATIONS as HOST_MUTATIONS
 from tests.sim.log.hosts.world import HostWorld
 from tests.sim.log.mutations import MUTATIONS
 from tests.sim.log.schedules import run_host_schedules, run_schedules, use_small_heads
+from tests.sim.log.unreached import WANTED
 from tests.sim.log.world import World
 
 HOSTS_EVERY = 4
@@ -25,22 +27,32 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
     by_name = {mutation.__name__: mutation for mutation in (*MUTATIONS, *HOST_MUTATIONS)}
+    parser.add_argument(
+        "--coverage", action="store_true", help="print what the schedules reach, and what not"
+    )
     parser.add_argument("--mutation", choices=sorted(by_name), help="search with a defect on")
     arguments = parser.parse_args()
     use_small_heads()
     if arguments.mutation:
         by_name[arguments.mutation](pytest.MonkeyPatch())
-    seeds = range(arguments.seed, arguments.seed + arguments.schedules)
-    hosts = range(arguments.seed, arguments.seed + -(-arguments.schedules // HOSTS_EVERY))
     logging.disable(logging.WARNING)  # of seals that fail, which are counted
     try:
-        counts = run_schedules(seeds, _print_states if arguments.trace else None)
-        of_hosts = run_host_schedules(hosts, _print_heads if arguments.trace else None)
+        if arguments.coverage:
+            return int(not is_covered(WANTED, lambda: play(arguments), sys.stdout))
+        play(arguments)
     except Violation as violation:
         sys.stdout.write(f"{violation}\n")
         return 1
-    sys.stdout.write(f"{counts}\n{of_hosts}\n")
     return 0
+
+
+def play(arguments: argparse.Namespace) -> None:
+    """The schedules that were asked for, of machines and of hosts."""
+    seeds = range(arguments.seed, arguments.seed + arguments.schedules)
+    hosts = range(arguments.seed, arguments.seed + -(-arguments.schedules // HOSTS_EVERY))
+    counts = run_schedules(seeds, _print_states if arguments.trace else None)
+    of_hosts = run_host_schedules(hosts, _print_heads if arguments.trace else None)
+    sys.stdout.write(f"{counts}\n{of_hosts}\n")
 
 
 def _print_heads(world: HostWorld) -> None:

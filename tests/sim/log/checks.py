@@ -11,9 +11,16 @@ from ledgerlog_spark.protocol.log_codec import decode_page
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_pages import end_key
 from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
-from ledgerlog_spark.protocol.log_records import Item, Operation, StagedRange, VersionInterval
+from ledgerlog_spark.protocol.log_records import (
+    Item,
+    Operation,
+    StagedRange,
+    VersionInterval,
+    WriteMode,
+)
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log_walk import Walk
+from tests.sim.log import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +50,9 @@ class Attempt:
     batch_id: int
     run: str
     places: tuple[Place, ...]
+    mode: WriteMode
+    schema: bytes
+    password: bytes
     said_unknown: bool = False
     said_committed: bool = False
     said_failed: bool = False
@@ -92,7 +102,8 @@ class Checks:
         says = after.properties.get(PASSWORD_CHECK)
         self.require(said in {None, says}, f"the password changed from {said} to {says}")
         items = self.items(new)
-        self.require(not items or says is not None, "ledgers without a word of their password")
+        self.passwords(says, items)
+        self.require(not rows.leaks(after), "the head shows a password")
         added = [i for i in items if i.first_offset >= before.end_offset]
         if after.version == before.version:
             self.require(not added, "items without a version")
@@ -101,6 +112,7 @@ class Checks:
             self.version(ask, old, new, added)
         self.require(after.end_offset == len(self.truth) * ENTRY_ROWS, "rows without an item")
         self.rows(new, items)
+        self.schemas(new, items)
         self.history(new)
         self.listed_ever.update(item.ledger_id for item in items)
 
@@ -120,26 +132,73 @@ class Checks:
             self.counts["restores"] += 1
             self.restored(ask, old, added)
         else:
-            self.batch(ask, [place_of(item) for item in added])
+            self.batch(ask, old, new, tuple(place_of(item) for item in added))
         self.truth += [name for item in added for name in self.names(item)]
 
-    def batch(self, ask: m.WriteHead, places: list[Place]) -> None:
+    def batch(self, ask: m.WriteHead, old: State, new: State, places: tuple[Place, ...]) -> None:
         """The version holds exactly one job's ranges, and no batch comes twice (S5-S8)."""
-        app, batch_id, run = self.world.owners[places[0]]
+        assert ask.app is not None
+        assert ask.producer is not None
+        app, batch_id, run = ask.app, ask.producer.last_batch_id, ask.producer.current_run
+        if places:
+            app, batch_id, run = self.world.owners[places[0]]
         batch = (app, batch_id)
-        wholes = [a.places for a in self.attempts]
-        self.require(tuple(places) in wholes, f"a part of batch {batch} was committed")
+        wanted = (places, app, run, batch_id)
+        jobs = [a for a in self.attempts if (a.places, a.app, a.run, a.batch_id) == wanted]
+        self.require(bool(jobs), f"a part of batch {batch} was committed")
         self.require(batch not in self.committed, f"batch {batch} was committed twice")
         last = self.last_batch.get(app, -1)
         self.require(batch_id > last, f"batch {batch} after batch {last}")
-        assert ask.producer is not None
         self.require(ask.producer.current_run == run, f"zombie {run} committed")
+        self.columns(jobs[0], old, new)
+        says = ask.head.properties.get(PASSWORD_CHECK)
+        if places and says is not None:
+            is_right = rows.is_password(says, jobs[0].password)
+            self.require(is_right, f"{batch} was committed with a wrong password")
         self.committed[batch] = self.world.store.state.head.value.version
         self.last_batch[app] = batch_id
         self.places_ever.update(places)
         for attempt in self.attempts:
             if attempt.said_failed:
                 self.failed(attempt)
+
+    def columns(self, job: Attempt, old: State, new: State) -> None:
+        """Rows that stand beside others lose no column of those; only a first commit may."""
+        current, before, after = self.schemas_of(new), old.head.value, new.head.value
+        said = current.get(after.schema_id)
+        self.require(said == job.schema, f"the columns are {said!r}, not {job.schema!r}")
+        if job.mode is WriteMode.OVERWRITE or before.version == 0:
+            self.counts["columns replaced"] += current.get(before.schema_id) not in {None, said}
+            return
+        lost = rows.columns_of(current.get(before.schema_id, b"")) - rows.columns_of(job.schema)
+        self.require(not lost, f"{job} took the columns {sorted(lost)} away")
+
+    def schemas_of(self, state: State) -> dict[int, bytes]:
+        """By id: all that the log has."""
+        paged = state.head.value.schemas
+        found = self.walk(state, Walk(SCHEMAS, paged, 0, end_key(SCHEMAS, paged)))
+        return {record.schema_id: record.schema for record in found}
+
+    def schemas(self, state: State, items: Sequence[Item]) -> None:
+        """Every range is listed under the schema that its rows were written with."""
+        known = self.schemas_of(state)
+        for item in items:
+            written = self.world.ledgers[item.ledger_id].schema
+            self.require(
+                known.get(item.schema_id, b"") == written,
+                f"ledger {item.ledger_id} is listed under schema {item.schema_id} of "
+                f"{sorted(known.items())}, and its rows have {written!r}",
+            )
+
+    def passwords(self, says: str | None, items: Sequence[Item]) -> None:
+        """All that is listed has one password, and the head says which (G11)."""
+        self.require(
+            not items or says is not None or self.world.is_old_release,
+            "ledgers without a word of their password",
+        )
+        for password in {self.world.ledgers[item.ledger_id].password for item in items}:
+            is_right = says is None or rows.is_password(says, password)
+            self.require(is_right, "ledgers of two passwords are listed together")
 
     def restored(self, ask: m.WriteHead, old: State, added: Sequence[Item]) -> None:
         """The rows of the version that was asked for, and nobody's commit is replaced unseen."""
@@ -193,8 +252,12 @@ class Checks:
 
     def reported(self, attempt: Attempt, result: Any) -> None:
         batch = (attempt.app, attempt.batch_id)
-        if result.status is CommitStatus.COMMITTED:
-            is_there = set(attempt.places) <= self.places_ever
+        if result.status is CommitStatus.NOTHING_TO_COMMIT:
+            is_nothing = not attempt.places and attempt.mode is WriteMode.APPEND
+            has_columns = self.world.store.state.head.value.version > 0
+            self.require(is_nothing and has_columns, f"{batch} has something to commit")
+        elif result.status is CommitStatus.COMMITTED:
+            is_there = set(attempt.places) <= self.places_ever and batch in self.committed
             self.require(is_there, f"{batch} was said to be committed, and it is not")
         else:
             last = self.last_batch.get(attempt.app, -1)
@@ -204,8 +267,7 @@ class Checks:
         """Every page that the head names is there."""
         self.items(state)
         self.versions(state)
-        head = state.head.value
-        self.walk(state, Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)))
+        self.schemas_of(state)
 
     def ledgers(self, state: State) -> None:
         """Every listed ledger is there, up to the listed end."""

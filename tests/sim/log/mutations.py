@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.log import sweeper
-from ledgerlog_spark.protocol import log_commit, log_seal, log_truncate
+from ledgerlog_spark.protocol import (
+    log_commit,
+    log_commit_plan,
+    log_password_guard,
+    log_seal,
+    log_truncate,
+)
 from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import listed
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest, listed
 from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine
 from ledgerlog_spark.protocol.log_expiry import expiry_step
+from ledgerlog_spark.protocol.log_head_change import HeadChanger
 from ledgerlog_spark.protocol.log_known import KnownLog
 from ledgerlog_spark.protocol.log_merge import MergeMachine
 from ledgerlog_spark.protocol.log_messages import DropLedger
 from ledgerlog_spark.protocol.log_password_guard import PasswordGuard
+from ledgerlog_spark.protocol.log_records import NO_SCHEMA
 from ledgerlog_spark.protocol.log_restore import RestoreMachine
 from ledgerlog_spark.protocol.log_sweep import PagesSweep, SweepPhase
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
@@ -171,6 +179,46 @@ def commit_does_not_store_its_password(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PasswordGuard, "stored", lambda _self, head, _token: head)
 
 
+def first_commit_stands_beside_others(patch: pytest.MonkeyPatch) -> None:
+    """The columns of a job that was planned on an empty log stand, whatever came meanwhile."""
+    schema = log_commit_plan._schema
+
+    def blindly(head: Any, request: Any, current: Any) -> Any:
+        return schema(head, replace(request, is_first=False), current)
+
+    patch.setattr(log_commit_plan, "_schema", blindly)
+
+
+def columns_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Rows are listed under the schema that the log has by now."""
+    schema = log_commit_plan._schema
+
+    def any_schema(head: Any, request: Any, current: Any) -> Any:
+        if head.schema_id not in {request.base_schema_id, NO_SCHEMA}:
+            return head.schema_id, ()
+        return schema(head, request, current)
+
+    patch.setattr(log_commit_plan, "_schema", any_schema)
+
+
+def first_columns_are_nothing_to_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitRequest, "is_empty", property(lambda self: self._appends_nothing))
+
+
+def change_stands_still_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HeadChanger, "_again", lambda _self: [])
+
+
+def commit_ignores_the_password(patch: pytest.MonkeyPatch) -> None:
+    """And so does every commit."""
+    patch.setattr(log_password_guard, "check_password", lambda *_: None)
+
+
+def old_ledgers_passwords_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Of a log whose head does not say which it has."""
+    patch.setattr(log_password_guard, "compare_password", lambda *_: None)
+
+
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     sweep_pages_blindly: "is missing",
     commit_assumes_failure: "was said to have failed",
@@ -189,4 +237,10 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     restore_does_not_look_at_what_was_committed: "had not seen",
     commit_is_dated_by_a_clock_that_is_ahead: "dated ahead",
     commit_does_not_store_its_password: "without a word of their password",
+    first_commit_stands_beside_others: "took the columns",
+    columns_are_not_compared: "listed under schema|the columns are",
+    first_columns_are_nothing_to_commit: "something to commit",
+    change_stands_still_after_a_conflict: "stands still",
+    commit_ignores_the_password: "wrong password|two passwords",
+    old_ledgers_passwords_are_not_compared: "wrong password|two passwords",
 }

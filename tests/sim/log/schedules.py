@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol import log_pages
+from ledgerlog_spark.log import known_logs, leader, log_upkeep, sweeper
+from ledgerlog_spark.metadata import log_store
+from ledgerlog_spark.protocol import (
+    log_commit,
+    log_epoch,
+    log_expiry,
+    log_head_change,
+    log_pages,
+    log_sweep,
+    log_view,
+)
 from ledgerlog_spark.protocol.log_pages import HeadShare
 from tests.sim.log.hosts.world import host_schedule
 from tests.sim.log.world import World, schedule
@@ -18,23 +28,38 @@ from tests.sim.log.world import World, schedule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tests.sim.log.hosts.world import HostWorld
+    from tests.sim.log.hosts.base import Hosts
 
-SMALL_HEAD: Mapping[str, Any] = {
-    "SHARES": {
-        "items": HeadShare(recent_size_bytes_max=150, pages_max=2),
-        "history": HeadShare(recent_size_bytes_max=120, pages_max=2),
-        "schemas": HeadShare(recent_size_bytes_max=100, pages_max=2),
+SMALL: Mapping[Any, Mapping[str, Any]] = {
+    log_pages: {
+        "SHARES": {
+            "items": HeadShare(recent_size_bytes_max=150, pages_max=2),
+            "history": HeadShare(recent_size_bytes_max=120, pages_max=2),
+            "schemas": HeadShare(recent_size_bytes_max=100, pages_max=2),
+        },
+        "PAGE_BODY_SIZE_BYTES_MAX": 500,
     },
-    "PAGE_BODY_SIZE_BYTES_MAX": 500,
+    log_commit: {"ATTEMPTS_MAX": 4, "UNKNOWN_MAX": 2, "REBASES_MAX": 1},
+    log_epoch: {"ATTEMPTS_MAX": 4, "UNKNOWN_MAX": 2},
+    log_head_change: {"ATTEMPTS_MAX": 5},
+    log_expiry: {"STEP_ITEMS_MAX": 3},
+    log_sweep: {"STEP_LEDGERS_MAX": 2},
+    log_upkeep: {"STEP_LEDGERS_MAX": 2, "DELETE_ATTEMPTS_MAX": 2},
+    known_logs: {"PRODUCERS_MAX": 2},
+    log_store: {"TRANSACTION_SIZE_BYTES_MAX": 900},
+    log_view: {"VERSIONS_AT_ONCE": 2},
+    leader: {"ENTRY_RECORDS_MAX": 3},
+    sweeper: {"STEP_LEDGERS_MAX": 2, "PAGES_AT_ONCE": 2, "FAILED_SEALS_MAX": 2},
 }
-"""For `log_pages`: a head so small that most commits write pages, and an index of them."""
+"""Bounds so small that most commits write pages and an index of them, work takes several steps,
+and machines give up now and then."""
 
 
 def use_small_heads(set_attribute: Callable[[object, str, Any], None] = setattr) -> None:
     """From now on, or until what `set_attribute` did is undone."""
-    for name, value in SMALL_HEAD.items():
-        set_attribute(log_pages, name, value)
+    for module, values in SMALL.items():
+        for name, value in values.items():
+            set_attribute(module, name, value)
 
 
 def trace_under_two_hash_seeds(program: str) -> str:
@@ -73,20 +98,23 @@ class Counts:
 
 
 def run_host_schedules(
-    seeds: Iterable[int], on_end: Callable[[HostWorld], None] | None = None
+    seeds: Iterable[int],
+    on_end: Callable[[Any], None] | None = None,
+    run: Callable[[int], Hosts] = host_schedule,
+    what: str = "log hosts",
 ) -> str:
     """As `run_schedules` of the shipped hosts; the line that counts what happened."""
     schedules = events = 0
     counts: Counter[str] = Counter()
     for seed in seeds:
-        world = host_schedule(seed)
+        world = run(seed)
         schedules += 1
         events += world.events
         counts += world.counts
         if on_end is not None:
             on_end(world)
     seen = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-    return f"log hosts: {schedules:,} schedules, {events:,} requests, {seen}, 0 violations"
+    return f"{what}: {schedules:,} schedules, {events:,} requests, {seen}, 0 violations"
 
 
 def run_schedules(seeds: Iterable[int], on_end: Callable[[World], None] | None = None) -> Counts:

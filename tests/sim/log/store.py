@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.log_codec import decode_head, decode_page, encode_
 from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from ledgerlog_spark.protocol.log_records import LogHead, ProducerRecord
@@ -50,8 +50,15 @@ class Session:
     seen: int = 0
 
 
-READS = (m.ReadHead, m.ReadProducer, m.ReadRegistered, m.ReadPages, m.ReadStaged)
-READS_ALL = (*READS, m.ReadRegistrations)
+READS = (
+    m.ReadHead,
+    m.ReadProducer,
+    m.ReadRegistered,
+    m.ReadPages,
+    m.ReadStaged,
+    m.ReadRegistrations,
+    m.ReadPassword,
+)
 
 
 class SimStore:
@@ -61,6 +68,11 @@ class SimStore:
         later: Calls a function after so many ms.
         on_change: Called with (old, new) after each change of the state.
         drop: Seals and deletes a ledger; False when it could not be sealed.
+        pages: That the first head names.
+        password_of: Of a ledger, None when it has no record.
+
+    Attributes:
+        unanswered: Requests whose client died over them.
     """
 
     def __init__(
@@ -71,8 +83,14 @@ class SimStore:
         now_ms: Callable[[], int],
         on_change: Callable[[Any, State, State], None],
         drop: Callable[[int], bool],
+        *,
+        pages: Sequence[bytes] = (),
+        password_of: Callable[[int], bytes | None] = lambda _: None,
     ) -> None:
-        self.states = [State(Versioned(head, Version(1, 0)))]
+        made = {head.token: (0, dict(enumerate(pages)))} if pages else {}
+        self.states = [State(Versioned(head, Version(1, 0)), pages=made)]
+        self.password_of = password_of
+        self.unanswered = 0
         self.random = random
         self.later = later
         self.now_ms = now_ms
@@ -91,7 +109,7 @@ class SimStore:
         delay = self.random.randint(1, 15)
         if isinstance(ask, m.Sync):
             self.later(delay, lambda: self._sync(session, ask, reply))
-        elif isinstance(ask, READS_ALL):
+        elif isinstance(ask, READS):
             self.later(delay, lambda: self._read(session, ask, reply))
         else:
             self._write(session, ask, reply, delay)
@@ -105,7 +123,8 @@ class SimStore:
 
     def _read(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
         if self._fails(0.02):
-            reply(self.answer(ask, Outcome.UNAVAILABLE))
+            outcomes = (Outcome.UNAVAILABLE, Outcome.UNAVAILABLE, Outcome.UNREADABLE)
+            reply(self.answer(ask, self.random.choice(outcomes)))
             return
         newest = len(self.states) - 1
         stale = self._fails(0.3)
@@ -120,13 +139,16 @@ class SimStore:
         if fate < 0.04:
             self.later(delay, lambda: reply(unknown))
         elif fate < 0.09:
-            self.later(delay, lambda: None)
+            self.later(delay, self._never_answer)
         elif fate < 0.15:
             self.later(delay, lambda: reply(unknown))
             late = self.random.choice((20, 100, 400))
             self.later(delay + self.random.randint(1, late), lambda: self._apply(ask) and None)
         else:
             self.later(delay, lambda: self._written(session, ask, reply))
+
+    def _never_answer(self) -> None:
+        self.unanswered += 1
 
     def _written(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
         answer = self._apply(ask)
@@ -147,6 +169,7 @@ class SimStore:
             m.ReadPages: m.PagesRead,
             m.ReadStaged: m.StagedRead,
             m.ReadRegistrations: m.RegistrationsRead,
+            m.ReadPassword: m.PasswordRead,
             m.WritePages: m.PagesWritten,
         }
         kind = kinds.get(type(ask), m.Written)
@@ -182,6 +205,10 @@ class SimStore:
                     if ids:
                         found_at.append((app, state.producers[app], ids))
                 return m.RegistrationsRead(number, Outcome.OK, tuple(found_at))
+            case m.ReadPassword():
+                password = self.password_of(ask.ledger_id)
+                gone = m.PasswordRead(number, Outcome.GONE)
+                return gone if password is None else m.PasswordRead(number, Outcome.OK, password)
         read = []
         for page in ask.pages:
             data = state.pages.get(page.ref.token, (0, {}))[1].get(page.ref.number)

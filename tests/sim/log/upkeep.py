@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange
-    from tests.sim.log.world import Actor, World
+    from tests.sim.log.world import Actor, Ledger, World
 
 NEVER_MS = 1 << 40
 SETTLE_PASSES = 4
@@ -71,13 +72,15 @@ def _begun(world: World, session: Session, app: str) -> Generator[Any, Any, Any]
 
 
 def _copied(
-    world: World, session: Session, app: str, names: list[int]
+    world: World, session: Session, app: str, names: list[int], of: Ledger
 ) -> Generator[Any, Any, StagedRange | None]:
     """A range of copies in a new ledger of the app; None when it could not be made."""
     joined = yield from _begun(world, session, app)
     if joined is None:
         return None
-    ledger_id = yield from world.new_ledger(session, app, joined.version)
+    ledger_id = yield from world.new_ledger(
+        session, app, joined.version, schema=of.schema, password=of.password
+    )
     if ledger_id is None:
         return None
     staged = world.written(ledger_id, (app, 0, app), 0, copies=names)
@@ -107,15 +110,20 @@ def merger(world: World) -> Actor:
         if snapshot is None or len(snapshot.items) < 2:
             continue
         first = random.randrange(len(snapshot.items) - 1)
-        run = snapshot.items[first : first + random.randint(2, 6)]
+        some = snapshot.items[first : first + random.randint(2, 6)]
+        run = tuple(itertools.takewhile(lambda i, of=some[0]: i.schema_id == of.schema_id, some))
+        if len(run) < 2:
+            continue
         for item in run:
             world.checks.read(item, snapshot.interval)
         names = [name for item in run for name in world.checks.names(item)]
         app = f"job:merge-{world.new_token()}"
-        staged = yield from _copied(world, session, app, names)
+        copied = world.ledgers[run[0].ledger_id]
+        staged = yield from _copied(world, session, app, names, copied)
         if staged is None or random.random() < 0.1:
             continue
-        request = MergeRequest(app, app, run, staged)
+        password = world.ledgers[staged.ledger_id].password
+        request = MergeRequest(app, app, run, staged, password)
         yield from _tried(
             world, session, lambda r=request: MergeMachine("log", r, token=world.new_token()), 2
         )
@@ -172,13 +180,16 @@ def restorer(world: World, number: int) -> Actor:
         world.checks.read(part.item, snapshot.interval)
         first, end = (offset // ENTRY_ROWS for offset in part.offsets)
         names = world.checks.truth[first:end]
-        staged = yield from _copied(world, session, app, names)
+        copied = world.ledgers[part.item.ledger_id]
+        staged = yield from _copied(world, session, app, names, copied)
         if staged is None:
             return
         copies[part.offsets] = staged
     if not copies and (yield from _begun(world, session, app)) is None:
         return
-    request = RestoreRequest(version, app, app, planned, copies, random.random() < 0.5)
+    passwords = {world.ledgers[staged.ledger_id].password for staged in copies.values()}
+    world.require(len(passwords) <= 1, "a version has rows of two passwords")
+    request = RestoreRequest(version, app, app, planned, copies, random.random() < 0.5, *passwords)
     world.checks.restores[app] = request
     yield from _tried(
         world, session, lambda: RestoreMachine("log", request, token=world.new_token()), 2
@@ -231,12 +242,18 @@ def settle(world: World) -> Actor:
     session = Session()
     for _ in range(SETTLE_PASSES):
         yield world.sleep(GRACE_MS + STAGING_TTL_MS + 1)
-        machine = ExpiryMachine("log", version_retention_ms=NEVER_MS, token=world.new_token())
-        yield world.drive(session, machine)
+        is_complete = False
+        while not is_complete:
+            machine = ExpiryMachine("log", version_retention_ms=NEVER_MS, token=world.new_token())
+            is_complete = (yield world.drive(session, machine)).is_complete
         for app in sorted(world.store.state.producers):
-            sweep = StagedSweep("log", app=app, staging_ttl_ms=STAGING_TTL_MS)
-            yield world.drive(session, sweep)
-        yield world.drive(session, LedgerSweep("log", world.due()))
+            is_complete = False
+            while not is_complete:
+                sweep = StagedSweep("log", app=app, staging_ttl_ms=STAGING_TTL_MS)
+                is_complete = (yield world.drive(session, sweep)).is_complete
+        due = world.due()
+        for ledger_id, marked_ms in due.items():
+            yield world.drive(session, LedgerSweep("log", {ledger_id: marked_ms}))
     listed = {item.ledger_id for item in world.checks.items(world.store.state)}
     left = {i for i, ledger in world.ledgers.items() if not ledger.is_deleted}
     world.require(left == listed, f"ledgers {sorted(left - listed)} stay for ever")

@@ -10,22 +10,20 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError, NeedsOperatorError
+from ledgerlog_spark.errors import LedgerLogError, NeedsOperatorError
 from ledgerlog_spark.log import sweeper
 from ledgerlog_spark.metadata.log_store_port import MarkedLedger
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol import log_seal
-from ledgerlog_spark.protocol.log_commit import CommitMachine
-from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log_floor import FloorMachine
 from ledgerlog_spark.protocol.log_read import ListingMachine
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep, StagedSweep
 from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
-from tests.sim.log import upkeep
-from tests.sim.log.checks import ENTRY_ROWS, Attempt, Checks, Place, Violation, place_of
+from tests.sim.log import jobs, rows, upkeep
+from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation
 from tests.sim.log.store import Register, Session, SimStore
 from tests.unit.log.log_values import new_head, token
 
@@ -41,6 +39,8 @@ STAGING_TTL_MS = 300
 GRACE_MS = 300
 RETENTION_MS = 400
 EVENTS_MAX = 20_000
+REQUESTS_MAX = 1_000
+"""Of one machine, which makes a bounded number of attempts."""
 Actor = Generator[Any, Any, None]
 
 
@@ -51,9 +51,13 @@ class Ledger:
     Attributes:
         entries: Names of what is on its ack quorum: entry k (from 1) holds `entries[k - 1]`. An
             entry has `ENTRY_ROWS` rows.
+        schema: Of its rows.
+        password: In its record.
     """
 
     entries: list[int] = field(default_factory=list)
+    schema: bytes = b""
+    password: bytes = b""
     sealed_at: int | None = None
     is_deleted: bool = False
 
@@ -74,6 +78,14 @@ class World:
     """App, batch and run that wrote a range."""
     known: dict[str, KnownLog] = field(default_factory=dict)
     """What some commit of an app left, which its later commits may start from."""
+    open: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Ledgers that a run of an app goes on with."""
+    usual_schema: bytes = field(init=False)
+    """Of most rows that a first write brings."""
+    password: bytes = field(init=False)
+    """That a job is to give; which one the log has, its first commit decides."""
+    is_old_release: bool = field(init=False)
+    """Whether some jobs store no word of the password, and list ledgers all the same."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -81,33 +93,53 @@ class World:
         self._order = itertools.count()
         self._numbers = itertools.count(1)
         self._entries = itertools.count(1)
-        self._open: dict[tuple[str, str], int] = {}
-        head, _ = new_head()
+        self._running: dict[Actor, None] = {}
+        self.password = rows.drawn_password(self.random)
+        self.usual_schema = rows.drawn_schema(self.random)
+        self.is_old_release = self.random.random() < 0.15
+        is_bare = self.random.random() < 0.6
+        head, pages = new_head(schema=b"" if is_bare else rows.drawn_schema(self.random))
         self.checks = Checks(self)
         self.store = SimStore(
-            head, self.random, self.later, lambda: self.now, self.checks.change, self.drop
+            head,
+            self.random,
+            self.later,
+            lambda: self.now,
+            self.checks.change,
+            self.drop,
+            pages=pages,
+            password_of=self.password_of,
         )
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         heapq.heappush(self._queue, (self.now + delay_ms, next(self._order), call))
 
     def spawn(self, actor: Actor, after_ms: int = 0) -> None:
+        self._running[actor] = None
         self.later(after_ms, lambda: self._step(actor, None, None))
 
     def _step(self, actor: Actor, value: Any, error: BaseException | None) -> None:
         try:
             wanted = actor.throw(error) if error else actor.send(value)
         except StopIteration:
+            del self._running[actor]
             return
         wanted(lambda value, error=None: self._step(actor, value, error))
 
     def run(self) -> None:
         for _ in range(EVENTS_MAX):
             if not self._queue:
+                self.check_all_ended()
                 return
             self.now, _, call = heapq.heappop(self._queue)
             call()
         raise self.violation("the schedule does not end")
+
+    def check_all_ended(self) -> None:
+        """Nothing stands still: whoever has not ended died over a request."""
+        names = [actor.__name__ for actor in self._running]
+        is_explained = len(names) == self.store.unanswered
+        self.require(is_explained, f"{self.store.unanswered} clients died, and {names} do not end")
 
     # --- what actors yield ---
 
@@ -116,11 +148,21 @@ class World:
 
     def drive(self, session: Session, machine: LogMachine) -> Callable[[Any], None]:
         def begin(resume: Any) -> None:
+            requests = 0
+
             def go(effects: list[Any]) -> None:
+                nonlocal requests
+                kind = type(machine).__name__
+                self.require(len(effects) == 1, f"{kind} stands still: {effects}")
                 (effect,) = effects
+                is_end = isinstance(effect, m.Finished | m.Failed)
+                self.require(machine.has_ended == is_end, f"{kind} neither ended nor asks")
+                requests += 1
+                self.require(requests <= REQUESTS_MAX, f"{kind} goes on for ever: {effect}")
                 if isinstance(effect, m.Finished):
                     resume(effect.result)
                 elif isinstance(effect, m.Failed):
+                    self.require(not rows.leaks_in(effect.error), f"{kind} shows a password")
                     resume(None, effect.error)
                 else:
                     answer = lambda reply: go(machine.handle(reply))  # noqa: E731
@@ -138,93 +180,21 @@ class World:
 
     # --- actors ---
 
-    def job(self, app: str, batch_id: int, run: str, mode: WriteMode, kind: JobKind) -> Actor:
-        """Begin, write, commit, and commit again when the outcome was unknown."""
-        session = Session()
-        planned = self.store.state.head.value.version
-        ranges: list[StagedRange] = []
-        wanted = self.random.randint(1, 4)
-        try:
-            while len(ranges) < wanted:
-                staged = yield from self.staged_range(session, app, batch_id, run, kind)
-                ranges.append(staged)
-        except LedgerLogError:
-            return
-        if self.random.random() < 0.3:
-            yield self.sleep(self.random.randint(50, 600))
-        request = CommitRequest(
-            app=app,
-            run=run,
-            batch_id=batch_id,
-            ranges=tuple(ranges),
-            mode=mode,
-            planned_version=planned,
-            overwrite_if_changed=self.random.random() < 0.5,
-        )
-        attempt = Attempt(app, batch_id, run, tuple(map(place_of, ranges)))
-        self.checks.attempts.append(attempt)
-        for _ in range(3):
-            known = self.known.get(app) if self.random.random() < 0.7 else None
-            machine = CommitMachine(
-                "log", request, token=self.new_token(), known=known, now_ms=self.now
-            )
-            try:
-                result = yield self.drive(session, machine)
-            except LedgerLogError as error:
-                if not error.definite:
-                    attempt.said_unknown = True
-                    continue
-                # Unavailable speaks of this call alone: an earlier one may have got through.
-                is_silent = isinstance(error, MetadataUnavailableError)
-                if not (is_silent and (attempt.said_unknown or attempt.said_committed)):
-                    attempt.said_failed = True
-                    self.checks.failed(attempt)
-                return
-            attempt.said_committed = True
-            self.checks.reported(attempt, result)
-            if machine.known_after is not None and self.random.random() < 0.8:
-                self.known[app] = machine.known_after
-            if self.random.random() < 0.2:
-                continue  # as after a driver that died behind its commit
-            return
-
-    def staged_range(
-        self, session: Session, app: str, batch_id: int, run: str, kind: JobKind
-    ) -> Generator[Any, Any, StagedRange]:
-        while True:
-            machine = EpochMachine(
-                "log",
-                app=app,
-                run=run,
-                batch_id=batch_id,
-                kind=kind,
-                syncs_first=self.random.random() < 0.5,
-            )
-            joined = yield self.drive(session, machine)
-            ledger_id = self._open.get((app, run))
-            if ledger_id is not None and self.random.random() < 0.5:
-                break
-            ledger_id = yield from self.new_ledger(session, app, joined.version)
-            if ledger_id is not None:
-                self._open[app, run] = ledger_id
-                break
-        yield self.sleep(self.random.randint(1, 40))
-        ledger = self.ledgers[ledger_id]
-        if ledger.sealed_at is not None:
-            self._open.pop((app, run), None)
-            return (yield from self.staged_range(session, app, batch_id, run, kind))
-        return self.written(ledger_id, (app, batch_id, run), self.random.randint(1, 9))
-
     def new_ledger(
-        self, session: Session, app: str, version: Version
+        self, session: Session, app: str, version: Version, *, schema: bytes, password: bytes
     ) -> Generator[Any, Any, int | None]:
         """A ledger that was registered for certain, None for none."""
         ledger_id = next(self._numbers)
         answer = yield self.ask(session, Register(0, app, version, ledger_id))
         if answer.outcome is not Outcome.OK:
             return None
-        self.ledgers[ledger_id] = Ledger()
+        self.ledgers[ledger_id] = Ledger(schema=schema, password=password)
         return ledger_id
+
+    def password_of(self, ledger_id: int) -> bytes | None:
+        """What the record of a ledger says, None when it has none."""
+        ledger = self.ledgers.get(ledger_id)
+        return None if ledger is None or ledger.is_deleted else ledger.password
 
     def written(
         self, ledger_id: int, owner: tuple[str, int, str], count: int, copies: Sequence[int] = ()
@@ -246,7 +216,7 @@ class World:
             sweeps: list[LogMachine] = [
                 ExpiryMachine("log", version_retention_ms=RETENTION_MS, token=self.new_token()),
                 PagesSweep("log", tuple(sorted(state.pages))),
-                LedgerSweep("log", self.due()),
+                LedgerSweep("log", self.some_due()),
             ]
             sweeps += [
                 StagedSweep("log", app=app, staging_ttl_ms=STAGING_TTL_MS)
@@ -275,6 +245,12 @@ class World:
             for ledger_id, at in sorted(self.store.state.marks.items())
         ]
         return sweeper.due_ledgers(marks, self.now, GRACE_MS)
+
+    def some_due(self) -> dict[int, int]:
+        """Those of one step, in any order."""
+        due = list(self.due().items())
+        self.random.shuffle(due)
+        return dict(due)
 
     def sealer(self) -> Actor:
         """Seals ledgers although bookies are missing, so that less than all may be found."""
@@ -325,20 +301,30 @@ class World:
 def schedule(seed: int) -> World:
     """One random schedule to its end; raises `Violation`."""
     world = World(seed)
+    try:
+        _play(world)
+    except Violation:
+        raise
+    except Exception as error:
+        raise world.violation(repr(error)) from error
+    return world
+
+
+def _play(world: World) -> None:
     random = world.random
     for app in ("stream", "batch"):
         kind = JobKind.STREAM if app == "stream" else JobKind.BATCH
-        for batch_id in range(random.randint(2, 4)):
+        for batch_id in range(random.randint(2, 5)):
             for number in range(random.choice((1, 1, 2, 3))):
                 run = (
                     f"{app}-{batch_id // 2}-{number}" if app == "stream" else f"b{batch_id}{number}"
                 )
                 mode = WriteMode.OVERWRITE if random.random() < 0.25 else WriteMode.APPEND
-                job = world.job(app, batch_id, run, mode, kind)
+                job = jobs.job(world, app, batch_id, run, mode, kind)
                 world.spawn(job, batch_id * 150 + random.randint(0, 200))
     for number in range(3):
         app = f"once-{number}"
-        job = world.job(app, 0, app, WriteMode.APPEND, JobKind.BATCH)
+        job = jobs.job(world, app, 0, app, WriteMode.APPEND, JobKind.BATCH)
         world.spawn(job, random.randint(0, 600))
     world.spawn(world.sweeps())
     world.spawn(world.sweeps())
@@ -350,4 +336,3 @@ def schedule(seed: int) -> World:
     world.store.faulty = False
     world.spawn(upkeep.settle(world))
     world.run()
-    return world

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
     CommitUnknownError,
     ConcurrentCommitError,
     LedgerLogError,
+    LedgerNotFoundError,
+    LedgerRecoveryError,
     LogExistsError,
     LogNotFoundError,
     MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
     ProducerFencedError,
-    SchemaMismatchError,
     StaleCheckpointError,
+    UnauthorizedError,
     VersionNotAvailableError,
 )
+from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
+from tests.sim.log import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledgerlog_spark.protocol.log_records import LogHead
     from tests.sim.log.hosts.process import Process
-    from tests.sim.log.hosts.world import HostWorld
 
 RETRIES_WITHOUT_FAULTS = 5
 
@@ -39,30 +43,61 @@ class Call:
         run: Of the producer.
         batch_id: Of the batch, -1 without one.
         since_ms: When its job began, for what is too old.
+        ledger_id: That it is about, -1 for none.
+        password: That it gave.
+        at_ms: The time that it asked for.
+        since_faults: Of its process, before it began; -1 for as many as there are now.
     """
 
-    world: HostWorld
+    world: Any
     process: Process
     log_id: str
     app: str | None = None
     run: str = ""
     batch_id: int = -1
     since_ms: int = 0
+    ledger_id: int = -1
+    password: bytes = b""
+    at_ms: int = 0
+    since_faults: int = -1
 
     def __post_init__(self) -> None:
         self.since_ms = self.since_ms or self.world.now_ms()
-        self._faults = self.process.tree.faults
+        if self.since_faults < 0:
+            self.since_faults = self.process.tree.faults
         self._changes = self._changes_now()
 
     def _changes_now(self) -> int:
         view = self.world.views.get(self.log_id)
         return view.head_changes if view is not None else 0
 
+    @property
+    def had_faults(self) -> bool:
+        """Whether anything went wrong with a request of its process since it began."""
+        return self.process.tree.faults > self.since_faults
+
+    @property
+    def is_password_right(self) -> bool:
+        """Whether it is that of the ledger, or else of the log as far as its head says."""
+        ledger = self.world.ledgers.get(self.ledger_id)
+        if ledger is not None:
+            return ledger.password == self.password
+        view = self.world.views.get(self.log_id)
+        says = view.head.properties.get(PASSWORD_CHECK) if view is not None else None
+        return says is None or rows.is_password(says, self.password)
+
+    def check_password(self, head: LogHead) -> None:
+        """After a call that had this head and went on: what it says allowed that."""
+        says = head.properties.get(PASSWORD_CHECK)
+        is_right = says is None or rows.is_password(says, self.password)
+        self.world.require(is_right, "a wrong password was let in")
+
     def judge(self, error: LedgerLogError) -> None:
         """Raise a violation unless something explains the failure."""
         if self.process.has_crashed:
             return
         self.world.counts[f"failed: {type(error).__name__}"] += 1
+        self.world.require(not rows.leaks_in(error), f"{type(error).__name__} shows a password")
         if not self._is_explained(error):
             raise self.world.violation(f"nothing explains {error!r}") from error
 
@@ -77,7 +112,7 @@ class Call:
 
     def _is_explained(self, error: LedgerLogError) -> bool:  # noqa: PLR0911
         view = self.world.views.get(self.log_id)
-        had_faults = self.process.tree.faults > self._faults
+        had_faults = self.had_faults
         is_deleted = view is None or view.deleted_at_ms is not None
         match error:
             case CommitUnknownError():
@@ -96,9 +131,15 @@ class Call:
             case ConcurrentCommitError() | MetadataVersionError():
                 return is_deleted or self._changes_now() > self._changes
             case VersionNotAvailableError():
-                return view is not None and view.oldest_moved
-            case SchemaMismatchError():
-                return False
+                is_before = view is not None and self.at_ms < view.made_at_ms
+                return view is not None and (view.oldest_moved or is_before)
+            case UnauthorizedError():
+                return error.definite and not self.is_password_right
+            case LedgerNotFoundError():
+                ledger = self.world.ledgers.get(self.ledger_id)
+                return ledger is not None and ledger.is_deleted
+            case LedgerRecoveryError():
+                return had_faults
             case _:
                 return False
 

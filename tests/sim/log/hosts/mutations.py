@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log import clock, sweeper
+from ledgerlog_spark.log import clock, log, sweeper
 from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.retries import Retries
 from ledgerlog_spark.log.sweeper import _LogSweep
 from ledgerlog_spark.metadata.log_store import TreeLogStore
+from ledgerlog_spark.protocol import log_password, log_password_guard
 from ledgerlog_spark.protocol.log_commit import CommitMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
+from tests.sim.log.hosts import ledgers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +156,46 @@ def registration_ignores_the_producer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TreeLogStore, "register_ledger", unchecked)
 
 
+def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
+    """Deletes by a mark of some time before, which was renewed since."""
+    drop = Driver._drop_ledger
+
+    async def blindly(self: Driver, ask: Any) -> Any:
+        return await drop(self, replace(ask, marked_ms=None))
+
+    patch.setattr(Driver, "_drop_ledger", blindly)
+
+
+def any_password_begins_a_job(patch: pytest.MonkeyPatch) -> None:
+    """And any password commits."""
+    for module in (log, log_password_guard):
+        patch.setattr(module, "check_password", lambda *_: None)
+
+
+def any_password_reads_a_ledger(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledgers, "_check_password", lambda *_: None)
+
+
+def password_is_kept_in_the_head(patch: pytest.MonkeyPatch) -> None:
+    check = log_password.password_check
+
+    def told(password: bytes, salt: bytes) -> str:
+        scheme = check(password, salt).rpartition(":")[0]
+        return f"{scheme}:{password.decode()}" if password else check(password, salt)
+
+    patch.setattr(log_password, "password_check", told)
+
+
+def turn_never_comes(patch: pytest.MonkeyPatch) -> None:
+    """A writer waits in the queue for somebody who may be gone."""
+
+    async def wait(self: Retries) -> None:
+        del self
+        await asyncio.get_running_loop().create_future()
+
+    patch.setattr(Retries, "_in_turn", lambda self, _attempt_ms: wait(self))
+
+
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     shrink_forgets_the_last_run: "the last run is forgotten",
     retention_by_local_clock: "dropped|expired|dated",
@@ -165,4 +209,9 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     released_ledgers_get_no_mark: "is forgotten|left or gone",
     unlisted_ledgers_get_no_mark: "has no mark|is forgotten|left or gone",
     registration_ignores_the_producer: "of epoch",
+    mark_is_not_looked_at_again: "after it was unlisted",
+    any_password_begins_a_job: "let in|wrong password|two passwords",
+    any_password_reads_a_ledger: "wrong password",
+    password_is_kept_in_the_head: "shows a password",
+    turn_never_comes: "never end",
 }

@@ -12,7 +12,7 @@ from ledgerlog_spark.metadata.store_clock import StoreClock
 if TYPE_CHECKING:
     from ledgerlog_spark.metadata.memory_nodes import NodeMap
     from ledgerlog_spark.metadata.store_clock import Clock
-    from tests.sim.log.hosts.world import HostWorld
+    from tests.sim.log.hosts.base import Hosts
 
 SESSION_MS = 1_000
 DELAY_MS_MAX = 12
@@ -27,26 +27,29 @@ class SimTree(MemoryTree):
     Attributes:
         faults: That its requests met.
         is_dead: Its process crashed: nothing that it does has an effect any more.
+        stall_chance: Of each of its requests.
     """
 
-    def __init__(self, world: HostWorld) -> None:
+    def __init__(self, world: Hosts) -> None:
         super().__init__(world.nodes, session_timeout_ms=SESSION_MS)
         self._world = world
         self._random = world.random
         self._clock = StoreClock(elapsed=lambda: int(world.loop.time() * 1e9))
         self.faults = 0
         self.is_dead = False
+        self.stall_chance = 0.004
 
     @property
     def clock(self) -> Clock:
         return self._clock
 
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
+        """A scheduling point: late now and then, and the end of a process that crashed."""
         self._world.events += 1
         if self.is_dead:
             raise MetadataUnavailableError("the process crashed", retriable=False)
         delay_ms = self._random.randint(1, DELAY_MS_MAX)
-        if self._happens(0.004):
+        if self._happens(self.stall_chance):
             self._fault("stalls")
             delay_ms = self._random.randint(300, STALL_MS_MAX)
         await asyncio.sleep(delay_ms / 1e3)
@@ -61,7 +64,7 @@ class SimTree(MemoryTree):
         self._world.counts[what] += 1
 
     async def _view(self) -> NodeMap:
-        await self._pause()
+        await self.pause()
         if self._happens(0.004):
             self._fault("reads lost")
             raise MetadataUnavailableError("the metadata store did not answer")
@@ -73,7 +76,7 @@ class SimTree(MemoryTree):
         return await super()._view()
 
     async def _write(self, operations: Any, version: Any = None) -> Any:
-        await self._pause()
+        await self.pause()
         if self._happens(0.015):
             self._fault("expired sessions")
             self.expire_session()
@@ -93,7 +96,7 @@ class SimTree(MemoryTree):
             self._world.loop.call_later(late_ms / 1e3, self.deliver_delayed)
         outcome = await super()._write(operations, version)
         self._clock.note(self._world.now_ms())
-        await self._pause()
+        await self.pause()
         return outcome
 
     def crash(self) -> None:

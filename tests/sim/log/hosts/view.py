@@ -11,12 +11,9 @@ from ledgerlog_spark.metadata.log_paths import LogPaths, app_of_segment
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_codec import decode_head, decode_producer
-from ledgerlog_spark.protocol.log_pages import end_key
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_records import LogHead, Operation
-from ledgerlog_spark.protocol.log_rows import SCHEMAS
-from ledgerlog_spark.protocol.log_walk import Walk
-from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation, place_of
+from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation
 from tests.sim.log.store import State
 
 if TYPE_CHECKING:
@@ -65,8 +62,8 @@ class LogView:
         truncated_to: The furthest offset that somebody asked the log to be truncated to.
         runs_of: Every run that took over a producer, in order.
         last_query: That committed the last batch of a producer.
-        wrote: The schema of the rows of each range.
         oldest_moved: Whether a version can be gone.
+        is_old_release: Nobody here leaves out what the head says of the password.
         deleted_at_ms: None while the log lives.
     """
 
@@ -80,6 +77,7 @@ class LogView:
     oldest_moved: bool = False
     deleted_at_ms: int | None = None
     head_changes: int = 0
+    is_old_release: bool = False
 
     def __post_init__(self) -> None:
         self.checks = Checks(self)  # type: ignore[arg-type]
@@ -87,7 +85,7 @@ class LogView:
         state = self._read()
         assert state is not None
         self.store = SimpleNamespace(state=state)
-        self.committed_at_ms[0] = self.host.now_ms()
+        self.made_at_ms = self.committed_at_ms[0] = self.host.now_ms()
 
     # --- what the checks ask their world for ---
 
@@ -191,7 +189,6 @@ class LogView:
             0, new.head.value.token, new.head.value, old.head.version, app=app, producer=producer
         )
         before, after = old.head.value, new.head.value
-        added = [i for i in self.checks.items(new) if i.first_offset >= before.end_offset]
         self.checks.head(ask, old, new)
         self.checks.pages(new)
         self.checks.ledgers(new)
@@ -199,14 +196,13 @@ class LogView:
         self._unlisted(old, new)
         if after.version > before.version:
             self.committed_at_ms[after.version] = self.host.now_ms()
-        if added and app == "stream":
-            self._query(app, added)
-        self._schemas(new, added)
+        if app == "stream" and after.version > before.version:
+            self._query(app, new.producers[app].value.current_run or "")
         self.oldest_moved |= after.oldest_version > before.oldest_version
 
-    def _query(self, app: str, added: list[Any]) -> None:
+    def _query(self, app: str, run: str) -> None:
         """Batch ids of one query say nothing of another's (P4)."""
-        query = self.owners[place_of(added[0])][2].rpartition("/")[0]
+        query = run.rpartition("/")[0]
         known = self.last_query.setdefault(app, query)
         self.require(known == query, f"{app}: query {query} committed after {known}")
 
@@ -261,19 +257,6 @@ class LogView:
         for ledger_id in gone:
             self.unlisted_at_ms[ledger_id] = self.host.now_ms()
             self.require(ledger_id in new.marks, f"ledger {ledger_id} has no mark")
-
-    def _schemas(self, new: State, added: list[Any]) -> None:
-        """The rows of a range have the schema that it was written with."""
-        head = new.head.value
-        walk = Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas))
-        stored = {each.schema_id: each.schema for each in self.checks.walk(new, walk)}
-        for item in added:
-            wanted = self.host.schemas[item.ledger_id]
-            self.require(
-                stored.get(item.schema_id) == wanted,
-                f"ledger {item.ledger_id} is listed under schema {item.schema_id} of "
-                f"{sorted(stored.items())}, and its rows have {wanted!r}",
-            )
 
     def deleting(self, ledger_id: int) -> None:
         """A ledger's record goes."""

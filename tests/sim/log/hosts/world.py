@@ -3,93 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import uuid
-from collections import Counter
-from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log import clock, log_upkeep, sweeper
-from ledgerlog_spark.metadata.log_paths import LogPaths
-from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.log import log_upkeep
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_restore import RestoreRequest
-from ledgerlog_spark.upkeep import upkeep
-from tests.fixtures.autojump import AutojumpLoop
-from tests.sim.log.checks import ENTRY_ROWS, Place, Violation
-from tests.sim.log.hosts import actors
-from tests.sim.log.hosts.process import CURRENT, Process
+from tests.sim.log import rows
+from tests.sim.log.checks import ENTRY_ROWS, Place
+from tests.sim.log.hosts import actors, readers
+from tests.sim.log.hosts.base import SKEWS_MS, Hosts, play_hosts
+from tests.sim.log.hosts.process import Process
 from tests.sim.log.hosts.view import LogView
 from tests.sim.log.world import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ledgerlog_spark.metadata.memory_nodes import Change
 
-BEGAN_MS = 1_700_000_000_000
 GRACES = {
     "deletedRetentionMs": "1500",
     "stagingTtlMs": "3000",
     "versionRetentionMs": "1200",
     "txnRetentionMs": "1000",
 }
-PAGES_GRACE_MS = 10
-LOOK_AGAIN_MS = 600
-END_SECONDS = 600
-DAY_MS = 86_400_000
-SKEWS_MS = (0, 0, 37, -2_000, 8 * DAY_MS, -365 * DAY_MS)
-"""How far the wall clocks of processes are ahead of the store's."""
 
 
-class HostWorld:
-    """Virtual time, the store, and everything that is known of what processes did."""
+class HostWorld(Hosts):
+    """Everything that is known of what processes did to transactional logs."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.random = Random(seed)
-        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.nodes = MemoryNodes(self.now_ms)
-        self.root = "/ledgers"
-        self.paths = LogPaths(self.root)
-        self.views: dict[str, LogView] = {}
-        self.newest_id = ""
+        super().__init__(seed)
         self.ledgers: dict[int, Ledger] = {}
         self.registered_ms: dict[int, int] = {}
         self.log_of: dict[int, str] = {}
         self.owners: dict[Place, tuple[str, int, str]] = {}
-        self.schemas: dict[int, bytes | None] = {}
+        self.made: dict[int, Ledger] = {}
+        self.password = rows.drawn_password(self.random)
+        self.usual_schema = rows.drawn_schema(self.random)
         self.born_ms: dict[int, int] = {}
         self.restores: dict[str, RestoreRequest] = {}
-        self.counts: Counter[str] = Counter()
-        self.events = 0
-        self.is_faulty = True
-        self.is_busy = True
         self.properties = dict(GRACES)
         self._entries = itertools.count(1)
         self._ids = itertools.count(1)
-        self._works: dict[asyncio.Task[Any], str] = {}
-        self._failure: BaseException | None = None
-        self.nodes.listen(self._changed)
-
-    def now_ms(self) -> int:
-        return BEGAN_MS + int(self.loop.time() * 1e3)
-
-    def wall_ms(self) -> int:
-        process = CURRENT.get()
-        return self.now_ms() + (process.skew_ms if process is not None else 0)
-
-    def violation(self, what: str) -> Violation:
-        at_ms = self.now_ms() - BEGAN_MS
-        return Violation(f"hosts, seed {self.seed}, at {at_ms} ms: {what}")
-
-    def require(self, holds: bool, what: str) -> None:
-        if not holds:
-            raise self.violation(what)
 
     def new_ledger_ids(self, count: int) -> Sequence[int]:
         return [next(self._ids) for _ in range(count)]
@@ -109,14 +68,6 @@ class HostWorld:
 
     # --- what the store says ---
 
-    def _changed(self, changes: list[Change]) -> None:
-        if self._failure is not None:
-            return
-        try:
-            self._look(changes)
-        except Violation as violation:
-            self._failure = violation
-
     def _look(self, changes: list[Change]) -> None:
         below = f"{self.paths.ids}/"
         touched: dict[str, None] = {}
@@ -125,8 +76,8 @@ class HostWorld:
             if path.startswith(below):
                 touched[path[len(below) :].split("/")[0]] = None
                 self._registered(path)
-            elif path.startswith(f"{self.root}/") and path.rpartition("/")[2].startswith("L"):
-                self._deleted_ledger(path)
+            elif (ledger_id := self.ledger_of(path)) is not None:
+                self._deleted_ledger(ledger_id, path)
         for log_id in touched:
             if log_id in self.views:
                 self.views[log_id].changed()
@@ -137,15 +88,13 @@ class HostWorld:
     def _registered(self, path: str) -> None:
         above, _, name = path.rpartition("/")
         if above.endswith("/ledgers") and path in self.nodes.current.nodes:
-            self.ledgers[int(name)] = Ledger()
+            self.ledgers[int(name)] = self.made[int(name)]
             self.registered_ms[int(name)] = self.now_ms()
             self.log_of[int(name)] = path[len(self.paths.ids) + 1 :].split("/", maxsplit=1)[0]
 
-    def _deleted_ledger(self, path: str) -> None:
+    def _deleted_ledger(self, ledger_id: int, path: str) -> None:
         if path in self.nodes.current.nodes:
             return
-        digits = "".join(c for c in path[len(self.root) :] if c.isdigit())
-        ledger_id = int(digits)
         ledger = self.ledgers[ledger_id]
         self.views[self.log_of[ledger_id]].deleting(ledger_id)
         ledger.is_deleted = True
@@ -154,34 +103,15 @@ class HostWorld:
         if view.deleted_at_ms is None:
             view.checks.ledgers(view.store.state)
 
-    # --- running ---
-
-    def watch(self, what: str, task: asyncio.Task[Any]) -> None:
-        self._works[task] = what
-
-    async def until_all_ended(self) -> None:
-        """Every actor ends, or the one that does not is named."""
-        deadline = self.loop.time() + END_SECONDS
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            left = [task for task in self._works if not task.done()]
-            for task in self._works:
-                if task.done() and not task.cancelled() and task.exception() is not None:
-                    raise task.exception()  # type: ignore[misc]
-            if not left:
-                self._works.clear()
-                return
-            if self.loop.time() > deadline:
-                raise self.violation(f"these never end: {sorted(self._works[t] for t in left)}")
-            await asyncio.wait(left, timeout=1, return_when=asyncio.FIRST_EXCEPTION)
-
 
 def _spawn_all(world: HostWorld) -> list[Process]:
     random = world.random
     processes = [
         Process(world, f"p{number}", skew_ms=random.choice(SKEWS_MS)) for number in range(5)
     ]
+    if random.random() < 0.2:
+        _spawn_few(processes)
+        return processes
 
     def spawn(what: str, make: Any, *arguments: Any) -> None:
         process = random.choice(processes)
@@ -208,17 +138,29 @@ def _spawn_all(world: HostWorld) -> list[Process]:
     some: list[tuple[float, str, Any]] = [
         (0.8, "sweep", actors.sweep),
         (0.8, "merge", actors.merge),
-        (0.5, "restore", actors.restore),
+        (0.7, "restore", actors.restore),
         (0.5, "truncate", actors.truncate),
         (0.4, "set", actors.set_property),
-        (1.0, "read", actors.read),
-        (0.6, "read again", actors.read),
+        (1.0, "read", readers.read),
+        (0.6, "read again", readers.read),
+        (0.6, "follow", readers.follow),
+        (0.5, "travel", readers.travel),
+        (0.3, "seal", actors.seal),
+        (0.3, "let go", actors.let_go),
         (0.3, "delete", actors.delete),
     ]
     for chance, what, make in some:
         if random.random() < chance:
             spawn(what, make)
     return processes
+
+
+def _spawn_few(processes: list[Process]) -> None:
+    """A stream that is away for as long as its ledgers have grace, and slow sweepers."""
+    stream, *sweepers = processes
+    stream.spawn("a stream that comes back", actors.come_back(stream))
+    for process in sweepers:
+        process.spawn(f"slow sweeps of {process.name}", actors.sweep_slowly(process))
 
 
 async def _settle(world: HostWorld) -> None:
@@ -271,13 +213,14 @@ async def _read_whole(world: HostWorld, view: LogView, log: Any) -> None:
 
 async def _run(seed: int) -> HostWorld:
     world = HostWorld(seed)
-    with _times_and_tokens(world):
+    with world.times_and_tokens(_remembered(world)):
         world.is_faulty = False
         first = Process(world, "first")
         await first.stores.initialize()
         if world.random.random() < 0.4:
             world.properties["retentionMs"] = "2500"
-        await first.logs.create("log", properties=world.properties)
+        schema = rows.drawn_schema(world.random) if world.random.random() < 0.4 else b""
+        await first.logs.create("log", schema=schema, properties=world.properties)
         world.is_faulty = world.random.random() < 0.8
         processes = _spawn_all(world)
         for process in processes:
@@ -294,41 +237,23 @@ async def _run(seed: int) -> HostWorld:
         await asyncio.sleep(3)
         _nobody_waits(world)
         await _settle(world)
-        if world._failure is not None:
-            raise world._failure
+        if world.failure is not None:
+            raise world.failure
     return world
 
 
-@contextlib.contextmanager
-def _times_and_tokens(world: HostWorld) -> Iterator[None]:
-    """Wall clocks, random names and times of grace of this world."""
-
-    def new_uuid() -> uuid.UUID:
-        return uuid.UUID(int=world.random.getrandbits(128), version=4)
+def _remembered(world: HostWorld) -> Any:
+    """Restores are known by their producers."""
 
     def remembered(**fields: Any) -> RestoreRequest:
         request = RestoreRequest(**fields)
         world.restores[request.app] = request
         return request
 
-    grace: Any = sweeper.Sweeper.__init__.__kwdefaults__
-    with contextlib.ExitStack() as patches:
-        for patch in (
-            mock.patch.object(clock, "now_ms", world.wall_ms),
-            mock.patch.object(uuid, "uuid4", new_uuid),
-            mock.patch.object(log_upkeep, "RestoreRequest", remembered),
-            mock.patch.object(sweeper, "LOOK_AGAIN_MS", LOOK_AGAIN_MS),
-            mock.patch.object(upkeep, "LOOK_AGAIN_MS", LOOK_AGAIN_MS),
-            mock.patch.dict(grace, pages_grace_ms=PAGES_GRACE_MS),
-        ):
-            patches.enter_context(patch)
-        yield
+    return mock.patch.object(log_upkeep, "RestoreRequest", remembered)
 
 
 def host_schedule(seed: int) -> HostWorld:
     """One random schedule to its end; raises `Violation`."""
-    with asyncio.Runner(loop_factory=AutojumpLoop) as runner:
-        try:
-            return runner.run(_run(seed))
-        except LedgerLogError as error:
-            raise Violation(f"hosts, seed {seed}: {error!r}") from error
+    world: HostWorld = play_hosts(seed, _run)
+    return world

@@ -1,0 +1,350 @@
+"""What processes do to a leader log, with the calls that users make."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LedgerLogError,
+    LocalProtocolError,
+    LogKindError,
+    LogNotFoundError,
+    PositionNotAvailableError,
+    SchemaMismatchError,
+)
+from ledgerlog_spark.log.sweep_memory import SweepMemory
+from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.log_records import LogKind
+from ledgerlog_spark.upkeep.upkeep import Upkeep
+from tests.sim.leader.hosts.blame import LeaderCall
+from tests.sim.log.hosts.actors import sleep
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.log.log import Log
+    from tests.sim.leader.hosts.world import LeaderHosts
+    from tests.sim.log.hosts.process import Process
+
+SETTINGS = ClientSettings(linger_ms=2, backlog_entries_max=3)
+
+
+async def opened(process: Process) -> Log | None:
+    """The log of the name, made when there is none; None when that failed."""
+    world: LeaderHosts = process.world
+    call = LeaderCall(world, process, world.newest_id)
+    content = world.content
+    try:
+        return await process.logs.open_or_create(
+            "log",
+            schema=content.schema,
+            properties=world.properties,
+            kind=LogKind.LEADER,
+            content=content.content,
+        )
+    except LedgerLogError as error:
+        if not isinstance(error, LogNotFoundError):
+            call.judge(error)
+        return None
+
+
+async def led(process: Process, log: Log) -> Leader | None:
+    """A leader of the log; None when that failed."""
+    world: LeaderHosts = process.world
+    call = LeaderCall(world, process, log.log_id)
+    try:
+        leader = await log.lead(SETTINGS)
+    except LedgerLogError as error:
+        call.judge(error)
+        return None
+    process.leaders.append(leader)
+    world.opened(log.log_id, leader)
+    return leader
+
+
+async def lead(process: Process, bursts: int, after_ms: int) -> None:
+    """Open, append, roll, and end somehow."""
+    await asyncio.sleep(after_ms / 1e3)
+    log = await opened(process)
+    leader = await led(process, log) if log is not None else None
+    if leader is None:
+        return
+    world: LeaderHosts = process.world
+    random = world.random
+    for _ in range(bursts):
+        if not leader.is_leading:
+            break
+        for _ in range(random.choice((0, 1, 1, 3))):
+            append(process, leader, random.choice((1, 2, 3, 7)))
+        if random.random() < 0.7:
+            leader.send_now()
+        if random.random() < 0.06:
+            await roll(process, leader)
+        if random.random() < 0.1:
+            await leader.flush()
+        if random.random() < 0.3:
+            await leader.drain()
+        if random.random() < 0.02:
+            await truncate_by_leader(process, leader)
+        await sleep(process, 1, 60)
+    if random.random() < 0.5:
+        append(process, leader, 2)  # goes with what is closed
+    await close(process, leader)
+    append(process, leader, 1)  # too late: refused for certain
+
+
+def append(process: Process, leader: Leader, count: int) -> None:
+    """Some values that nobody appended before; who waits for them is an actor of its own."""
+    world: LeaderHosts = process.world
+    values = world.new_values(process.name, count)
+    future = world.content.append(leader, values, world.random)
+    work = _appended(process, leader, values, future, world.now_ms())
+    process.spawn(f"the append of {values[0]}", work)
+
+
+async def _appended(
+    process: Process,
+    leader: Leader,
+    values: list[str],
+    future: Awaitable[Any],
+    started_ms: int,
+) -> None:
+    world: LeaderHosts = process.world
+    truth = world.truth_of(leader.log_id)
+    try:
+        positions = await future
+    except LedgerLogError as error:
+        if process.has_crashed:
+            return
+        world.judge_end(process, leader, error)
+        for value in values:
+            truth.refused(value, error)
+        return
+    found = [positions.offset] if isinstance(positions, Position) else list(positions.offsets)
+    world.require(len(found) == len(values), f"{positions} for {values}")
+    for offset, value in zip(found, values, strict=True):
+        truth.acknowledged(offset, value, started_ms)
+    world.counts["records acknowledged"] += len(values)
+
+
+async def roll(process: Process, leader: Leader) -> None:
+    world: LeaderHosts = process.world
+    try:
+        await leader.roll()
+        world.counts["rolls"] += 1
+    except LedgerLogError as error:
+        world.judge_end(process, leader, error)
+
+
+async def truncate_by_leader(process: Process, leader: Leader) -> None:
+    """Up to what was acknowledged, in the ledger that is in use."""
+    world: LeaderHosts = process.world
+    offset = world.random.randint(world.views[leader.log_id].head.start_offset, leader.end_offset)
+    call = LeaderCall(world, process, leader.log_id, leader=leader)
+    try:
+        await leader.truncate(offset)
+    except LedgerLogError as error:
+        call.judge(error)
+        return
+    begins = world.views[leader.log_id].head.start_offset
+    world.require(begins >= offset, f"truncated to {offset}, and it begins at {begins}")
+    world.counts["truncations by leaders"] += 1
+
+
+async def close(process: Process, leader: Leader) -> None:
+    world: LeaderHosts = process.world
+    truth = world.truth_of(leader.log_id)
+    before = [append.offset for append in truth.appends.values()]
+    try:
+        end_offset = await leader.close()
+    except LedgerLogError as error:
+        world.judge_end(process, leader, error)
+        return
+    world.require(
+        end_offset > max(before, default=-1), f"closed at {end_offset} below what is there"
+    )
+    world.counts["leaders closed"] += 1
+
+
+async def lead_wrongly(process: Process) -> None:
+    """Somebody would append what the log does not hold: nothing changes, nobody is deposed."""
+    world: LeaderHosts = process.world
+    await sleep(process, 200, 3_000)
+    log = await opened(process)
+    if log is None:
+        return
+    call = LeaderCall(world, process, log.log_id)
+    try:
+        await log.lead(SETTINGS, schema=world.content.wrong_schema)
+    except (LogKindError, SchemaMismatchError) as error:
+        world.require(error.definite, f"{error!r} is not definite")
+        world.counts["wrong schemas refused"] += 1
+    except LedgerLogError as error:
+        call.judge(error)
+    else:
+        raise world.violation("a leader of other columns was let in")
+
+
+async def truncate(process: Process) -> None:
+    world: LeaderHosts = process.world
+    for _ in range(world.random.randint(1, 3)):
+        await sleep(process, 300, 2_500)
+        log = process.logs.open_by_id("log", world.newest_id)
+        view = world.views[log.log_id]
+        head = view.head
+        offset = world.random.randint(head.start_offset, head.end_offset)
+        call = LeaderCall(world, process, log.log_id)
+        try:
+            await log.truncate(offset)
+        except ConfigurationError as error:
+            raise world.violation(f"offset {offset} was there") from error
+        except LedgerLogError as error:
+            call.judge(error)
+        else:
+            world.require(view.head.start_offset >= offset, f"it is not truncated to {offset}")
+
+
+async def delete(process: Process) -> None:
+    """Deletes the log; leaders that come later make another one of the name."""
+    world: LeaderHosts = process.world
+    await sleep(process, 1_000, 4_000)
+    call = LeaderCall(world, process, world.newest_id)
+    try:
+        await process.logs.delete("log")
+        world.counts["logs deleted"] += 1
+    except LedgerLogError as error:
+        if not isinstance(error, LocalProtocolError):
+            call.judge(error)
+
+
+async def keep_up(process: Process) -> None:
+    """Passes of upkeep, as the service makes them, and a look for orphans now and then."""
+    world: LeaderHosts = process.world
+    upkeep = Upkeep(process.client, policy=None, memory=SweepMemory())
+    while world.is_busy:
+        await sleep(process, 50, 600)
+        call = LeaderCall(world, process, world.newest_id)
+        try:
+            kept = await upkeep.run()
+            for done in kept or ():
+                for error in done.errors:
+                    call.judge_in_a_pass(error, call)
+            if world.random.random() < 0.2:
+                log = process.logs.open_by_id("log", world.newest_id)
+                world.counts["orphans"] += len(await log.let_go_orphans())
+        except LedgerLogError as error:
+            call.judge_in_a_pass(error, call)
+
+
+async def tail(process: Process) -> None:
+    """Follows one log from its start until it ends, or the schedule does."""
+    world: LeaderHosts = process.world
+    await sleep(process, 1, 1_500)
+    log_id = world.newest_id
+    following = asyncio.ensure_future(_follow(process, log_id))
+    process.spawn(f"the tail of {process.name}", _followed(following))
+    await asyncio.wait([following, world.is_over], return_when=asyncio.FIRST_COMPLETED)
+    following.cancel()
+
+
+async def _followed(following: asyncio.Future[None]) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+
+
+async def _follow(process: Process, log_id: str) -> None:
+    world: LeaderHosts = process.world
+    log = process.logs.open_by_id("log", log_id)
+    view, truth = world.views[log_id], world.truth_of(log_id)
+    position = view.head.start_offset
+    while True:
+        call = LeaderCall(world, process, log_id)
+        try:
+            async for batch in world.content.tail(log, position):
+                for offset, value in batch:
+                    world.require(offset == position, f"a tail at {position} gets {offset}")
+                    truth.see(offset, value)
+                    position = offset + 1
+                world.tails[process.name] = position
+                world.counts["batches followed"] += 1
+        except PositionNotAvailableError:
+            world.require(position < view.head.start_offset, f"{position} was not truncated")
+            position = view.head.start_offset
+        except LogNotFoundError as error:
+            call.judge(error)
+            return
+        except LedgerLogError as error:
+            call.judge(error)
+            await sleep(process, 10, 100)
+
+
+async def read(process: Process) -> None:
+    """What is readable now, dense and as everybody else saw it; what is not there is refused."""
+    world: LeaderHosts = process.world
+    random = world.random
+    for _ in range(random.randint(2, 6)):
+        await sleep(process, 50, 1_200)
+        log = process.logs.open_by_id("log", world.newest_id)
+        head = world.views[log.log_id].head
+        call = LeaderCall(world, process, log.log_id)
+        start = end = None
+        if random.random() < 0.5:
+            start = random.randint(0, head.end_offset + 3)
+            end = random.choice((None, start + random.randint(-1, 20)))
+        try:
+            records = await whole(world, log, start, end)
+            snapshot = await log.snapshot()
+        except PositionNotAvailableError as error:
+            asked = [place for place in (start, end) if place is not None]
+            is_so = any(not error.oldest_offset <= place <= error.end_offset for place in asked)
+            world.require(is_so or world.views[log.log_id].oldest_moved, f"{error!r} for {asked}")
+        except ConfigurationError:
+            world.require(start is not None and end is not None and end < start, f"{start}-{end}")
+        except LedgerLogError as error:
+            call.judge(error)
+        else:
+            found = [offset for offset, _ in records]
+            is_cut = not found or (found[0] >= (start or 0) and found[-1] < (end or 1 << 60))
+            world.require(is_cut, f"{found} of {start} to {end}")
+            ends = [item.end_offset for item in snapshot.items][-1:]
+            is_end = ends in ([], [snapshot.interval.end_offset])
+            world.require(is_end, f"a snapshot to {snapshot.interval.end_offset} ends at {ends}")
+            world.counts["logs read"] += 1
+
+
+async def check(process: Process) -> None:
+    """A check finds nothing wrong, whatever goes on meanwhile."""
+    world: LeaderHosts = process.world
+    for _ in range(world.random.randint(1, 3)):
+        await sleep(process, 300, 2_000)
+        log = process.logs.open_by_id("log", world.newest_id)
+        view, began_ms = world.views[log.log_id], world.now_ms()
+        call = LeaderCall(world, process, log.log_id)
+        try:
+            found = await log.check(every_entry=world.random.random() < 0.5)
+        except LedgerLogError as error:
+            call.judge(error)
+            continue
+        in_time = world.now_ms() - began_ms < view.properties.deleted_retention_ms
+        is_sound = not found.findings or not in_time or view.deleted_at_ms is not None
+        world.require(is_sound, f"a check finds {found.findings}")
+        world.counts["logs checked"] += 1
+
+
+async def whole(
+    world: LeaderHosts, log: Log, start: int | None = None, end: int | None = None
+) -> list[tuple[int, str]]:
+    """Every record of a part of the log, each compared with what is known of it."""
+    truth, records = world.truth_of(log.log_id), []
+    async for batch in world.content.read(log, start, end):
+        for offset, value in batch:
+            is_next = not records or offset == records[-1][0] + 1
+            world.require(is_next, f"record {offset} comes after {records[-1:]}")
+            truth.see(offset, value)
+            records.append((offset, value))
+    return records

@@ -1,0 +1,47 @@
+"""Failures that callers of leader logs were told of: each has to name something that happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    LeaderDeposedError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LedgerRecoveryError,
+    LocalProtocolError,
+    NotEnoughBookiesError,
+)
+from tests.sim.log.hosts.blame import Call
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.log.leader import Leader
+
+
+@dataclass
+class LeaderCall(Call):
+    """One call, by a leader or by somebody else.
+
+    Attributes:
+        leader: Whose call it is, None for nobody's.
+    """
+
+    leader: Leader | None = None
+
+    def _is_explained(self, error: LedgerLogError) -> bool:
+        world, view = self.world, self.world.views.get(self.log_id)
+        is_deleted = view is None or view.deleted_at_ms is not None
+        had_faults = self.had_faults or world.quorums.faults > 0
+        match error:
+            case LeaderDeposedError():
+                return is_deleted or world.has_rival(self.log_id, self.process)
+            case NotEnoughBookiesError() | LedgerRecoveryError():
+                return had_faults
+            case LedgerNotFoundError():
+                return is_deleted or (view is not None and view.oldest_moved)
+            case LocalProtocolError():
+                # It was closed, or more waits than it takes.
+                return self.leader is not None and error.definite
+            case _:
+                return super()._is_explained(error)

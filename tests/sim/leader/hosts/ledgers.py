@@ -1,0 +1,293 @@
+"""Ledgers of leaders: records in the store, adds and quorums simulated, handles as the client's."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    LedgerClosedError,
+    LedgerFencedError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LedgerRecoveryError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+)
+from ledgerlog_spark.model import NO_ENTRY, Code, Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.protocol.leader_entry import decode_entry_header
+from tests.sim.leader.ledgers import Entry, SimLedger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+
+    from ledgerlog_spark.metadata.stores import MetadataStores
+    from tests.sim.leader.hosts.world import LeaderHosts
+    from tests.sim.log.hosts.tree import SimTree
+
+BATCH_ENTRIES = 3
+NEWS_MS_MAX = 90
+"""From a confirmation to a follower's hearing of it."""
+
+
+class SimWriter:
+    """A ledger that a process writes; what is submitted goes out with `send_now`."""
+
+    def __init__(self, client: LeaderLedgers, ledger: SimLedger, face: Any) -> None:
+        self.id = ledger.ledger_id
+        self.ledger = ledger
+        self._client = client
+        self._face = face
+        self._waiter: Any = None
+        self._queue: list[bytes] = []
+        self._error: LedgerLogError | None = None
+        self._is_abandoned = False
+
+    def submit(self, payload: bytes, waiter: Any) -> None:
+        self._waiter = waiter
+        if self._error is not None or self.ledger.is_broken:
+            waiter.set_exception(self._error or LedgerClosedError("it takes no more"))
+            return
+        self._queue.append(bytes(payload))
+
+    def send_now(self) -> None:
+        queue, self._queue = self._queue, []
+        for payload in queue:
+            header = decode_entry_header(payload)
+            entry = Entry(payload, header.first_offset, header.count, header.append_time_ms)
+            self._client.world.quorums.add(self.ledger, entry)
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+        self._queue.clear()
+
+    async def close(self) -> LedgerMetadata:
+        """As the client's: at the last add confirmed, once and for all."""
+        await self._client.tree.pause()
+        done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+
+        def closed(is_closed: bool | None) -> None:
+            if not done.done():
+                done.set_result(is_closed)
+
+        self._client.world.quorums.close(self.ledger, closed)
+        is_closed = await done
+        if is_closed is None:
+            self._client.tree.faults += 1
+            raise MetadataUnavailableError("no answer")
+        if not is_closed:
+            raise LedgerFencedError("others recover it", ledger_id=self.id)
+        return await self._client.ledger_metadata(self.id)
+
+    def is_of(self, client: Any) -> bool:
+        """Whether that process made it."""
+        return client is self._client
+
+    # --- what the bookies say ---
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._is_abandoned or self._client.tree.is_dead
+
+    def on_confirmed(self, last_entry_id: int) -> None:
+        if not self._is_silent:
+            self._face.complete([(self._waiter, last_entry_id)])
+            self.send_now()
+
+    def on_broken(self, is_lost: bool) -> None:
+        error: LedgerLogError = NotEnoughBookiesError("a bookie failed", wanted=3, available=2)
+        if is_lost:
+            error = LedgerFencedError("somebody recovers it", ledger_id=self.id)
+        self._error = error
+        self._queue.clear()
+        if not self._is_silent:
+            self._waiter.set_exception(error)
+
+
+class SimReader:
+    """A ledger that is read, and perhaps followed."""
+
+    def __init__(self, client: LeaderLedgers, ledger: SimLedger, *, knows_end: bool) -> None:
+        self.id = ledger.ledger_id
+        self.last_add_confirmed = NO_ENTRY
+        self.is_closed = False
+        self.error: LedgerLogError | None = None
+        self._client = client
+        self._ledger = ledger
+        self._on_change: Callable[[], None] | None = None
+        if knows_end:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        ledger = self._ledger
+        self.last_add_confirmed = max(self.last_add_confirmed, ledger.readable - 1)
+        self.is_closed = ledger.state is LedgerState.CLOSED
+        if ledger.is_deleted:
+            self.error = LedgerNotFoundError("it was deleted", ledger_id=self.id)
+
+    def follow(
+        self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0
+    ) -> SimReader:
+        """This handle is its own follower."""
+        del entries_size_bytes_max
+        self._on_change = on_change
+        self._client.world.followers.setdefault(self.id, []).append(self)
+        self.hear()
+        return self
+
+    def hear(self) -> None:
+        """News come some time later."""
+        world = self._client.world
+        world.later(world.random.randint(1, NEWS_MS_MAX), self._heard)
+
+    def _heard(self) -> None:
+        if self._on_change is not None:
+            self._catch_up()
+            self._on_change()
+
+    def cancel(self) -> None:
+        self._on_change = None
+
+    def told_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
+        random = self._client.world.random
+        last = random.choice((first_entry_id - 1, first_entry_id, last_entry_id))
+        return self._entries(first_entry_id, min(last, last_entry_id) + 1)
+
+    def _entries(self, first_entry_id: int, end_entry_id: int) -> list[Any]:
+        stored = self._ledger.stored[first_entry_id:end_entry_id]
+        return [
+            SimpleNamespace(entry_id=number, payload=entry.name, length=100 * (number + 1))
+            for number, entry in enumerate(stored, first_entry_id)
+        ]
+
+    async def refresh(self) -> int:
+        await self._client.tree.pause()
+        self._catch_up()
+        return self.last_add_confirmed
+
+    async def read_batches(
+        self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False
+    ) -> AsyncGenerator[Sequence[Any], None]:
+        assert is_listed
+        assert last_entry_id is not None
+        while first_entry_id <= last_entry_id:
+            await self._client.tree.pause()
+            if self._ledger.is_deleted:
+                raise LedgerNotFoundError("it is gone", ledger_id=self.id)
+            self._client.world.require(
+                last_entry_id < len(self._ledger.stored), f"entry {last_entry_id} is read too early"
+            )
+            end = min(first_entry_id + BATCH_ENTRIES, last_entry_id + 1)
+            yield self._entries(first_entry_id, end)
+            first_entry_id = end
+
+    async def aclose(self) -> None:
+        self.cancel()
+
+
+class LeaderLedgers:
+    """The part of a client that leaders and readers of their logs need."""
+
+    def __init__(self, world: LeaderHosts, tree: SimTree, stores: MetadataStores) -> None:
+        self.world = world
+        self.tree = tree
+        self.services: Any = None
+        self._stores = stores
+
+    def check_open(self) -> None:
+        return
+
+    def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
+        del on_closed
+        return lambda: None
+
+    async def create_ledger(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        digest_type: str,
+        custom_metadata: dict[str, bytes],
+        explicit_lac: bool,
+        changes_ensemble: bool,
+        face: Any,
+    ) -> SimWriter:
+        del digest_type, explicit_lac, changes_ensemble
+        world = self.world
+        await self.tree.pause()
+        if world.quorums.fails(0.05):
+            self.tree.faults += 1
+            raise NotEnoughBookiesError("no bookies", wanted=3, available=2)
+        (ledger_id,) = await self._stores.ledgers.new_ids(1)
+        metadata = LedgerMetadata(
+            quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
+            fragments=(Fragment(0, ("a:1", "b:1", "c:1")),),
+            token=world.random.getrandbits(60),
+            custom=custom_metadata,
+        )
+        ledger = world.quorums.create(0, ledger_id)
+        writer = world.writers[ledger_id] = SimWriter(self, ledger, face)
+        world.log_of[ledger_id] = next(iter(custom_metadata.values())).decode()
+        await self._stores.ledgers.create(ledger_id, metadata)
+        return writer
+
+    async def open_ledger(
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        is_listed: bool = False,
+        may_be_outdated: bool = False,
+    ) -> SimReader:
+        del password, may_be_outdated
+        await self.ledger_metadata(ledger_id)
+        return SimReader(self, self.world.quorums.by_id[ledger_id], knows_end=not is_listed)
+
+    async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        try:
+            found = (await self._stores.ledgers.load(ledger_id)).value
+        except LedgerNotFoundError:  # as the client: gone only if it is after a sync
+            await self._stores.ledgers.sync()
+            found = (await self._stores.ledgers.load(ledger_id)).value
+        ledger = self.world.quorums.by_id[ledger_id]
+        if ledger.state is not LedgerState.CLOSED:
+            return found
+        length = 100 * (ledger.last_entry_id + 1)
+        return found.closed(last_entry_id=ledger.last_entry_id, length=length)
+
+    async def seal(
+        self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1
+    ) -> LedgerMetadata:
+        del password
+        assert floor_entry_id == NO_ENTRY, "a closed range of a leader log needs no floor"
+        await self.ledger_metadata(ledger_id)
+        done: asyncio.Future[SimLedger | None] = asyncio.get_running_loop().create_future()
+
+        def sealed(ledger: SimLedger | None) -> None:
+            if not done.done():
+                done.set_result(ledger)
+
+        self.world.quorums.seal(self.world.quorums.by_id[ledger_id], sealed)
+        if await done is None:
+            self.tree.faults += 1
+            raise LedgerRecoveryError("too few bookies answered", ledger_id=ledger_id)
+        return await self.ledger_metadata(ledger_id)
+
+    async def entry_copies(
+        self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
+    ) -> dict[str, Code]:
+        del metadata
+        await self.tree.pause()
+        ledger = self.world.quorums.by_id[ledger_id]
+        is_there = not ledger.is_deleted and entry_id < len(ledger.stored)
+        code = Code.OK if is_there else Code.NO_ENTRY
+        return dict.fromkeys(("a:1", "b:1", "c:1"), code)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        await self._stores.ledgers.delete(ledger_id)
+
+    async def list_ledgers(self) -> AsyncIterator[int]:
+        async for ledger_id in self._stores.ledgers.ids():
+            yield ledger_id

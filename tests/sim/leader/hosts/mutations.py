@@ -1,0 +1,75 @@
+"""Defects of leaders' hosts and readers, and what the simulation says of each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.log import clock
+from ledgerlog_spark.log.check import LogChecker
+from ledgerlog_spark.log.entries_in_flight import EntriesInFlight
+from ledgerlog_spark.log.leader_host import LeaderHost
+from ledgerlog_spark.log.leader_rows import LeaderRows
+from ledgerlog_spark.log.leader_writer import LeaderWriter
+from ledgerlog_spark.log.record_reader import RecordReader
+from ledgerlog_spark.metadata.log_store import TreeLogStore
+from tests.sim.leader.mutations import Mutation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _keep_the_failure(self: LeaderWriter, exception: Any, /) -> None:
+    del exception
+    self._is_broken = True
+
+
+async def _never_close(self: LeaderHost, ask: Any) -> Any:
+    del self, ask
+    await asyncio.get_running_loop().create_future()
+
+
+def _fail_all_for_certain(self: EntriesInFlight, error: Any, waiting: Any, **numbers: Any) -> Any:
+    numbers["first_unknown"] = numbers["first_unsent"]
+    return _fail(self, error, waiting, **numbers)
+
+
+async def _list_as_before(self: RecordReader[Any], cursor: Any) -> Any:
+    """What it read first, for ever."""
+    if id(self) not in _LISTS:
+        _LISTS[id(self)] = await _relisted(self, cursor)
+    return _LISTS[id(self)]
+
+
+async def _nobodys(self: LogChecker) -> set[int]:
+    del self
+    return set()
+
+
+_LISTS: dict[int, Any] = {}
+_relisted = RecordReader._relisted
+_fail = EntriesInFlight.fail
+
+MUTATIONS: Mapping[str, Mutation] = {
+    "host_keeps_a_broken_ledger_to_itself": Mutation(
+        "", "never end", ((LeaderWriter, "set_exception", _keep_the_failure),)
+    ),
+    "host_never_answers_a_close": Mutation(
+        "", "never end|stands still", ((LeaderHost, "_close", _never_close),)
+    ),
+    "host_fails_sent_appends_for_certain": Mutation(
+        "J10", "failed for certain|is there", ((EntriesInFlight, "fail", _fail_all_for_certain),)
+    ),
+    "reader_never_looks_at_the_list_again": Mutation(
+        "", "stands still|never end", ((RecordReader, "_relisted", _list_as_before),)
+    ),
+    "append_times_of_the_local_clock": Mutation(
+        "J10", "times fall|ahead", ((TreeLogStore, "clock_ms", lambda _self: clock.now_ms()),)
+    ),
+    "orphans_of_a_deleted_log_stay": Mutation(
+        "U19", "left or gone", ((LogChecker, "own_ledgers", _nobodys),)
+    ),
+    "rows_of_any_columns": Mutation(
+        "G6", "of other columns", ((LeaderRows, "check", lambda _self, _schema: None),)
+    ),
+}

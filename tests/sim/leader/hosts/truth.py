@@ -1,0 +1,70 @@
+"""What was appended, acknowledged and read of one log, record by record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import LedgerLogError
+from tests.sim.leader.leader import Append
+
+if TYPE_CHECKING:
+    from tests.sim.leader.hosts.view import LeaderView
+
+
+@dataclass
+class Truth:
+    """Nothing changes its place, nothing that was acknowledged is lost, what failed is not there.
+
+    Attributes:
+        values: By offset: what somebody was told is there.
+        places: The same the other way round.
+        appends: By value: those that were acknowledged, with their times.
+        failed: Values whose appends failed for certain.
+    """
+
+    view: LeaderView
+    values: dict[int, object] = field(default_factory=dict)
+    places: dict[object, int] = field(default_factory=dict)
+    appends: dict[object, Append] = field(default_factory=dict)
+    failed: set[object] = field(default_factory=set)
+
+    def see(self, offset: int, value: object) -> None:
+        """Somebody was told that the record of that offset is this one."""
+        known = self.values.setdefault(offset, value)
+        self.view.require(known == value, f"{known!r} and {value!r} are at offset {offset}")
+        place = self.places.setdefault(value, offset)
+        self.view.require(place == offset, f"{value!r} is at {place} and at {offset}")
+        self.view.require(value not in self.failed, f"{value!r} failed for certain, and is there")
+
+    def acknowledged(self, offset: int, value: object, started_ms: int) -> None:
+        """An append was acknowledged."""
+        self.see(offset, value)
+        append = Append(started_ms, 1, offset)
+        append.acknowledged_ms = self.view.host.now_ms()
+        self.appends[value] = append
+
+    def refused(self, value: object, error: LedgerLogError) -> None:
+        """An append failed."""
+        if error.definite:
+            self.view.require(value not in self.places, f"{value!r} is there: {error!r}")
+            self.failed.add(value)
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last acknowledged record."""
+        return max((append.offset + 1 for append in self.appends.values()), default=0)
+
+    def check_all(self, records: list[tuple[int, object]]) -> None:
+        """The whole log as it was read at the end."""
+        offsets = [offset for offset, _ in records]
+        first = self.view.head.start_offset
+        self.view.require(
+            offsets == list(range(first, first + len(offsets))), "records are missing in the log"
+        )
+        for offset, value in records:
+            self.see(offset, value)
+        for value, append in self.appends.items():
+            is_there = append.offset < first or append.offset - first < len(records)
+            self.view.require(is_there, f"{value!r} was acknowledged and is lost")
+        self.view.checks.order(self.appends.values())

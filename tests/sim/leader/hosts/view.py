@@ -1,0 +1,104 @@
+"""What the store holds of one leader log, and what must always hold of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_properties import LogProperties
+from tests.sim.leader.checks import LeaderChecks
+from tests.sim.log.hosts.view import read_state
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.log_records import LogHead
+    from tests.sim.leader.hosts.world import LeaderHosts
+    from tests.sim.log.checks import Violation
+    from tests.sim.log.store import State
+
+
+class LeaderView:
+    """One log: its newest state and its checks; the checks take it for their world.
+
+    Attributes:
+        marked_at_ms: When each ledger was marked, those that were never listed among them.
+        head_changes: How often its head changed.
+        oldest_moved: Whether anything was truncated.
+        deleted_at_ms: None while the log lives.
+    """
+
+    def __init__(self, host: LeaderHosts, log_id: str) -> None:
+        self.host = host
+        self.log_id = log_id
+        self.ledgers = host.quorums
+        self.checks = LeaderChecks(self)
+        self.marked_at_ms: dict[int, int] = {}
+        self.head_changes = 0
+        self.oldest_moved = False
+        self.deleted_at_ms: int | None = None
+        self.made_at_ms = host.now_ms()
+        state = self._read()
+        assert state is not None
+        self.store = SimpleNamespace(state=state)
+
+    def violation(self, what: str) -> Violation:
+        return self.host.violation(f"log {self.log_id[:4]}: {what}")
+
+    def require(self, holds: bool, what: str) -> None:
+        if not holds:
+            raise self.violation(what)
+
+    @property
+    def head(self) -> LogHead:
+        head: LogHead = self.store.state.head.value
+        return head
+
+    @property
+    def properties(self) -> LogProperties:
+        return LogProperties.from_mapping(self.head.properties)
+
+    def _read(self) -> State | None:
+        return read_state(self.host.nodes.current, self.host.paths, self.log_id)
+
+    def changed(self) -> None:
+        """The store changed something of the log."""
+        new = self._read()
+        if new is None:
+            return  # being removed
+        old: State = self.store.state
+        self.store.state = new
+        if new.head.value.deleted_ms:
+            self.deleted_at_ms = self.deleted_at_ms or self.host.now_ms()
+            return
+        for ledger_id in new.marks:
+            self.marked_at_ms.setdefault(ledger_id, self.host.now_ms())
+        if new.head.version == old.head.version:
+            return
+        self.head_changes += 1
+        before, after = old.head.value, new.head.value
+        self.oldest_moved |= after.start_offset > before.start_offset
+        unlisted = tuple(ledger_id for ledger_id in new.marks if ledger_id not in old.marks)
+        ask: Any = m.WriteHead(0, after.token, after, old.head.version, unlisted=unlisted)
+        self.checks.change(ask, old, new)
+        listed = self.checks.listed_now(new)
+        gone = self.checks.listed_now(old) - listed
+        self.require(gone <= set(new.marks), f"ledgers {sorted(gone)} have no mark")
+        ahead_ms = after.commit_time_ms - self.host.now_ms()
+        self.require(ahead_ms <= 0, f"the head is dated {ahead_ms} ms ahead")
+
+    def deleting(self, ledger_id: int) -> None:
+        """A ledger's record goes."""
+        now_ms, keeps_ms = self.host.now_ms(), self.properties.deleted_retention_ms
+        if self.deleted_at_ms is not None:
+            is_listed = ledger_id in self.checks.listed_now(self.store.state)
+            age_ms = now_ms - self.deleted_at_ms
+            kept = not is_listed or age_ms >= keeps_ms
+            self.require(kept, f"ledger {ledger_id} went {age_ms} ms after its log was deleted")
+            return
+        is_listed = ledger_id in self.checks.listed_now(self.store.state)
+        self.require(not is_listed, f"listed ledger {ledger_id} was deleted")
+        if self.ledgers.by_id[ledger_id].stored:
+            age_ms = now_ms - self.marked_at_ms[ledger_id]
+            self.require(
+                age_ms >= keeps_ms, f"ledger {ledger_id} went {age_ms} ms after it was unlisted"
+            )

@@ -1,0 +1,240 @@
+"""One schedule of leader logs as they ship: processes, crashes, and the end of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol.log_records import LogKind
+from tests.sim.leader.hosts import actors
+from tests.sim.leader.hosts.blame import LeaderCall
+from tests.sim.leader.hosts.content import Records, Rows
+from tests.sim.leader.hosts.ledgers import LeaderLedgers
+from tests.sim.leader.hosts.truth import Truth
+from tests.sim.leader.hosts.view import LeaderView
+from tests.sim.leader.ledgers import SimLedger, SimLedgers
+from tests.sim.log.hosts.base import SKEWS_MS, Hosts, play_hosts
+from tests.sim.log.hosts.process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.log.leader import Leader
+    from ledgerlog_spark.metadata.memory_nodes import Change
+    from tests.sim.leader.hosts.ledgers import SimReader, SimWriter
+
+GRACES = {"deletedRetentionMs": "1500", "stagingTtlMs": "3000"}
+CATCH_UP_SECONDS = 3
+
+
+class LeaderHosts(Hosts):
+    """Everything that is known of what processes did to leader logs."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        random = self.random
+        self.quorums = SimLedgers(
+            random,
+            self.later,
+            self.now_ms,
+            lambda ledger, last: self.writers[ledger.ledger_id].on_confirmed(last),
+            lambda ledger, is_lost: self.writers[ledger.ledger_id].on_broken(is_lost),
+            self._on_moved,
+        )
+        self.quorums.break_chance = random.choice((0, 0.01, 0.05))
+        self.writers: dict[int, SimWriter] = {}
+        self.followers: dict[int, list[SimReader]] = {}
+        self.log_of: dict[int, str] = {}
+        self.records: set[int] = set()
+        self.truths: dict[str, Truth] = {}
+        self.tails: dict[str, int] = {}
+        self.leaders: dict[str, list[Leader]] = {}
+        self.content = Rows() if random.random() < 0.3 else Records()
+        self.properties = {
+            **GRACES,
+            "rollBytes": str(random.choice((150, 600, 5_000))),
+            "rollMs": str(random.choice((300, 1_500, 100_000))),
+            "onBookieFailure": random.choice(("change_ensemble", "roll_ledger")),
+        }
+        if random.random() < 0.3:
+            self.properties["retentionMs"] = "2000"
+        self.is_over: asyncio.Future[None] = self.loop.create_future()
+        self._values = 0
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """In virtual time; what it breaks is the schedule's violation."""
+
+        def run() -> None:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 (raised by whoever waits for the schedule)
+                self.failure = self.failure or error
+
+        self.loop.call_later(delay_ms / 1e3, run)
+
+    def _on_moved(self, ledger: SimLedger) -> None:
+        for reader in self.followers.get(ledger.ledger_id, ()):
+            reader.hear()
+
+    def end(self) -> None:
+        """Whoever goes on for ever stops."""
+        self.is_busy = False
+        self.is_over.set_result(None)
+
+    def process(self, name: str, skew_ms: int = 0) -> Process:
+        return Process(self, name, skew_ms=skew_ms, ledgers_of=LeaderLedgers)
+
+    def new_values(self, name: str, count: int) -> list[str]:
+        """Values that nobody has appended before."""
+        first, self._values = self._values, self._values + count
+        return [f"{name} {number}" for number in range(first, self._values)]
+
+    def truth_of(self, log_id: str) -> Truth:
+        return self.truths.setdefault(log_id, Truth(self.views[log_id]))
+
+    # --- leaders ---
+
+    def opened(self, log_id: str, leader: Leader) -> None:
+        self.counts["leaders opened"] += 1
+        self.leaders.setdefault(log_id, []).append(leader)
+
+    def has_rival(self, log_id: str, process: Process) -> bool:
+        """Whether another process sealed a ledger of the log, or the list had one of another's."""
+        mine = [i for i, other in self.log_of.items() if other == log_id]
+        if any(self.quorums.by_id[i].is_sealed_by_other for i in mine):
+            return True
+        listed = self.views[log_id].checks.listed_ever
+        return any(not self.writers[i].is_of(process.ledgers) for i in listed)
+
+    def judge_end(self, process: Process, leader: Leader, error: LedgerLogError) -> None:
+        """A leader ended: for a reason that happened."""
+        LeaderCall(self, process, leader.log_id, leader=leader, since_faults=0).judge(error)
+
+    # --- what the store says ---
+
+    def _look(self, changes: list[Change]) -> None:
+        below = f"{self.paths.ids}/"
+        touched: dict[str, None] = {}
+        for change in changes:
+            path = change.path
+            if path.startswith(below):
+                touched[path[len(below) :].split("/")[0]] = None
+            elif (ledger_id := self.ledger_of(path)) is not None:
+                self._ledger(ledger_id, is_there=path in self.nodes.current.nodes)
+        for log_id in touched:
+            if log_id in self.views:
+                self.views[log_id].changed()
+            elif self.nodes.current.nodes.get(self.paths.head(log_id)) is not None:
+                self.views[log_id] = LeaderView(self, log_id)
+                self.newest_id = log_id
+
+    def _ledger(self, ledger_id: int, *, is_there: bool) -> None:
+        if is_there:
+            self.records.add(ledger_id)
+        elif ledger_id in self.records:
+            self.records.remove(ledger_id)
+            self.views[self.log_of[ledger_id]].deleting(ledger_id)
+            self.quorums.drop(ledger_id)
+            self.counts["ledgers deleted"] += 1
+
+
+def _spawn_all(world: LeaderHosts) -> list[Process]:
+    random = world.random
+    processes = [world.process(f"p{n}", random.choice(SKEWS_MS)) for n in range(5)]
+    for number in range(random.randint(1, 5)):
+        process = processes[number % len(processes)]
+        after_ms = random.choice((0, 0, 200, 1_500, 4_000))
+        process.spawn(f"leader {number}", actors.lead(process, random.randint(5, 60), after_ms))
+    process = random.choice(processes)
+    process.spawn("upkeep", actors.keep_up(process))
+    some: list[tuple[float, str, Any]] = [
+        (1.0, "tail", actors.tail),
+        (0.5, "tail again", actors.tail),
+        (0.8, "read", actors.read),
+        (0.5, "truncate", actors.truncate),
+        (0.4, "wrong schema", actors.lead_wrongly),
+        (0.5, "check", actors.check),
+        (0.25, "delete", actors.delete),
+    ]
+    for chance, what, make in some:
+        if random.random() < chance:
+            process = random.choice(processes)
+            process.spawn(what, make(process))
+    return processes
+
+
+async def _settle(world: LeaderHosts) -> None:
+    """One leader alone, a tail that gets all of it, and nothing left that no log names."""
+    world.is_faulty = world.quorums.faulty = False
+    await asyncio.sleep(2)
+    process = world.process("last")
+    log = await actors.opened(process)
+    assert log is not None
+    tailing = asyncio.ensure_future(actors._follow(process, log.log_id))
+    leader = await actors.led(process, log)
+    assert leader is not None
+    for _ in range(3):
+        actors.append(process, leader, 2)
+        leader.send_now()
+        await asyncio.sleep(0.05)
+    await leader.roll()
+    actors.append(process, leader, 1)
+    await actors.close(process, leader)
+    await world.until_all_ended()
+    await asyncio.sleep(CATCH_UP_SECONDS)
+    truth, view = world.truth_of(log.log_id), world.views[log.log_id]
+    seen = world.tails.get("last", 0)
+    world.require(seen == view.head.end_offset, f"a tail stands still at {seen}")
+    tailing.cancel()
+    truth.check_all(list(await actors.whole(world, log)))
+    checks = view.checks
+    checks.whole(view.store.state)
+    for _ in range(4):
+        await asyncio.sleep(10)
+        await log.let_go_orphans()
+        _, errors = await process.logs.sweeper().sweep_all()
+        world.require(not errors, f"the last sweeps failed: {errors}")
+    listed = checks.listed_now(view.store.state)
+    world.require(
+        world.records == listed, f"ledgers {sorted(world.records ^ listed)} are left or gone"
+    )
+    for log_id, other in world.views.items():
+        is_left = world.paths.log(log_id) in world.nodes.current.nodes
+        is_gone = other.deleted_at_ms is not None
+        world.require(is_left != is_gone, "records of a deleted log stay for ever")
+
+
+async def _run(seed: int) -> LeaderHosts:
+    world = LeaderHosts(seed)
+    with world.times_and_tokens():
+        world.is_faulty = world.quorums.faulty = False
+        first = world.process("first")
+        await first.stores.initialize()
+        await first.logs.create(
+            "log",
+            schema=world.content.schema,
+            properties=world.properties,
+            kind=LogKind.LEADER,
+            content=world.content.content,
+        )
+        world.is_faulty = world.quorums.faulty = world.random.random() < 0.85
+        processes = _spawn_all(world)
+        for process in processes:
+            if world.random.random() < 0.3:
+                world.later(world.random.randint(100, 6_000), process.crash)
+        world.later(7_000, world.end)
+        await world.until_all_ended()
+        for process in processes:
+            if not process.has_crashed:
+                process.crash()
+        await _settle(world)
+        if world.failure is not None:
+            raise world.failure
+    return world
+
+
+def host_schedule(seed: int) -> LeaderHosts:
+    """One random schedule to its end; raises `Violation`."""
+    world: LeaderHosts = play_hosts(seed, _run)
+    return world

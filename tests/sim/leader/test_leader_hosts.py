@@ -1,0 +1,40 @@
+"""Random schedules of leaders, hosts and stores as they ship; the mutations they catch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.leader.hosts.mutations import MUTATIONS
+from tests.sim.leader.hosts.world import host_schedule
+from tests.sim.leader.mutations import applied
+from tests.sim.log.checks import Violation
+from tests.sim.log.schedules import run_host_schedules
+
+SCHEDULES = 40
+SCHEDULES_TO_CATCH_MAX = 200
+
+pytestmark = pytest.mark.usefixtures("small_heads")
+
+
+def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = run_host_schedules(
+        range(5_000, 5_000 + SCHEDULES), run=host_schedule, what="leader hosts"
+    )
+    with capsys.disabled():
+        print(f"\n{counts}")  # noqa: T201 (the count line)
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    first, second = host_schedule(7), host_schedule(7)
+    assert first.events == second.events
+    assert first.counts == second.counts
+    assert [t.values for t in first.truths.values()] == [t.values for t in second.truths.values()]
+
+
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_a_schedule_catches_the_mutation(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    caught_by = MUTATIONS[name].caught_by
+    with applied(name, MUTATIONS), pytest.raises(Violation, match=caught_by) as caught:
+        run_host_schedules(range(SCHEDULES_TO_CATCH_MAX), run=host_schedule)
+    with capsys.disabled():
+        print(f"\n{name}: {caught.value}")  # noqa: T201 (its seed counts schedules)

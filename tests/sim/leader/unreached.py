@@ -1,0 +1,117 @@
+"""What no random schedule of leader logs reaches, and why."""
+
+from __future__ import annotations
+
+from tests.sim.coverage import Wanted
+
+TABLES = ("LEADER_TABLE",)
+
+FILES = (
+    "ledgerlog_spark/protocol/leader_appends.py",
+    "ledgerlog_spark/protocol/leader_attempts.py",
+    "ledgerlog_spark/protocol/leader_end.py",
+    "ledgerlog_spark/protocol/leader_inner.py",
+    "ledgerlog_spark/protocol/leader_list.py",
+    "ledgerlog_spark/protocol/leader_log.py",
+    "ledgerlog_spark/protocol/leader_look.py",
+    "ledgerlog_spark/protocol/leader_opening.py",
+    "ledgerlog_spark/protocol/leader_rolling.py",
+    "ledgerlog_spark/protocol/log_head_change.py",
+    "ledgerlog_spark/protocol/log_let_go.py",
+    "ledgerlog_spark/client/event_queue.py",
+    "ledgerlog_spark/log/check.py",
+    "ledgerlog_spark/log/committed_range.py",
+    "ledgerlog_spark/log/entries_in_flight.py",
+    "ledgerlog_spark/log/leader.py",
+    "ledgerlog_spark/log/leader_host.py",
+    "ledgerlog_spark/log/leader_rows.py",
+    "ledgerlog_spark/log/leader_writer.py",
+    "ledgerlog_spark/log/ledger_entries.py",
+    "ledgerlog_spark/log/newest_view.py",
+    "ledgerlog_spark/log/open_ends.py",
+    "ledgerlog_spark/log/record_access.py",
+    "ledgerlog_spark/log/record_reader.py",
+    "ledgerlog_spark/log/row_cursor.py",
+    "ledgerlog_spark/metadata/ledger_ids.py",
+)
+"""Whose lines count."""
+
+ABSTRACT = "abstract"
+LATE = "an ignored answer of what ended: too rare; test_leader_log walks every pair"
+CALLER = "a mistake of a caller, which the actors do not make: unit tests"
+BUG = "what a bug does: tests/unit/log/test_leader.py"
+LOSS = "what is lost would be a violation here: tests/unit/log"
+FACES = "for the faces of other threads: tests/unit/log/test_leader.py"
+EARLY = "a ledger that broke before it was known: test_leader_log"
+PEOPLE = "for people: tests/unit"
+LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
+
+REASONS: dict[str, str] = {
+    "LEADER_TABLE.CLOSED.*": LATE,
+    "LEADER_TABLE.STOPPED.*": LATE,
+    "LEADER_TABLE.OPENING.LedgerBroken": EARLY,
+    "*:*.__repr__": PEOPLE,
+    "*/leader_end.py:_happened": PEOPLE,
+    "*/leader_list.py:ListEdit.__post_init__": LOSS,
+    "*/leader_log.py:LeaderLog.next_append": PEOPLE,
+    "*/leader_log.py:LeaderLog._on_broken_early": EARLY,
+    "*/leader_log.py:LeaderLog._on_append": CALLER,
+    "*/leader_log.py:LeaderLog._on_confirmed": LATE,
+    "*/leader_log.py:LeaderLog._on_broken": EARLY,
+    "*/leader_log.py:LeaderLog._try_again": "attempts that fail to the last: test_leader_log",
+    "*/leader_log.py:LeaderLog._on_timer": LATE,
+    "*/leader_look.py:HeadLook.take": "a replica that is behind the creation: test_leader_log",
+    "*/leader_rolling.py:LeaderLedgers.find": LATE,
+    "*/leader_rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
+    "*/log_head_change.py:HeadChanger._changed": ABSTRACT,
+    "*/log_head_change.py:HeadChanger._done": ABSTRACT,
+    "*/log_head_change.py:HeadChanger._on_merge_pages": "pages swept meanwhile: test_log_host",
+    "*/log_head_change.py:HeadChanger._on_pages_written": "no store for pages alone: test_log_host",
+    "*/event_queue.py:EventQueue.*": BUG,
+    "*/check.py:LogCheck.*": PEOPLE,
+    "*/check.py:LogChecker._*": "transactional logs, damage, loss: test_log_upkeep",
+    "*/check.py:_said*": PEOPLE,
+    "*/committed_range.py:*": LOSS,
+    "*/leader.py:Leader.schema": FACES,
+    "*/leader.py:Leader.is_lingering": FACES,
+    "*/leader.py:Leader.submit": FACES,
+    "*/leader.py:Leader._submit_all": CALLER,
+    "*/leader.py:Leader._tell_sent": FACES,
+    "*/leader.py:Leader.on_crash": BUG,
+    "*/leader_host.py:LeaderHost._step": BUG,
+    "*/leader_host.py:LeaderHost._text": BUG,
+    "*/leader_host.py:LeaderHost._create": "a ledger is made while its leader ends: test_leader",
+    "*/leader_rows.py:LeaderRows.*": CALLER,
+    "*/leader_rows.py:rows_of": "logs without columns: tests/unit/log/test_leader_rows.py",
+    "*/leader_writer.py:LeaderWriter.*": "handles never call it so: tests/unit/log/test_leader.py",
+    "*/ledger_entries.py:entry_holding": "gaps, which are violations here: test_leader",
+    "*/ledger_entries.py:EntryCursor.*": LOSS,
+    "*/ledger_entries.py:RecordCursor.take": "entries that are passed over whole: test_leader",
+    "*/open_ends.py:*": LOSS,
+    "*/record_access.py:check_*": CALLER,
+    "*/record_reader.py:RecordReader.*": "truncation and loss while it reads: test_leader",
+    "*/row_cursor.py:Row*": "entries that are passed over whole, conveniences: test_leader_rows",
+    "*/ledger_ids.py:*": LONG,
+}
+
+CODES = (
+    "HeadRead.OK",
+    "HeadRead.UNAVAILABLE",
+    "HeadRead.UNREADABLE",
+    "Written.OK",
+    "Written.CONFLICT",
+    "Written.UNKNOWN",
+    "LedgerCreated.FAILED",
+    "LedgerSealed.FAILED",
+    "CloseAnswered.OK",
+    "CloseAnswered.LOST",
+    "CloseAnswered.FAILED",
+    "LeaderLog.LeaderDeposedError",
+    "LeaderLog.LogNotFoundError",
+    "LeaderLog.LedgerRecoveryError",
+    "LeaderLog.NotEnoughBookiesError",
+    "LeaderLog.MetadataUnavailableError",
+)
+"""Outcomes and failures that schedules are to reach."""
+
+WANTED = Wanted(FILES, REASONS, TABLES, CODES)

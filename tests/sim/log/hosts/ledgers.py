@@ -1,0 +1,127 @@
+"""Ledgers of transactional logs: records in the store, entries by name, no quorums."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.client.client import _check_password
+from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError
+from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
+from ledgerlog_spark.protocol import log_seal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+    from ledgerlog_spark.metadata.stores import MetadataStores
+    from tests.sim.log.hosts.tree import SimTree
+    from tests.sim.log.hosts.world import HostWorld
+
+BATCH_ENTRIES = 3
+
+
+def metadata_of(
+    ledger_id: int, *, password: bytes = b"", custom: dict[str, bytes] | None = None
+) -> LedgerMetadata:
+    """The record of a new ledger, with a token of its own."""
+    return LedgerMetadata(
+        quorum=Quorum(3, 3, 2),
+        fragments=(Fragment(0, ("a:1", "b:1", "c:1")),),
+        token=ledger_id + 1_000,
+        password=password,
+        custom=custom or {},
+    )
+
+
+class SimReader:
+    """A ledger that is read; whoever has the handle gave the right password."""
+
+    def __init__(self, ledgers: SimLedgers, ledger_id: int) -> None:
+        self.id = ledger_id
+        self._ledgers = ledgers
+
+    async def read_batches(
+        self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False
+    ) -> AsyncGenerator[Sequence[Any], None]:
+        """Names of entries, a few at a time."""
+        assert is_listed
+        assert last_entry_id is not None
+        while first_entry_id <= last_entry_id:
+            await self._ledgers.tree.pause()
+            end = min(first_entry_id + BATCH_ENTRIES, last_entry_id + 1)
+            ledger = self._ledgers.world.ledgers[self.id]
+            if ledger.is_deleted:
+                raise LedgerNotFoundError("it is gone", ledger_id=self.id)
+            names = ledger.entries[first_entry_id - 1 : end - 1]
+            yield [
+                SimpleNamespace(entry_id=number, payload=name)
+                for number, name in enumerate(names, first_entry_id)
+            ]
+            first_entry_id = end
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+class SimLedgers:
+    """The part of a client that the log layer needs of ledgers; their records are in the store."""
+
+    def __init__(self, world: HostWorld, tree: SimTree, stores: MetadataStores) -> None:
+        self.world = world
+        self.tree = tree
+        self._stores = stores
+        self.services: Any = None
+
+    def check_open(self) -> None:
+        return
+
+    async def new_ledger_ids(self, count: int) -> Sequence[int]:
+        return self.world.new_ledger_ids(count)
+
+    async def list_ledgers(self) -> AsyncIterator[int]:
+        async for ledger_id in self._stores.ledgers.ids():
+            yield ledger_id
+
+    async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        try:
+            found = (await self._stores.ledgers.load(ledger_id)).value
+        except LedgerNotFoundError:  # as the client: gone only if it is after a sync
+            await self._stores.ledgers.sync()
+            found = (await self._stores.ledgers.load(ledger_id)).value
+        ledger = self.world.ledgers[ledger_id]
+        if ledger.sealed_at is None or found.is_closed:
+            return found
+        return found.closed(last_entry_id=ledger.sealed_at, length=100)
+
+    async def open_ledger(
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        is_listed: bool = False,
+        may_be_outdated: bool = False,
+    ) -> SimReader:
+        del is_listed, may_be_outdated
+        _check_password(ledger_id, await self.ledger_metadata(ledger_id), password)
+        return SimReader(self, ledger_id)
+
+    async def seal(
+        self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1
+    ) -> LedgerMetadata:
+        """Finds all that was acknowledged, unless bookies are missing."""
+        world, ledger = self.world, self.world.ledgers[ledger_id]
+        metadata = await self.ledger_metadata(ledger_id)
+        _check_password(ledger_id, metadata, password)
+        if ledger.sealed_at is None:
+            if world.is_faulty and world.random.random() < 0.1:
+                world.counts["seals failed"] += 1
+                self.tree.faults += 1
+                raise LedgerRecoveryError("too few bookies answered", ledger_id=ledger_id)
+            log_seal.check_close(
+                ledger_id, last_entry_id=ledger.last, floor_entry_id=floor_entry_id
+            )
+            ledger.sealed_at = ledger.last
+        return metadata.closed(last_entry_id=ledger.sealed_at, length=100)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        await self._stores.ledgers.delete(ledger_id)

@@ -1,0 +1,155 @@
+"""Jobs: begin, write, commit, and commit again when the outcome was unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    MetadataFormatError,
+    MetadataUnavailableError,
+    UnauthorizedError,
+)
+from ledgerlog_spark.log.job import plan_job
+from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
+from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
+from ledgerlog_spark.protocol.log_read import LogState, StateMachine
+from ledgerlog_spark.protocol.log_records import WriteMode
+from tests.sim.log import rows
+from tests.sim.log.checks import Attempt, place_of
+from tests.sim.log.store import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ledgerlog_spark.log.job import Job
+    from ledgerlog_spark.protocol.log_records import StagedRange
+    from tests.sim.log.world import Actor, World
+
+OF_THIS_CALL_ALONE = (MetadataUnavailableError, MetadataFormatError)
+"""Failures before anything was changed; an earlier call may have got through."""
+
+
+def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: JobKind) -> Actor:
+    """One batch, from its plan to what its caller is told."""
+    session, random = Session(), world.random
+    ranges: list[StagedRange] = []
+    try:
+        begun = yield from _planned(world, session, app, batch_id, run, mode, kind)
+        is_first = begun.planned_version == 0
+        fewest = 0 if is_first or random.random() < 0.03 else 1
+        for _ in range(random.randint(fewest, 4)):
+            ranges += [(yield from _staged(world, session, begun))]
+    except LedgerLogError:
+        return
+    if random.random() < 0.3:
+        yield world.sleep(random.randint(50, 600))
+    request = CommitRequest(
+        app=app,
+        run=run,
+        batch_id=batch_id,
+        ranges=tuple(ranges),
+        mode=mode,
+        schema=begun.schema,
+        schema_id=begun.schema_id,
+        base_schema_id=begun.base_schema_id,
+        planned_version=begun.planned_version,
+        overwrite_if_changed=begun.overwrite_if_changed,
+        password=begun.password,
+        is_first=is_first,
+    )
+    places = tuple(map(place_of, ranges))
+    attempt = Attempt(app, batch_id, run, places, mode, begun.schema, begun.password)
+    world.checks.attempts.append(attempt)
+    yield from _committed(world, session, request, attempt)
+
+
+def _planned(
+    world: World,
+    session: Session,
+    app: str,
+    batch_id: int,
+    run: str,
+    mode: WriteMode,
+    kind: JobKind,
+) -> Generator[Any, Any, Job]:
+    random = world.random
+    state: LogState = yield world.drive(
+        session, StateMachine("log", is_fresh=random.random() < 0.5)
+    )
+    plan = plan_job(
+        state,
+        schema=rows.chosen_schema(random, state, mode, world.usual_schema),
+        mode=mode,
+        overwrite_if_changed=random.random() < 0.5,
+        password=rows.password_given(random, world.password),
+    )
+    return plan.job(app=app, run=run, batch_id=batch_id, kind=kind)
+
+
+def _staged(world: World, session: Session, begun: Job) -> Generator[Any, Any, StagedRange]:
+    """A range in a ledger of its own, or behind what its run wrote before."""
+    random, place = world.random, (begun.app, begun.run)
+    while True:
+        machine = EpochMachine(
+            "log",
+            app=begun.app,
+            run=begun.run,
+            batch_id=begun.batch_id,
+            kind=begun.kind,
+            syncs_first=random.random() < 0.5,
+        )
+        joined = yield world.drive(session, machine)
+        ledger_id = world.open.get(place)
+        if ledger_id is not None and random.random() < 0.5:
+            open_ledger = world.ledgers[ledger_id]
+            if (open_ledger.schema, open_ledger.password) == (begun.schema, begun.password):
+                break
+        ledger_id = yield from world.new_ledger(
+            session, begun.app, joined.version, schema=begun.schema, password=begun.password
+        )
+        if ledger_id is not None:
+            world.open[place] = ledger_id
+            break
+    yield world.sleep(random.randint(1, 40))
+    if world.ledgers[ledger_id].sealed_at is not None:
+        world.open.pop(place, None)
+        return (yield from _staged(world, session, begun))
+    owner = (begun.app, begun.batch_id, begun.run)
+    return world.written(ledger_id, owner, random.randint(1, 9))
+
+
+def _committed(
+    world: World, session: Session, request: CommitRequest, attempt: Attempt
+) -> Generator[Any, Any, None]:
+    """Commit until the outcome is told, and sometimes once more."""
+    random, app = world.random, request.app
+    is_old = world.is_old_release and random.random() < 0.4 and request.password == world.password
+    for _ in range(3):
+        known = world.known.get(app) if random.random() < 0.7 else None
+        machine = CommitMachine(
+            "log", request, token=world.new_token(), known=known, now_ms=world.now
+        )
+        if is_old:
+            machine._guard = rows.OldGuard("log", request.password)
+        try:
+            result = yield world.drive(session, machine)
+        except LedgerLogError as error:
+            if not error.definite:
+                attempt.said_unknown = True
+                continue
+            if isinstance(error, UnauthorizedError):
+                world.checks.counts["passwords refused"] += 1
+            is_silent = isinstance(error, OF_THIS_CALL_ALONE)
+            if not (is_silent and (attempt.said_unknown or attempt.said_committed)):
+                attempt.said_failed = True
+                world.checks.failed(attempt)
+            return
+        attempt.said_committed = True
+        world.checks.reported(attempt, result)
+        if machine.known_after is not None and random.random() < 0.8:
+            world.known[app] = machine.known_after
+        if random.random() < 0.2:
+            continue  # as after a driver that died behind its commit
+        return

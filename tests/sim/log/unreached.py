@@ -1,0 +1,152 @@
+"""What no random schedule of transactional logs reaches, and why."""
+
+from __future__ import annotations
+
+from tests.sim.coverage import Wanted
+
+MACHINES = (
+    "commit", "commit_plan", "commit_result", "current_schema", "epoch", "expiry", "floor",
+    "known", "listing_commit", "machine", "merge", "page_replacement",
+    "pages", "password", "password_guard", "property_change", "read", "restore", "retention",
+    "seal", "sweep", "truncate", "view", "walk",
+)  # fmt: skip
+
+FILES = (
+    *(f"ledgerlog_spark/protocol/log_{name}.py" for name in MACHINES),
+    "ledgerlog_spark/log/driver.py",
+    "ledgerlog_spark/log/job.py",
+    "ledgerlog_spark/log/known_logs.py",
+    "ledgerlog_spark/log/log.py",
+    "ledgerlog_spark/log/log_upkeep.py",
+    "ledgerlog_spark/log/logs.py",
+    "ledgerlog_spark/log/older_ledgers.py",
+    "ledgerlog_spark/log/retries.py",
+    "ledgerlog_spark/log/sweep_memory.py",
+    "ledgerlog_spark/log/sweeper.py",
+    "ledgerlog_spark/log/version_at.py",
+    "ledgerlog_spark/metadata/commit_queue.py",
+    "ledgerlog_spark/metadata/leases.py",
+    "ledgerlog_spark/metadata/log_producers.py",
+    "ledgerlog_spark/metadata/log_store.py",
+    "ledgerlog_spark/metadata/store_clock.py",
+    "ledgerlog_spark/upkeep/upkeep.py",
+)
+"""Whose lines count."""
+
+ABSTRACT = "abstract"
+CALLER = "a mistake of a caller, which the actors do not make: unit tests"
+LEADERS = "of leader logs: tests/sim/leader"
+LOSS = "what is lost would be a violation here: tests/unit/log"
+LATER = "of a later release, or damaged: tests/unit/log"
+ENTRIES = "entries are not written here: tests/unit/log, tests/spark"
+RACE = "two requests of others between two of one: tests/unit/log walks it"
+GIVES_UP = "as many conflicts in a row as it takes to give up: tests/unit/log"
+PEOPLE = "for people and for the command line: tests/unit"
+
+REASONS: dict[str, str] = {
+    "*/log_commit.py:CommitMachine._settle": "its producer is forgotten meanwhile: test_log_commit",
+    "*/log_commit.py:CommitMachine._has_token": "its log is removed meanwhile: test_log_commit",
+    "*/log_commit.py:CommitMachine._pages_gone": LOSS,
+    "*/log_commit.py:CommitMachine._count_attempt": GIVES_UP,
+    "*/log_commit_plan.py:CommitRequest.__post_init__": CALLER,
+    "*/log_commit_plan.py:listed": "statistics of logs with very many ranges: test_log_sizes",
+    "*/log_commit_plan.py:_schema": "logs of records, which have no columns: test_log_commit",
+    "*/log_commit_plan.py:_storable": "a schema of megabytes: test_log_sizes",
+    "*/log_epoch.py:EpochMachine._decide": "a job is forgotten before it writes: test_log_host",
+    "*/log_known.py:left_by": "a store that does not say the version that it wrote: test_log_known",
+    "*/log_listing_commit.py:ListingCommit._walks": ABSTRACT,
+    "*/log_listing_commit.py:ListingCommit._listed": ABSTRACT,
+    "*/log_listing_commit.py:ListingCommit._on_listing_pages": RACE,
+    "*/log_machine.py:lost_page": LOSS,
+    "*/log_machine.py:LogMachine._begin": ABSTRACT,
+    "*/log_machine.py:LogMachine._step": ABSTRACT,
+    "*/log_machine.py:LogMachine._head_of": LATER,
+    "*/log_machine.py:LogMachine._read_error": "an unknown outcome of no write: unit tests",
+    "*/log_merge.py:MergeRequest.__post_init__": CALLER,
+    "*/log_password.py:_salt": LATER,
+    "*/log_password_guard.py:PasswordGuard.next_request": LOSS,
+    "*/log_password_guard.py:PasswordGuard.take": LOSS,
+    "*/log_read.py:HeadReader._on_head": LOSS,
+    "*/log_read.py:HeadReader._walks": ABSTRACT,
+    "*/log_read.py:HeadReader._done": ABSTRACT,
+    "*/log_read.py:SnapshotMachine._*": LEADERS,
+    "*/log_read.py:_shown": LEADERS,
+    "*/log_truncate.py:_oldest_left": LEADERS,
+    "*/driver.py:Driver.perform": LEADERS,
+    "*/driver.py:Driver.watch_head": LEADERS,
+    "*/driver.py:Driver._time": RACE,
+    "*/driver.py:Driver._read_password": "heads of earlier releases: machines alone meet them",
+    "*/driver.py:_attempt": "errors that no machine has a reply for: test_log_host",
+    "*/known_logs.py:KnownLogs.put": "a process with so many producers: test_log_known",
+    "*/log.py:Log.begin": CALLER,
+    "*/log.py:Log.open_*": ENTRIES,
+    "*/log.py:Log._register": GIVES_UP,
+    "*/log.py:_checked_app": CALLER,
+    "*/log_upkeep.py:LogUpkeep.restore": "does not happen",
+    "*/log_upkeep.py:LogUpkeep.check": LEADERS,
+    "*/log_upkeep.py:LogUpkeep.let_go_orphans": LEADERS,
+    "*/log_upkeep.py:LogUpkeep.delete": GIVES_UP,
+    "*/log_upkeep.py:LogUpkeep._require_versions": LEADERS,
+    "*/log_upkeep.py:LogUpkeep._restore": CALLER,
+    "*/log_upkeep.py:LogUpkeep._password_of": "copies of two passwords: test_log_password",
+    "*/logs.py:Logs.watch_names": PEOPLE,
+    "*/logs.py:Logs._head_of_owner": LATER,
+    "*/logs.py:logs_of": CALLER,
+    "*/older_ledgers.py:*": RACE,
+    "*/retries.py:Retries._wait_for_turn": "taken out by others: test_concurrent_commits",
+    "*/sweep_memory.py:LogDue.see": "the store's clock is set back: tests/unit/upkeep",
+    "*/sweeper.py:Sweeper._remove_rest": RACE,
+    "*/sweeper.py:_LogSweep._sweep_staged": GIVES_UP,
+    "*/sweeper.py:_LogSweep._deregister": GIVES_UP,
+    "*/sweeper.py:_LogSweep.sweep_deleted": LEADERS,
+    "*/sweeper.py:_LogSweep._keep_marked": RACE,
+    "*/sweeper.py:_LogSweep._items": RACE,
+    "*/version_at.py:_text": PEOPLE,
+    "*/commit_queue.py:TreeCommitQueue.join": "lost answers and logs of earlier releases: contract",
+    "*/commit_queue.py:TreeCommitQueue.members": RACE,
+    "*/leases.py:TreeLeases.*": "lost answers, and who holds it: test_metadata_leases",
+    "*/log_producers.py:TreeLogProducers.*": "races, lost answers: test_log_store",
+    "*/log_store.py:TreeLogStore.*": "races and lost answers: tests/contract/test_log_store.py",
+    "*/store_clock.py:*": "clocks of machines: tests/unit/metadata/test_store_clock.py",
+    "*/upkeep.py:Kept.did_something": PEOPLE,
+    "*/upkeep.py:Upkeep._keep_rows": "merging, which reads rows: tests/unit/upkeep",
+    "*/upkeep.py:leased": "waiting for another process: tests/unit/upkeep",
+    "*/upkeep.py:holder": PEOPLE,
+    "*/upkeep.py:_leases_of": CALLER,
+}
+
+CODES = (
+    *(
+        f"{kind}.{outcome}"
+        for kind in ("HeadRead", "ProducerRead", "PagesRead", "RegisteredRead")
+        for outcome in ("OK", "UNAVAILABLE", "UNREADABLE")
+    ),
+    "PasswordRead.OK",
+    "PasswordRead.GONE",
+    "Written.OK",
+    "Written.CONFLICT",
+    "Written.UNKNOWN",
+    "PagesWritten.OK",
+    "PagesWritten.CONFLICT",
+    "PagesWritten.UNKNOWN",
+    "PagesRead.GONE",
+    "CommitMachine.CommitUnknownError",
+    "CommitMachine.ConcurrentCommitError",
+    "CommitMachine.LogNotFoundError",
+    "CommitMachine.MetadataFormatError",
+    "CommitMachine.MetadataUnavailableError",
+    "CommitMachine.ProducerFencedError",
+    "CommitMachine.UnauthorizedError",
+    "EpochMachine.MetadataUnknownError",
+    "EpochMachine.ProducerFencedError",
+    "EpochMachine.StaleCheckpointError",
+    "MergeMachine.ConcurrentCommitError",
+    "MergeMachine.UnauthorizedError",
+    "RestoreMachine.ConcurrentCommitError",
+    "TruncateMachine.ConfigurationError",
+    "PropertiesMachine.MetadataUnknownError",
+    "SnapshotMachine.VersionNotAvailableError",
+)
+"""Outcomes and failures that schedules are to reach."""
+
+WANTED = Wanted(FILES, REASONS, codes=CODES)
