@@ -90,8 +90,8 @@ _STANDING_STILL = [
     Mutation(
         "takeover_stands_still_after_its_write",
         f"{PROTOCOL}/log_epoch.py",
-        "        return self._sync()\n\n    def _joined",
-        "        return []\n\n    def _joined",
+        "        return self._sync()\n\n    def _read_error",
+        "        return []\n\n    def _read_error",
         "a run that takes over its producer neither ends nor asks for anything",
     ),
     Mutation(
