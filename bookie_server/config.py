@@ -69,10 +69,10 @@ class BookieSettings(BaseSettings):
         in_flight_bytes_max: Everything held for peers: bytes received, whole frames or not, and
             answers not yet sent. 128 KiB of it are each connection's own, the rest is shared out.
         connections_max: The place of an idle connection is given to the next one beyond.
-        stall_timeout_ms: A peer that takes none of its answers for so long, or has not completed
-            a frame so long after its first byte, loses the connection; much sooner when others
-            wait for what it holds.
-        first_request_timeout_ms: A connection that asked for nothing is closed after this.
+        stall_timeout_ms: A peer that takes none of its answers for so long, or sends less than
+            16 KiB of a frame in so long, loses the connection; much sooner when others wait for
+            what it holds. One frame may take ten times as long in all.
+        first_request_timeout_ms: A connection that began no request is closed after this.
         watches_max: Watches of ledgers' last adds confirmed, for readers that wait for new entries.
         free_bytes_min: The bookie turns read-only when its device would have less space left.
         gc_interval_ms: Between two passes of the collector, which lets go of deleted ledgers.

@@ -11,6 +11,9 @@ from typing import Final
 MOVED_BYTES_MIN: Final = 16_384
 """Less than this between two looks is no progress of a peer that owes more."""
 
+FRAME_STALLS_MAX: Final = 10
+"""Stall time-outs that one frame may take in all, however steadily it comes."""
+
 
 class PeerWatch:
     """What was seen of one peer.
@@ -83,8 +86,11 @@ class PeerWatch:
         """Why a peer has had time enough, whoever else there is; None while it has not."""
         if now - self.took_at >= stall_seconds:
             return "takes none of its answers"
-        if self.frame_began_at is not None and now - self.frame_began_at >= stall_seconds:
+        if now - self.sent_at >= stall_seconds:
             return "does not complete a frame"
+        began_at = self.frame_began_at
+        if began_at is not None and now - began_at >= FRAME_STALLS_MAX * stall_seconds:
+            return "sends a frame too slowly"
         return None
 
     def is_stalled(self, now: float, grace_seconds: float) -> bool:

@@ -1,10 +1,11 @@
 """Closes connections that hold what others need and do not move.
 
 Every second it looks at all connections, and closes those whose peers have had `stall_timeout_ms`
-for their answers or for the rest of a frame, and those that never asked for anything. When a lane
-is full it looks more often, and a grace of a quarter of a second is all that a peer gets: of those
-that did not move for so long, the ones that hold most of the lane are closed until a quarter of it
-is free and nobody waits.
+to take some of their answers or to send some of a frame, and those that never began to ask for
+anything. A frame that comes steadily may take ten times as long. When a lane is full it looks more
+often, and a grace of a quarter of a second is all that a peer gets: of those that did not move for
+so long, the ones that hold most of the lane are closed until a quarter of it is free and nobody
+waits.
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ class Sweeper:
         return (
             not connection.is_proven
             and connection.is_idle
+            and connection.watch.frame_began_at is None
+            and connection.waits_since is None
             and now - connection.watch.opened_at >= self._first_seconds
         )
 

@@ -10,7 +10,7 @@ import pytest
 from bookie_server.config import BookieSettings
 from bookie_server.service.lanes import Lanes, PeerShares
 from bookie_server.service.metrics import ServiceCounters
-from bookie_server.service.peer_watch import MOVED_BYTES_MIN, PeerWatch
+from bookie_server.service.peer_watch import FRAME_STALLS_MAX, MOVED_BYTES_MIN, PeerWatch
 from bookie_server.service.sweeper import GRACE_SECONDS, WAIT_SECONDS_MAX, Sweeper
 
 if TYPE_CHECKING:
@@ -94,13 +94,48 @@ async def test_who_takes_none_of_its_answers_is_closed_after_the_stall_timeout(w
     assert world.counters.connections_swept == 0
 
 
-async def test_a_frame_that_comes_in_drops_is_closed_all_the_same(world) -> None:
-    drops = Connection(world)
-    drops.is_incomplete = True
-    for _ in range(7):
-        drops.received_bytes += MOVED_BYTES_MIN
+async def test_a_frame_of_which_too_little_comes_is_closed_after_the_stall_timeout(world) -> None:
+    drops, bytewise = Connection(world), Connection(world)
+    for peer in (drops, bytewise):
+        peer.is_incomplete = peer.is_idle = True
+        peer.is_proven = False
+    for _ in range(6):
+        drops.received_bytes += MOVED_BYTES_MIN // 7
+        bytewise.received_bytes += 1
+        assert not drops.is_closed
         world.after(10)
-    assert drops.is_closed
+    assert (drops.is_closed, bytewise.is_closed) == (True, True)
+
+
+async def test_a_first_frame_that_comes_slowly_and_steadily_is_waited_for(world) -> None:
+    slow = Connection(world)
+    slow.is_incomplete, slow.is_idle, slow.is_proven = True, True, False
+    for _ in range(11):
+        slow.received_bytes += MOVED_BYTES_MIN
+        world.after(50)
+    assert not slow.is_closed
+    slow.frames_received, slow.is_proven = 1, True
+    world.after(50)
+    assert not slow.is_closed, "it is another frame now"
+
+
+async def test_a_frame_that_comes_steadily_ends_all_the_same(world) -> None:
+    endless = Connection(world)
+    endless.is_incomplete = True
+    seconds = 0
+    while not endless.is_closed and seconds < 2_000:
+        endless.received_bytes += MOVED_BYTES_MIN
+        world.after(50)
+        seconds += 50
+    assert FRAME_STALLS_MAX * 60 <= seconds <= FRAME_STALLS_MAX * 60 + 50
+
+
+async def test_a_first_frame_that_waits_for_memory_is_not_silence(world) -> None:
+    waiting = Connection(world)
+    waiting.is_idle, waiting.is_proven = True, False
+    waiting.waits_since = world.now
+    world.after(40)
+    assert not waiting.is_closed
 
 
 async def test_who_asks_for_nothing_is_closed_and_who_asked_once_stays(world) -> None:
