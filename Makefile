@@ -16,7 +16,7 @@ CASES ?= 2000
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test ack-audit mutation-score matrix interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench proto lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -88,6 +88,9 @@ matrix: $(STAMP) ## Tests in every Python and PySpark that the metadata allows (
 
 abuse-test: $(STAMP) ## Bookies under 12 kinds of abuse: a good client's slowest append, the bookies' memory
 	$(BIN)/python -m tests.abuse
+
+many-ledgers: $(STAMP) ## A bookie with 100,000 ledgers: how long its event loop and its adds are held up
+	$(BIN)/python -m tests.many_ledgers
 
 interop: $(STAMP) ## Apache BookKeeper's client on our bookies, and ours on its bookies (needs Maven)
 	$(BIN)/python -m tests.interop

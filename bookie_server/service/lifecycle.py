@@ -28,12 +28,8 @@ from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.logging import get_logger
 from bookie_server.service.loop_lag import LoopLag
 from bookie_server.service.metadata_check import StoreMetadataCheck
-from bookie_server.service.metrics import (
-    MetricsServer,
-    ServiceCollector,
-    ServiceCounters,
-    flat_numbers,
-)
+from bookie_server.service.metrics import ServiceCollector, ServiceCounters, flat_numbers
+from bookie_server.service.metrics_server import MetricsServer
 from bookie_server.service.port_claim import claim
 from bookie_server.service.registration import BookieRegistration
 from bookie_server.service.session_file import SessionFile

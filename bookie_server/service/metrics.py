@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
 
-from bookie_server.errors import PortInUseError
 from ledgerlog_spark.model import Code
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from bookie_server.service.loop_lag import LoopLag
+    from bookie_server.service.loop_lag import Lags, LoopLag
 
 
 @dataclass(slots=True)
@@ -95,47 +93,18 @@ class ServiceCollector:
         yield answers
         for name, gauge in self._gauges.items():
             yield GaugeMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=gauge())
-        lag = self._loop_lag
-        yield HistogramMetricFamily(
-            "ledgerlog_bookie_loop_lag_seconds",
+        yield from _lag_metrics(
+            "loop_lag",
             "How late the event loop came to what was due, looked at every 20 ms.",
-            buckets=lag.buckets(),
-            sum_value=lag.sum_seconds,
+            self._loop_lag.wall,
         )
-        yield GaugeMetricFamily(
-            "ledgerlog_bookie_loop_lag_max_seconds",
-            "The longest such delay since the start.",
-            value=lag.max_seconds,
+        yield from _lag_metrics(
+            "loop_lag_cpu",
+            "The same, as far as its thread was computing: the bookie's own doing.",
+            self._loop_lag.cpu,
         )
         for name, value in self._storage().items():
             yield GaugeMetricFamily(f"ledgerlog_bookie_storage_{name}", _words(name), value=value)
-
-
-class MetricsServer:
-    """Serves the metrics text over HTTP, in a thread of its own that only reads.
-
-    Raises:
-        PortInUseError: Another process has the port.
-    """
-
-    def __init__(self, address: str, port: int, collector: ServiceCollector) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
-        try:
-            self._server, self._thread = start_http_server(port, address, registry)
-        except OSError as error:
-            raise PortInUseError(
-                f"metrics port {port} on {address} cannot be had ({error.strerror}): stop the "
-                "process that has it, or give this bookie another metrics_port",
-                address=address,
-                port=port,
-            ) from None
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def flat_numbers(counters: object, prefix: str = "") -> dict[str, float]:
@@ -148,6 +117,20 @@ def flat_numbers(counters: object, prefix: str = "") -> dict[str, float]:
         elif isinstance(value, (int, float)):
             numbers[prefix + each.name] = value
     return numbers
+
+
+def _lag_metrics(name: str, meaning: str, lags: Lags) -> Iterator[Metric]:
+    yield HistogramMetricFamily(
+        f"ledgerlog_bookie_{name}_seconds",
+        meaning,
+        buckets=lags.buckets(),
+        sum_value=lags.sum_seconds,
+    )
+    yield GaugeMetricFamily(
+        f"ledgerlog_bookie_{name}_max_seconds",
+        "The longest such delay since the start.",
+        value=lags.max_seconds,
+    )
 
 
 def _words(name: str) -> str:

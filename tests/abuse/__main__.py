@@ -2,8 +2,8 @@
 
 Three bookies with their default settings, a client that appends to an ensemble of all of them and
 reads back, and one abuse after the other. Exit code 1 when an append or a read took longer than
-SECONDS_MAX, a bookie took more memory than RSS_BYTES_MAX, a call failed, an entry was wrong, or a
-bookie was replaced or died.
+SECONDS_MAX, a bookie took more memory than RSS_BYTES_MAX, its own work held its event loop up for
+longer than LAG_SECONDS_MAX, a call failed, an entry was wrong, or a bookie was replaced or died.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import psutil
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.abuse.abuses import ABUSES, prepare
 from tests.abuse.client import GoodClient
-from tests.fixtures.bookie_process import ROOT, BookieProcess
+from tests.abuse.loop_lags import Lag, LoopLags
+from tests.fixtures.bookie_process import ROOT, BookieProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,12 +69,19 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
     """Play the abuses; the exit code."""
     broken: list[str] = []
     slowest_append = slowest_read = 0.0
+    longest = Lag()
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperProcess(directory / "zookeeper"))
         uri = f"zk://{zookeeper.connect_string}/ledgers"
+        metrics_ports = [free_port() for _ in range(3)]
         bookies = [
-            BookieProcess(directory / f"bookie-{number}", uri, session_timeout_ms=10_000)
-            for number in range(3)
+            BookieProcess(
+                directory / f"bookie-{number}",
+                uri,
+                session_timeout_ms=10_000,
+                metrics_port=metrics_port,
+            )
+            for number, metrics_port in enumerate(metrics_ports)
         ]
         for bookie in bookies:
             stack.callback(bookie.kill)
@@ -82,6 +90,7 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
         client = stack.enter_context(GoodClient(uri))
         memory = Memory(bookies)
         time.sleep(1)  # both warm up
+        lags = LoopLags(metrics_ports)
         for name in names:
             client.begin()
             peak = 0
@@ -97,9 +106,12 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
                     said, _ = process.communicate(timeout=30)
             append, read = client.appends.slowest_seconds, client.reads.slowest_seconds
             slowest_append, slowest_read = max(slowest_append, append), max(slowest_read, read)
+            lag = lags.since_last()
+            longest = longest.or_longer(lag)
             print(
                 f"{name}: {said.strip()}; {client.appends.count} appends, slowest {append:.2f} s; "
-                f"{client.reads.count} reads, slowest {read:.2f} s; RSS {peak // MEBIBYTE} MB",
+                f"{client.reads.count} reads, slowest {read:.2f} s; RSS {peak // MEBIBYTE} MB; "
+                f"{lag}",
                 flush=True,
             )
         client.stop()
@@ -115,6 +127,8 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
             broken.append(f"a read took {slowest_read:.2f} s")
         if memory.rss_bytes_max > RSS_BYTES_MAX:
             broken.append(f"a bookie took {memory.rss_bytes_max // MEBIBYTE} MB")
+        if longest.is_too_long:
+            broken.append(f"a bookie held its loop up: {longest}")
         for bookie in bookies:
             if bookie.stop(signal.SIGTERM):
                 broken.append(f"bookie {bookie.port} did not stop cleanly: {bookie.log()[-500:]}")
@@ -123,7 +137,7 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
     count = sum(name != "nothing" for name in names)
     print(
         f"{count} abuses, slowest append {slowest_append:.2f} s, slowest read "
-        f"{slowest_read:.2f} s, RSS {memory.rss_bytes_max // MEBIBYTE} MB at most, "
+        f"{slowest_read:.2f} s, RSS {memory.rss_bytes_max // MEBIBYTE} MB at most, {longest}, "
         f"{len(client.refused)} refused"
     )
     return 1 if broken else 0

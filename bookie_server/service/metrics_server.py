@@ -1,0 +1,169 @@
+"""Serves metrics over HTTP, in threads that only read, within bounds whatever peers do.
+
+CONNECTIONS_MAX connections at the same time, each for one request of REQUEST_BYTES_MAX and for
+CONNECTION_SECONDS_MAX in all, answer included. What is beyond them is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from bookie_server.errors import PortInUseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prometheus_client.registry import Collector
+
+CONNECTIONS_MAX: Final = 8
+REQUEST_BYTES_MAX: Final = 16_384
+CONNECTION_SECONDS_MAX: Final = 5.0
+LOOK_SECONDS: Final = 0.2
+
+
+class MetricsServer:
+    """The metrics port of one bookie.
+
+    Args:
+        address: IP address.
+        port: 0 takes a free one.
+        collector: Of what is served.
+        clock: Seconds that never go back.
+
+    Attributes:
+        port: That it listens on.
+
+    Raises:
+        PortInUseError: Another process has the port.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        collector: Collector,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+        try:
+            self._server = _BoundedServer(address, port, clock)
+        except OSError as error:
+            raise PortInUseError(
+                f"metrics port {port} on {address} cannot be had ({error.strerror}): stop the "
+                "process that has it, or give this bookie another metrics_port",
+                address=address,
+                port=port,
+            ) from None
+        self._server.set_app(make_wsgi_app(registry))
+        self.port = self._server.server_port
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(LOOK_SECONDS,), name="metrics", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def connections_count(self) -> int:
+        """Connections open now."""
+        return self._server.connections_count
+
+    def close(self) -> None:
+        """Stop serving; open connections are closed."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _BoundedServer(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, and few of them."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: str, port: int, clock: Callable[[], float]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._until: dict[socket.socket, float] = {}
+        super().__init__((address, port), _Handler)
+
+    @property
+    def connections_count(self) -> int:
+        return len(self._until)
+
+    def server_bind(self) -> None:
+        """Bind, and name the server by its address: a name would have to be looked up."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        self.setup_environ()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is a place for a connection; it is closed otherwise."""
+        del client_address
+        with self._lock:
+            if len(self._until) >= CONNECTIONS_MAX:
+                return False
+            self._until[request] = self._clock() + CONNECTION_SECONDS_MAX
+            return True
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._until.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End connections whose time is up; called every LOOK_SECONDS at least."""
+        self._end(self._clock())
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._end(float("inf"))
+
+    def _end(self, now: float) -> None:
+        with self._lock:
+            for request, until in self._until.items():
+                if now >= until:
+                    with contextlib.suppress(OSError):  # its thread hears of it and closes it
+                        request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A peer that goes away is no event."""
+
+
+class _Handler(WSGIRequestHandler):
+    """One request of one connection, of which it reads a bounded part."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = cast("BinaryIO", _FirstBytes(self.rfile))  # type: ignore[assignment]
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base's name
+        """Log nothing."""
+
+
+class _FirstBytes:
+    """A file that ends after REQUEST_BYTES_MAX."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._left_bytes = REQUEST_BYTES_MAX
+
+    def readline(self, size_bytes: int) -> bytes:
+        line: bytes = self._file.readline(min(size_bytes, self._left_bytes))
+        self._left_bytes -= len(line)
+        return line
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)

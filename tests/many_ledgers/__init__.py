@@ -1,0 +1,1 @@
+"""A real bookie with 100,000 ledgers: `make many-ledgers`."""
