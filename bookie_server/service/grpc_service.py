@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core import requests as storage_requests
 from bookie_server.errors import StorageError
 from bookie_server.service.fair_slots import FairSlots
-from bookie_server.service.grpc_stream import ReplyStream, give_back
+from bookie_server.service.grpc_replies import Batches, HeldReplies
+from bookie_server.service.grpc_stream import ReplyStream, taken_of
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from bookie_server.storage.ledger_storage import LedgerStorage
 
 ID_MAX: Final = (1 << 63) - 1
+BATCH_COUNT_MAX: Final = 65_536
+"""Of the entries in one batch, as with the v2 protocol."""
+LISTINGS_MAX: Final = 4
+"""Lists of entries that are put together at the same time."""
+RANGE_COST_BYTES: Final = 256
+"""What a range of entries costs in memory until its reply is sent."""
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
 """Of the entries in one message of a watch, whatever the client asks for."""
 
@@ -78,6 +84,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self.watch_slots = FairSlots(watches_max)
         self._counters = counters
         self._connections_count = connections_count
+        self._batches = Batches(storage, counters)
+        self._held = HeldReplies()
+        self._listings = asyncio.Semaphore(LISTINGS_MAX)
         self._streams: set[ReplyStream[Any, Any]] = set()
         self._watches: set[asyncio.Event] = set()
         self._stopping = asyncio.Event()
@@ -126,49 +135,19 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         """Reads consecutive entries."""
         if not _are_ids(request.ledger_id, request.first_entry_id) or request.count_max < 1:
             return pb.BatchReadReply(code=self._counted(Code.BAD_REQUEST))
-        wanted_bytes = min(request.size_bytes_max or ID_MAX, FRAME_SIZE_BYTES_MAX)
-        code, entries, taken = await self._batch(
-            request.ledger_id, request.first_entry_id, request.count_max, wanted_bytes, context
-        )
-        # Until the reply is sent it is in memory.
-        context.add_done_callback(lambda _: give_back(taken))
-        return pb.BatchReadReply(code=self._counted(code), entries=entries)
-
-    async def _batch(
-        self,
-        ledger_id: int,
-        first_entry_id: int,
-        count_max: int,
-        wanted_bytes: int,
-        context: Context,
-    ) -> tuple[Code, list[bytes], Taken]:
-        """Entries as far as there is room for them, and what the caller has to give back."""
         share = self._lanes.reads.share(_host_of(context))
-        size_bytes = min(wanted_bytes + REQUEST_OVERHEAD_BYTES, share.allowance_bytes)
-        if size_bytes < min(wanted_bytes, ANSWERS_RESERVE_BYTES) or not share.take(size_bytes):
-            share.refuse()
-            return Code.BUSY, [], (share, 0)
-        answered: asyncio.Future[tuple[Code, Sequence[bytes]]] = _future()
-        self._counters.read_requests += 1
-        try:
-            self._storage.read_batch(
-                storage_requests.BatchReadRequest(
-                    ledger_id, first_entry_id, count_max, min(wanted_bytes, size_bytes)
-                ),
-                lambda code, entries: _resolve(answered, (code, entries)),
-            )
-            code, found = await answered
-        except BaseException:
-            share.give_back(size_bytes)
-            raise
-        entries = list(map(bytes, found))
-        read_bytes = sum(map(len, entries))
-        if read_bytes > size_bytes and not share.extend(read_bytes - size_bytes):
-            share.refuse()
-            return Code.BUSY, [], (share, size_bytes)
-        self._counters.read_entries += len(entries)
-        self._counters.read_bytes += read_bytes
-        return code, entries, (share, max(size_bytes, read_bytes))
+        code, entries, taken = await self._batches.in_line(
+            storage_requests.BatchReadRequest(
+                request.ledger_id,
+                request.first_entry_id,
+                min(request.count_max, BATCH_COUNT_MAX),
+                min(request.size_bytes_max or ID_MAX, FRAME_SIZE_BYTES_MAX),
+            ),
+            share,
+        )
+        release = self._held.hold(taken)
+        context.add_done_callback(lambda _: release())
+        return pb.BatchReadReply(code=self._counted(code), entries=entries)
 
     async def ReadLac(  # noqa: N802
         self, request: pb.ReadLacRequest, context: object
@@ -223,6 +202,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         if not _are_ids(request.ledger_id):
             yield pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
             return
+        share = self._lanes.reads.share(_host_of(context))
         known = told_before = request.previous
 
         def told(lac: int) -> None:
@@ -241,47 +221,50 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 if self._stopping.is_set() or is_ended.is_set():
                     return
                 lac = known
-                entries, taken = await self._confirmed(request, told_before + 1, lac, context)
+                entries, taken = await self._confirmed(request, told_before + 1, lac, share)
                 told_before = lac
+                release = self._held.hold(taken)
                 try:
                     yield pb.LacReply(
                         code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
                     )
                 finally:
-                    if taken is not None:
-                        give_back(taken)
+                    release()
         finally:
             self._watches.discard(changed)
             cancel()
 
     async def _confirmed(
-        self,
-        request: pb.WatchLacRequest,
-        first_entry_id: int,
-        last_entry_id: int,
-        context: Context,
-    ) -> tuple[Sequence[bytes], Taken | None]:
+        self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int, share: Share
+    ) -> tuple[Sequence[bytes], Taken]:
         """Entries of the range, both ends inclusive, as far as they are wanted and are here."""
         size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
         count = last_entry_id + 1 - first_entry_id
-        if not size_bytes_max or count > RUN_ENTRIES_MAX or not self._lanes.reads.is_ample:
-            return (), None
-        _, entries, taken = await self._batch(
-            request.ledger_id, first_entry_id, count, size_bytes_max, context
+        if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
+            return (), (share, 0)
+        return await self._batches.at_once(
+            storage_requests.BatchReadRequest(
+                request.ledger_id, first_entry_id, count, size_bytes_max
+            ),
+            share,
         )
-        return (entries if sum(map(len, entries)) <= size_bytes_max else ()), taken
 
     async def ListEntries(  # noqa: N802
-        self, request: pb.ListEntriesRequest, context: object
+        self, request: pb.ListEntriesRequest, context: Context
     ) -> pb.ListEntriesReply:
         """The ranges of entries of one ledger that this bookie holds."""
-        del context
         if not _are_ids(request.ledger_id):
             return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
-        try:
-            held = await self._storage.entries_held(request.ledger_id)
-        except StorageError:
-            return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
+        share = self._lanes.reads.share(_host_of(context))
+        async with self._listings:
+            try:
+                held = await self._storage.entries_held(request.ledger_id)
+            except StorageError:
+                return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
+            size_bytes = min(len(held) * RANGE_COST_BYTES, share.size_bytes_max)
+            await taken_of(share, size_bytes)
+        release = self._held.hold((share, size_bytes))
+        context.add_done_callback(lambda _: release())
         ranges = [pb.EntryRange(first_entry_id=a, last_entry_id=b) for a, b in held]
         return pb.ListEntriesReply(code=self._counted(Code.OK), ranges=ranges)
 
@@ -327,11 +310,12 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             await replies.aclose()  # type: ignore[attr-defined]
 
     def relieve(self, lane: Budget, stuck_seconds: float) -> None:
-        """End streams whose clients took no reply for so long while they hold a lane's bytes."""
+        """End calls whose clients took no reply for so long while they hold a lane's bytes."""
         for stream in list(self._streams):
             if stream.is_stuck(stuck_seconds) and stream.holds(lane):
                 self._counters.connections_swept += 1
                 stream.cancel()
+        self._counters.connections_swept += self._held.relieve(lane, stuck_seconds)
 
     def _append(self, stream: AppendStream, request: pb.AppendRequest, taken: Taken) -> None:
         request_id = request.request_id

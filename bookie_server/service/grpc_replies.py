@@ -1,0 +1,152 @@
+"""Replies of entries that the control service has made and that clients have not taken yet.
+
+Each holds bytes of a lane until it is sent. A client that does not take one for a while is in the
+way of others when the lane is full: its call is ended then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.config import ANSWERS_RESERVE_BYTES
+from bookie_server.core.requests import BatchReadRequest
+from bookie_server.service.grpc_stream import Taken, give_back, taken_of
+from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
+from ledgerlog_spark.model import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bookie_server.service.budget import Budget, Share
+    from bookie_server.service.metrics import ServiceCounters
+    from bookie_server.service.storage_port import EntryStorage
+
+ATTEMPTS: Final = 2
+"""Of a batch: the second one has room for a first entry that was larger than expected."""
+
+
+class HeldReplies:
+    """What replies hold until they are sent."""
+
+    def __init__(self) -> None:
+        self._held: dict[object, tuple[Taken, float, asyncio.Task[object]]] = {}
+
+    def hold(self, taken: Taken) -> Callable[[], None]:
+        """Keep what a reply of the call that runs holds.
+
+        Returns:
+            To be called when the reply is sent or dropped: gives the bytes back, once.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "calls are handled by tasks"
+        place = object()
+        self._held[place] = taken, asyncio.get_running_loop().time(), task
+        return lambda: self._release(place)
+
+    def _release(self, place: object) -> None:
+        held = self._held.pop(place, None)
+        if held is not None:
+            give_back(held[0])
+
+    def relieve(self, lane: Budget, stuck_seconds: float) -> int:
+        """End calls whose replies hold a lane's bytes and were not taken for so long; how many."""
+        now = asyncio.get_running_loop().time()
+        stuck = [
+            (place, task)
+            for place, ((share, _), since, task) in self._held.items()
+            if share.budget is lane and now - since >= stuck_seconds
+        ]
+        for place, task in stuck:
+            task.cancel()
+            self._release(place)
+        return len(stuck)
+
+
+class Batches:
+    """Reads consecutive entries, as far as there is room for them.
+
+    Args:
+        storage: Where they are.
+        counters: Of reads.
+    """
+
+    def __init__(self, storage: EntryStorage, counters: ServiceCounters) -> None:
+        self._storage = storage
+        self._counters = counters
+
+    async def in_line(
+        self, request: BatchReadRequest, share: Share
+    ) -> tuple[Code, list[bytes], Taken]:
+        """Entries, once it is the share's turn, as with reads of the v2 protocol.
+
+        A short answer does where the lane is nearly full. BUSY only where the first entry alone
+        turned out larger than there was room for, twice.
+
+        Returns:
+            Code, entries, and what the caller has to give back.
+        """
+        wanted = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
+        least = 0
+        for _ in range(ATTEMPTS):
+            allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
+            size_bytes = max(min(wanted, allowed), min(least, share.size_bytes_max))
+            await taken_of(share, size_bytes)
+            code, entries, taken = await self._read(request, share, size_bytes)
+            least = sum(map(len, entries)) + REQUEST_OVERHEAD_BYTES
+            if least <= taken[1]:
+                return code, entries, taken
+            give_back(taken)
+            share.refuse()
+        return Code.BUSY, [], (share, 0)
+
+    async def at_once(
+        self, request: BatchReadRequest, share: Share
+    ) -> tuple[Sequence[bytes], Taken]:
+        """Entries where there is room for all that is asked for now; else none."""
+        size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
+        if not share.take(size_bytes):
+            return (), (share, 0)
+        code, entries, taken = await self._read(request, share, size_bytes)
+        if code is not Code.OK or sum(map(len, entries)) > request.size_bytes_max:
+            give_back(taken)
+            return (), (share, 0)
+        return entries, taken
+
+    async def _read(
+        self, request: BatchReadRequest, share: Share, size_bytes: int
+    ) -> tuple[Code, list[bytes], Taken]:
+        """What storage has, and what is taken for it: `size_bytes` before.
+
+        Less than the entries need where there is no room for them.
+        """
+        counters = self._counters
+        counters.read_requests += 1
+        answered: asyncio.Future[tuple[Code, Sequence[bytes]]] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+        def answer(code: Code, entries: Sequence[bytes]) -> None:
+            if not answered.done():
+                answered.set_result((code, entries))
+
+        allowed = replace(
+            request, size_bytes_max=min(request.size_bytes_max, size_bytes - REQUEST_OVERHEAD_BYTES)
+        )
+        try:
+            self._storage.read_batch(allowed, answer)
+            code, found = await answered
+        except BaseException:
+            share.give_back(size_bytes)
+            raise
+        entries = list(map(bytes, found))
+        read_bytes = sum(map(len, entries))
+        needed = read_bytes + REQUEST_OVERHEAD_BYTES
+        if needed > size_bytes and not share.extend(needed - size_bytes):
+            return code, entries, (share, size_bytes)
+        if needed < size_bytes:
+            share.give_back(size_bytes - needed)
+        counters.read_entries += len(entries)
+        counters.read_bytes += read_bytes
+        return code, entries, (share, needed)

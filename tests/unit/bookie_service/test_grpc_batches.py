@@ -1,0 +1,200 @@
+"""Batch reads and lists of the control service when there is no room for their replies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bookie_server.config import BookieSettings
+from bookie_server.service.grpc_server import GrpcServer
+from bookie_server.service.grpc_service import LISTINGS_MAX, RANGE_COST_BYTES, BookieServicer
+from bookie_server.service.lanes import Lanes
+from bookie_server.service.metrics import ServiceCounters
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport import control_pb2 as pb
+from ledgerlog_spark.wire.error_codes import number_of
+from tests.contract.transport_bookies import MemoryLedger, MemoryStorage
+from tests.fixtures.bookie_process import KEY
+from tests.fixtures.raw_http2 import RawHttp2
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+MEBIBYTE = 1 << 20
+LEDGER = 7
+WATCHED = 8
+OK, BUSY = number_of(Code.OK), number_of(Code.BUSY)
+
+
+class Storage(MemoryStorage):
+    """Entries in memory; lists wait until they are let go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ledger = self.ledgers[LEDGER] = MemoryLedger(KEY)
+        ledger.entries = dict.fromkeys(range(5), bytes(MEBIBYTE))
+        watched = self.ledgers[WATCHED] = MemoryLedger(KEY)
+        watched.entries = dict.fromkeys(range(5), bytes(100_000))
+        watched.lac = 4
+        self.go_on = asyncio.Event()
+        self.listing = 0
+
+    async def entries_held(self, _ledger_id: int) -> list[tuple[int, int]]:
+        self.listing += 1
+        await self.go_on.wait()
+        self.listing -= 1
+        return [(number, number) for number in range(0, 2_000, 2)]
+
+
+class Call:
+    """A call's context, as far as a handler uses it."""
+
+    def __init__(self) -> None:
+        self.ended: list[Callable[[object], object]] = []
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:4711"
+
+    def add_done_callback(self, callback: Callable[[object], object]) -> None:
+        self.ended.append(callback)
+
+    def end(self) -> None:
+        """The reply was sent."""
+        for callback in self.ended:
+            callback(self)
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.settings = BookieSettings(directories=(directory,), port=0, bookie_id="b")
+        self.storage = Storage()
+        self.lanes = Lanes.of(self.settings)
+        self.counters = ServiceCounters()
+        collector: Any = None
+        self.servicer = BookieServicer(
+            "b",
+            self.storage,  # type: ignore[arg-type]
+            collector,
+            self.lanes,
+            self.counters,
+            lambda: 0,
+            100,
+        )
+        self.others = self.lanes.reads.share("others")
+
+    def batch(self, call: Call, size_bytes_max: int = 3 * MEBIBYTE) -> asyncio.Task[Any]:
+        request = pb.BatchReadRequest(
+            ledger_id=LEDGER, first_entry_id=0, count_max=5, size_bytes_max=size_bytes_max
+        )
+        return asyncio.create_task(self.servicer.BatchRead(request, call))
+
+    def list(self, call: Call) -> asyncio.Task[Any]:
+        request = pb.ListEntriesRequest(ledger_id=LEDGER)
+        return asyncio.create_task(self.servicer.ListEntries(request, call))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 -- nothing tells
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    await asyncio.sleep(0)
+    return World(tmp_path)
+
+
+async def test_a_batch_waits_in_line_for_its_room_and_holds_it_until_it_is_sent(world) -> None:
+    world.others.force(world.lanes.reads.size_bytes_max)
+    call = Call()
+    reply = world.batch(call)
+    await world.until(lambda: world.lanes.reads.waiting_count == 1)
+    world.others.give_back(world.others.held_bytes)
+    answer = await reply
+    assert (answer.code, len(answer.entries)) == (OK, 1), "it asked for little to wait for little"
+    assert MEBIBYTE <= world.lanes.reads.held_bytes < MEBIBYTE + 10_000
+    call.end()
+    assert world.lanes.reads.held_bytes == 0
+    assert world.counters.answers[Code.BUSY] == 0
+
+
+async def test_a_batch_that_is_given_up_in_line_leaves_nothing_behind(world) -> None:
+    world.others.force(world.lanes.reads.size_bytes_max)
+    reply = world.batch(Call())
+    await world.until(lambda: world.lanes.reads.waiting_count == 1)
+    reply.cancel()
+    await asyncio.gather(reply, return_exceptions=True)
+    assert world.lanes.reads.waiting_count == 0
+    assert world.lanes.reads.held_bytes == world.others.held_bytes
+
+
+async def test_a_first_entry_larger_than_the_room_for_it_waits_for_more(world) -> None:
+    lane = world.lanes.reads
+    world.others.force(lane.size_bytes_max - MEBIBYTE)
+    reply = world.batch(Call(), size_bytes_max=10_000)
+    await world.until(lambda: lane.waiting_count == 1)
+    assert lane.waiting[0].wanted_bytes > MEBIBYTE
+    world.others.give_back(world.others.held_bytes)
+    answer = await reply
+    assert (answer.code, len(answer.entries)) == (OK, 1)
+
+
+async def test_a_short_batch_does_where_the_lane_is_nearly_full(world) -> None:
+    lane = world.lanes.reads
+    world.others.force(lane.size_bytes_max // 2 - 3 * MEBIBYTE // 2)
+    answer = await world.batch(Call(), size_bytes_max=4 * MEBIBYTE)
+    assert (answer.code, len(answer.entries)) == (OK, 1)
+    assert lane.waiting_count == 0
+
+
+async def test_lists_of_entries_are_few_at_a_time_and_count(world) -> None:
+    calls = [Call() for _ in range(10)]
+    lists = [world.list(call) for call in calls]
+    await world.until(lambda: world.storage.listing == LISTINGS_MAX)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert world.storage.listing == LISTINGS_MAX
+    world.others.force(world.lanes.reads.size_bytes_max)
+    world.storage.go_on.set()
+    await world.until(lambda: world.lanes.reads.waiting_count == LISTINGS_MAX)
+    assert world.storage.listing == 0, "the others are not put together yet"
+    world.others.give_back(world.others.held_bytes)
+    assert {(await each).code for each in lists} == {OK}
+    assert world.lanes.reads.held_bytes == 10 * 1_000 * RANGE_COST_BYTES
+    for call in calls:
+        call.end()
+    assert world.lanes.reads.held_bytes == 0
+
+
+@pytest.fixture
+async def served(world: World) -> AsyncIterator[int]:
+    server = GrpcServer(world.settings, world.servicer)
+    port = await server.start()
+    yield port
+    await server.stop(drain_timeout_ms=100)
+
+
+async def test_replies_that_are_not_taken_make_room_for_others(world: World, served: int) -> None:
+    lane = world.lanes.reads
+    request = pb.BatchReadRequest(
+        ledger_id=LEDGER, first_entry_id=0, count_max=5, size_bytes_max=3 * MEBIBYTE
+    ).SerializeToString()
+    watch = pb.WatchLacRequest(
+        ledger_id=WATCHED, previous=-1, entries_size_bytes_max=1 << 20
+    ).SerializeToString()
+    with RawHttp2(served) as stuck:
+        stuck.call("BatchRead", request)
+        stuck.call("WatchLac", watch)
+        await world.until(lambda: lane.held_bytes >= 2 * MEBIBYTE + 500_000)
+        world.servicer.relieve(lane, stuck_seconds=60)
+        assert lane.held_bytes >= 2 * MEBIBYTE, "it is not stuck yet"
+        await asyncio.sleep(0)
+        world.servicer.relieve(world.lanes.adds, stuck_seconds=0)
+        assert lane.held_bytes >= 2 * MEBIBYTE, "that lane has nothing of it"
+        world.servicer.relieve(lane, stuck_seconds=0)
+        assert lane.held_bytes == 0
+        assert world.counters.connections_swept == 2
+        assert (await world.batch(Call())).code == OK
