@@ -218,7 +218,11 @@ class Boot:
                 continue
             size, data_end = await handle.size(), await handle.data_end()
             await self._check_header(handle, entry)
-            scan = await Scanner(handle, entry, min(size, data_end)).scan(expected)
+            # The file before may have been full when this one began, and its index not durable.
+            is_next = not entry.first_sequence and bool(replayed)
+            scan = await Scanner(handle, entry, min(size, data_end)).scan(
+                expected, may_lack_finish=is_next and not replayed[-1].scan.is_finished
+            )
             # Its whole size was durable before the MANIFEST named it.
             is_short = size < entry.size_bytes
             replayed.append(Replayed(entry, handle, scan, is_short=is_short))

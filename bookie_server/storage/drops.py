@@ -141,7 +141,8 @@ class Drops:
             state = self._states.get(ledger_id)
             if state is None or not self._may_forget(state):
                 continue
-            if ledger_id in keeper.active.index or any(file.has(ledger_id) for file in newer):
+            is_named = any(ledger_id in file.index for file in keeper.opened)
+            if is_named or any(file.has(ledger_id) for file in newer):
                 continue
             del self._states[ledger_id]
             self._states.changed.add(ledger_id)

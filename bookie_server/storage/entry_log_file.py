@@ -52,6 +52,7 @@ class OpenFile:
     Attributes:
         end: Offset of the next record.
         first_sequence: Of its first record, 0 while it has none.
+        finish_sequence: Of its finish record, 0 while it takes others.
         is_recycled: The slot held another file: what lies behind the end is not zeros.
     """
 
@@ -60,6 +61,7 @@ class OpenFile:
     identity: FileIdentity
     end: int = RECORDS_START
     first_sequence: int = 0
+    finish_sequence: int = 0
     is_recycled: bool = False
     index: ActiveIndex = field(default_factory=ActiveIndex)
 

@@ -1,9 +1,10 @@
 """Which files there are: the active one, the prepared next one, the finished ones.
 
-The MANIFEST names the next file before it is used, so a roll needs no commit: it finishes the
-active file, goes on in the next, and leaves the rest to the maintenance coroutine, which prepares
-another file and commits (DESIGN 4.2, 4.4). On a full disk no next file can be prepared: regular
-adds are refused then, and what is left of the active file is for control and recovery records.
+The MANIFEST names the next file before it is used, so a roll needs no commit: the log goes on in
+the next file at once, and the maintenance coroutine gives the full one its index, prepares another
+file and commits (DESIGN 4.2, 4.4). Another roll waits until that index is durable. On a full disk
+no next file can be prepared: regular adds are refused then, and what is left of the active file is
+for control and recovery records.
 
 Each commit frees the finished files in which nothing is live: their slots are free, some for
 reuse and the others removed, once the MANIFEST that says so is durable.
@@ -12,7 +13,7 @@ reuse and the others removed, once the MANIFEST that says so is durable.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
@@ -62,6 +63,7 @@ class FileKeeper:
 
     Attributes:
         active: The file that the log writes.
+        full: The one before, while its index is not durable; its index in memory serves reads.
         spare: Prepared and named in the durable MANIFEST; None while there is none.
         finished: The others.
         pins: Readings that may touch any file.
@@ -100,6 +102,7 @@ class FileKeeper:
         self.pins = Pins()
         self.counters = FileCounters()
         self.active = active
+        self.full: OpenFile | None = None
         self.spare = spare
         self.finished = finished
         self._missing = missing
@@ -108,13 +111,20 @@ class FileKeeper:
         self.on_state_change: Callable[[], None] = lambda: None
         self.log: Log | None = None
 
+    @property
+    def opened(self) -> Sequence[OpenFile]:
+        """The files with an index in memory, which may hold entries: newest first."""
+        return (self.active,) if self.full is None else (self.active, self.full)
+
     def has_file(self, file_id: int) -> bool:
         """Whether a file is one of the directory's, and not freed meanwhile."""
-        return file_id == self.active.entry.file_id or file_id in self.finished
+        is_open = any(file_id == file.entry.file_id for file in self.opened)
+        return is_open or file_id in self.finished
 
     def drop(self, ledger_id: int) -> None:
         """A durable tombstone covers all that is held of a ledger."""
-        self.active.index.drop(ledger_id)
+        for file in self.opened:
+            file.index.drop(ledger_id)
         self.finished.drop(ledger_id)
 
     @property
@@ -138,56 +148,76 @@ class FileKeeper:
         return self.spare is not None or self._health.is_writable
 
     async def roll(self) -> None:
-        """Finish the active file durably and go on in the next one.
+        """Go on in the next file; the full one gets its index afterwards.
 
         Without a next file and without room for one nothing changes.
         """
-        while self.spare is None:
-            if not self._health.is_writable:
+        while self.spare is None or self.full is not None:
+            # A full file needs no room for its index.
+            if self._health.has_failed or (self.full is None and not self._health.is_writable):
                 return
             await self._changed
-        await self.finish_active()
-        assert self.log is not None
+        self._retire_active()
         self.active, self.spare = self.spare, None
+        assert self.log is not None
         self.active.first_sequence = self.log.next_sequence
         self.wake()
 
-    async def finish_active(self) -> None:
-        """Write and sync the active file's index; the caller then replaces the file.
+    def _retire_active(self) -> None:
+        """The active file takes no further record but the finish; no group is under way."""
+        assert self.log is not None
+        assert self.full is None
+        self.full = self.active
+        self.full.finish_sequence = self.log.next_sequence
+        self.log.next_sequence += 1
 
-        No group is under way meanwhile, so that the index does not change. It is encoded, and its
-        ledgers are looked up, in slices: reads and the requests that wait go on in between.
+    async def finish_all(self) -> None:
+        """At a clean stop: give the files that have entries their indexes, durably."""
+        await self._finish_full()
+        # Control records alone need no file: the ledger-state file has what they say.
+        if self.active.index.pieces:
+            self._retire_active()
+            await self._finish_full()
+
+    async def _finish_full(self) -> None:
+        """Write and sync the full file's index, where there is one.
+
+        The index is encoded, and its ledgers are looked up, in slices: adds, reads and drops go on
+        in between. A drop meanwhile may leave pieces in it, which its tombstone covers.
         """
-        log, active = self.log, self.active
-        assert log is not None
-        body, live_bytes = await self._encoded(active)
+        full = self.full
+        if full is None:
+            return
+        assert self.log is not None
+        body, live_bytes = await self._encoded(full)
         record = LogRecord(RecordKind.FINISH, body=body)
-        record.identity, record.offset = active.identity, active.end
-        record.sequence = record.origin_sequence = log.next_sequence
-        record.durable_upto = log.durable_sequence
+        record.identity, record.offset = full.identity, full.end
+        record.sequence = record.origin_sequence = full.finish_sequence
+        record.durable_upto = full.finish_sequence - 1
         buffers: list[Buffer] = []
-        log.counters.bytes_written += append_encoded(record, buffers)
-        await active.handle.write_synced(active.end, buffers)
-        log.counters.syncs += 1
+        self.log.counters.bytes_written += append_encoded(record, buffers)
+        await full.handle.write(full.end, buffers)
+        await full.handle.datasync()
+        self.log.counters.syncs += 1
         entry = replace(
-            active.entry,
+            full.entry,
             state=FileState.FINISHED,
-            first_sequence=active.first_sequence,
+            first_sequence=full.first_sequence,
             last_sequence=record.sequence - 1,
-            data_end=active.end,
-            finish_offset=active.end,
+            data_end=full.end,
+            finish_offset=full.end,
             live_bytes=live_bytes,
         )
-        head = decode_index_head(body, active.identity)
-        file = FinishedFile(entry, active.handle, active.identity, head, record.header_size)
+        head = decode_index_head(body, full.identity)
+        file = FinishedFile(entry, full.handle, full.identity, head, record.header_size)
         for _ in self.finished.adding(file):
             await self._tasks.sleep(0)
-        log.next_sequence += 1
-        log.durable_sequence = record.sequence
         self._unmarked.append(file)
+        self.full = None
+        self._notify()
 
-    async def _encoded(self, active: OpenFile) -> tuple[bytes, int]:
-        encoding = active.index.encoding(active.identity)
+    async def _encoded(self, file: OpenFile) -> tuple[bytes, int]:
+        encoding = file.index.encoding(file.identity)
         while True:
             try:
                 next(encoding)
@@ -239,6 +269,7 @@ class FileKeeper:
         await self._ended
 
     async def _catch_up(self) -> None:
+        await self._finish_full()
         manifest = self._store.current
         prepared: OpenFile | None = None
         try:
@@ -287,10 +318,14 @@ class FileKeeper:
     def _set_writable(self, *, is_writable: bool) -> None:
         before = self._health.is_writable
         self._health.is_writable = is_writable
-        changed, self._changed = self._changed, self._tasks.future()
-        changed.set_result(None)
+        self._notify()
         if before != is_writable:
             self.on_state_change()
+
+    def _notify(self) -> None:
+        """A roll that waits looks again."""
+        changed, self._changed = self._changed, self._tasks.future()
+        changed.set_result(None)
 
     def fail(self) -> None:
         """The storage failed: whoever waits for a next file gives up."""
@@ -377,7 +412,7 @@ class FileKeeper:
         files = [*(file.entry for file in self.finished), *self._missing]
         opened = [
             replace(opened.entry, first_sequence=opened.first_sequence)
-            for opened in (self.active, self.spare, prepared)
+            for opened in (self.full, self.active, self.spare, prepared)
             if opened is not None
         ]
         used = {entry.slot for entry in (*files, *opened)}

@@ -304,9 +304,7 @@ class LedgerStorage:
         await self._keeper.stop()
         try:
             if self.failure is None:
-                # Control records alone need no file: the ledger-state file has what they say.
-                if self._keeper.active.index.pieces:
-                    await self._keeper.finish_active()
+                await self._keeper.finish_all()
                 await self._keeper.commit(None, keep_open=False)
                 await self._store.unmark_unclean()
         except StorageError as error:

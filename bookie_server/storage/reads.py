@@ -85,8 +85,12 @@ class Reader:
         Raises:
             CorruptRecordError: An index or a record header is damaged: unknown, not absent.
         """
-        active = self._keeper.active
-        best: Piece[LogRecord] | Piece[int] | None = active.index.find(ledger_id, entry_id)
+        holder, full = self._keeper.active, self._keeper.full
+        best: Piece[LogRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
+        if full is not None:
+            older = full.index.find(ledger_id, entry_id)
+            if older is not None and (best is None or older.origin > best.origin):
+                best, holder = older, full
         home: FinishedFile | None = None
         for file in self._keeper.finished.holding(ledger_id)[::-1]:
             total = file.total_of(ledger_id)
@@ -101,7 +105,7 @@ class Reader:
         following = best.last - entry_id
         target = best.target
         if isinstance(target, LogRecord):
-            return Found(active.handle, target, place, following)
+            return Found(holder.handle, target, place, following)
         assert home is not None
         record = yield from self._record_at(home, target)
         return Found(home.handle, record, place, following)
@@ -245,8 +249,10 @@ class Reader:
 
     def _held(self, ledger_id: int) -> Generator[Need, bytes, list[tuple[int, int]]]:
         tombstone = self._tombstone_of(ledger_id)
-        active = self._keeper.active.index.pieces_of(ledger_id)
-        spans = merged((p.first, p.last) for p in active if p.origin > tombstone)
+        spans: list[tuple[int, int]] = []
+        for opened in self._keeper.opened:
+            pieces = opened.index.pieces_of(ledger_id)
+            spans += merged((p.first, p.last) for p in pieces if p.origin > tombstone)
         for file in list(self._keeper.finished.holding(ledger_id)):
             try:
                 spans += yield from held_spans(file, ledger_id, tombstone)

@@ -52,11 +52,12 @@ class Scanner:
         self._identity = entry.identity
         self._end = end
 
-    async def scan(self, first_sequence: int) -> FileScan:
+    async def scan(self, first_sequence: int, *, may_lack_finish: bool = False) -> FileScan:
         """All records up to a finish record or the end.
 
         Args:
             first_sequence: That the first record has to have.
+            may_lack_finish: The file before may have no finish record, which has this sequence.
 
         Raises:
             FormatVersionError: A record of a kind that this version does not know.
@@ -64,6 +65,9 @@ class Scanner:
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START
+        if may_lack_finish:
+            first = await self._header_at(offset)
+            scan.next_sequence += first is not None and first.sequence == first_sequence + 1
         while True:
             record = await self._header_at(offset)
             if record is None or record.sequence < scan.next_sequence:

@@ -154,7 +154,7 @@ class Machine:
         storage = self.serving
         pool, keeper = storage._files, storage._keeper
         assert len(self.files.opened) <= pool.open_count <= self.settings.open_files_max
-        files = [file for file in (keeper.active, keeper.spare) if file is not None]
+        files = [file for file in (*keeper.opened, keeper.spare) if file is not None]
         files += keeper._unmarked
         known = {file.entry.slot for file in files} | set(keeper._pinned)
         # The maintenance at work: the file that it prepared, and one that it cuts.

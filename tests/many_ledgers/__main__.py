@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ADD_SECONDS_MAX = 1.0
+FILE_SIZE_BYTES = 256 << 20
+"""The default: a file of small entries is full when its index has 100,000 pieces."""
 BURST_LEDGERS = 100
 PERIOD_SECONDS = 0.01
 FIRST_LEDGER = 1_000
@@ -134,7 +136,11 @@ def run(ledgers: int, directory: Path) -> int:
     with ZooKeeperProcess(directory / "zookeeper") as zookeeper:
         uri = f"zk://{zookeeper.connect_string}/ledgers"
         bookie = BookieProcess(
-            directory / "bookie", uri, session_timeout_ms=10_000, metrics_port=metrics_port
+            directory / "bookie",
+            uri,
+            session_timeout_ms=10_000,
+            metrics_port=metrics_port,
+            file_size_bytes=FILE_SIZE_BYTES,
         )
         check = Check(bookie, metrics_port, ledgers)
         try:

@@ -355,6 +355,27 @@ _STORAGE = [
         "entries of finished files are denied",
     ),
     Mutation(
+        "reads_skip_the_full_file",
+        f"{STORAGE}/reads.py",
+        "            older = full.index.find(ledger_id, entry_id)\n",
+        "            older = None\n",
+        "entries are denied while the index of their file is encoded",
+    ),
+    Mutation(
+        "boot_takes_a_full_file_for_damage",
+        f"{STORAGE}/boot.py",
+        "may_lack_finish=is_next and not replayed[-1].scan.is_finished",
+        "may_lack_finish=False",
+        "a crash while an index is written puts the whole bookie in doubt",
+    ),
+    Mutation(
+        "roll_forgets_the_full_file",
+        f"{STORAGE}/file_keeper.py",
+        "while self.spare is None or self.full is not None:",
+        "while self.spare is None:",
+        "a second roll overtakes the index of the file before",
+    ),
+    Mutation(
         "reads_dropped_entries",
         f"{STORAGE}/reads.py",
         "if best is None or best.origin < self._tombstone_of(ledger_id):",
