@@ -7,6 +7,7 @@ body: one JSON object, keys sorted, no spaces, ASCII.
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -110,15 +111,31 @@ class Manifest:
         return replace(self, files=tuple(files))
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
-    """The whole MANIFEST file."""
-    files = ",".join(map(_file_text, manifest.files))
+def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None, None, bytes]:
+    """Encode the whole MANIFEST file; yields after each part of the files but the last."""
+    texts: list[str] = []
+    for start in range(0, len(manifest.files), files_per_part):
+        if start:
+            yield
+        texts += map(_file_text, manifest.files[start : start + files_per_part])
+    files = ",".join(texts)
     fields = {name: getattr(manifest, name) for name in Manifest.__slots__ if name != "files"}
     before = {name: value for name, value in fields.items() if name < "files"}
     after = {name: value for name, value in fields.items() if name > "files"}
     text = f'{_json(before)[:-1]},"files":[{files}],{_json(after)[1:]}'
     body = text.encode("ascii")
     return f"{MAGIC} {FORMAT_VERSION} {len(body)} {crc32c(body):08x}\n".encode() + body
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The whole MANIFEST file, at once."""
+    encoding = manifest_encoding(manifest, max(1, len(manifest.files)))
+    try:
+        next(encoding)
+    except StopIteration as end:
+        encoded: bytes = end.value
+        return encoded
+    raise AssertionError("all files are one part")
 
 
 def _file_text(file: FileEntry) -> str:

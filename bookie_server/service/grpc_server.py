@@ -27,6 +27,10 @@ OTHER_CALLS_MAX: Final = 512
 LOOKAHEAD_BYTES: Final = 65_536
 """What a client may send ahead of what is asked of it, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
+CONNECTION_IDLE_MS_MAX: Final = 300_000
+"""Without a call for so long a connection is closed; clients make another when they need it."""
+HANDSHAKE_MS_MAX: Final = 10_000
+"""For the beginning of HTTP/2 on a new connection."""
 PING_INTERVAL_MS_MIN: Final = 5_000
 """Clients that watch ping more rarely than this; who does it more often is cut off."""
 
@@ -59,6 +63,8 @@ class GrpcServer:
                 ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
                 ("grpc.max_metadata_size", METADATA_SIZE_BYTES_MAX),
                 ("grpc.max_allowed_incoming_connections", connections_max),
+                ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS_MAX),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
                 ("grpc.http2.lookahead_bytes", LOOKAHEAD_BYTES),
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.so_reuseport", 0),

@@ -1,10 +1,12 @@
 """Structured logs of a bookie: one JSON object a line on stderr, secrets blacked out.
 
-Standard output carries the ready line only, so that whoever starts a bookie can parse it.
+Standard output carries the ready line only, so that whoever starts a bookie can parse it. What
+libraries log comes out in the same form, within the same bounds.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,9 @@ SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50
 WINDOW_SECONDS = 10.0
 """So many records of one event are written in so long."""
+
+LIBRARY_TEXT_MAX = 4_000
+"""Characters of a library's record, traceback included."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -40,6 +45,26 @@ def configure_logging(level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    logging.basicConfig(
+        level=logging.WARNING, format="%(message)s", handlers=[LibraryHandler()], force=True
+    )
+
+
+class LibraryHandler(logging.Handler):
+    """Records of libraries, as warnings: peers can cause them, so errors are limited as well."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record whose event is the same for all, so that their number is bounded."""
+        try:
+            text = self.format(record)[:LIBRARY_TEXT_MAX]
+            get_logger(record.name).warning(
+                "library_message", severity=record.levelname.lower(), message=text
+            )
+        except Exception:  # noqa: BLE001 -- as every handler: a log line stops nobody
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- the base's name
+        """Nothing: there is nowhere to tell of it."""
 
 
 class RateLimit:

@@ -85,7 +85,9 @@ class LedgerStorage:
         await files.lock()
         pool = FilePool(files, tasks, settings.open_files_max)
         try:
-            store = ManifestStore(pool, settings.state_deltas_bytes_min)
+            store = ManifestStore(
+                pool, settings.state_deltas_bytes_min, give_way=lambda: tasks.sleep(0)
+            )
             slots = Slots(
                 pool,
                 file_size_bytes=settings.file_size_bytes,

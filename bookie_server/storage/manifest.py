@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from bookie_server.core.ledger_state import (
@@ -12,7 +12,12 @@ from bookie_server.core.ledger_state import (
     decode_states_of_version_1,
     encode_states,
 )
-from bookie_server.core.manifest_codec import NAME, Manifest, decode_manifest, encode_manifest
+from bookie_server.core.manifest_codec import (
+    NAME,
+    Manifest,
+    decode_manifest,
+    manifest_encoding,
+)
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     DamagedDirectoryError,
@@ -61,6 +66,10 @@ def is_first_manifest(data: bytes) -> bool:
     return manifest.generation == FIRST_GENERATION and not manifest.files
 
 
+async def _go_on() -> None:
+    """No turn is given up: nobody is served."""
+
+
 class ManifestStore:
     """The durable MANIFEST of one directory, and the ledger states that it names.
 
@@ -71,13 +80,20 @@ class ManifestStore:
     Args:
         files: Of the directory.
         deltas_bytes_min: A ledger-state file with less appended is not written anew.
+        give_way: Called after each slice of a MANIFEST of very many files.
 
     Attributes:
         current: As it is on the device.
     """
 
-    def __init__(self, files: FileSystem, deltas_bytes_min: int = 1) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        deltas_bytes_min: int = 1,
+        give_way: Callable[[], Awaitable[None]] = _go_on,
+    ) -> None:
         self._files = files
+        self._give_way = give_way
         self._deltas_min = deltas_bytes_min
         self._base_bytes: int | None = None  # of a state file that this process wrote
         self.current = Manifest()
@@ -148,12 +164,22 @@ class ManifestStore:
                 # Names become durable in any order: the state file's has to be before a MANIFEST
                 # names it.
                 await self._files.sync_directory()
-            await self._write(NEW_NAME, encode_manifest(manifest))
+            await self._write(NEW_NAME, await self._encoded(manifest))
             await self._files.rename(NEW_NAME, NAME)
         except BaseException:
             states.changed |= taken
             raise
         await self._settle(manifest, end if is_base else None)
+
+    async def _encoded(self, manifest: Manifest) -> bytes:
+        encoding = manifest_encoding(manifest, UNITS_PER_TURN)
+        while True:
+            try:
+                next(encoding)
+            except StopIteration as end:
+                encoded: bytes = end.value
+                return encoded
+            await self._give_way()
 
     async def _settle(self, manifest: Manifest, base_bytes: int | None) -> None:
         """Make the renamed MANIFEST durable, and remove the state file before."""

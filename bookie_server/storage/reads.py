@@ -38,6 +38,8 @@ RECORDS_PER_BATCH_MAX = 1_024
 NEEDS_PER_TURN = 8
 """Index blocks that a listing goes through before others run: 3,264 pieces."""
 RECORDS_CACHED_MAX = 1_024
+LENGTHS_CACHED_MAX = 1 << 18
+"""Entries of the records that are cached: each has its length in memory."""
 BLOCKS_CACHED_MAX = 512
 
 
@@ -77,6 +79,7 @@ class Reader:
         self._tasks = tasks
         self._on_damage = on_damage
         self._records: OrderedDict[tuple[int, int], LogRecord] = OrderedDict()
+        self._lengths_cached = 0
         self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
 
     def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
@@ -140,10 +143,18 @@ class Reader:
             record = yield from read_header(file.handle, file.identity, offset)
         except CorruptRecordError as error:
             raise self._damage(error, file.identity) from error
-        self._records[key] = record
-        if len(self._records) > RECORDS_CACHED_MAX:
-            self._records.popitem(last=False)
+        self._cache(key, record)
         return record
+
+    def _cache(self, key: tuple[int, int], record: LogRecord) -> None:
+        records = self._records
+        if key in records:  # read twice at the same time
+            return
+        records[key] = record
+        self._lengths_cached += len(record.lengths)
+        while len(records) > RECORDS_CACHED_MAX or self._lengths_cached > LENGTHS_CACHED_MAX:
+            _, oldest = records.popitem(last=False)
+            self._lengths_cached -= len(oldest.lengths)
 
     def _damage(
         self,

@@ -10,6 +10,9 @@ KEPT_BUFFER_FACTOR = 4
 """A recent body is kept where it was received unless that keeps more than so many times its size.
 """
 
+RECORD_COST_BYTES = 512
+"""What a record counts beside its body: small ones take more memory than their bytes."""
+
 
 class RecentBodies:
     """Of durable records, up to a number of bytes; the oldest go first."""
@@ -29,8 +32,8 @@ class RecentBodies:
         ):
             record.body = bytes(body)
         self._records.append(record)
-        self._size_bytes += record.body_size
+        self._size_bytes += record.body_size + RECORD_COST_BYTES
         while self._size_bytes > self._size_bytes_max:
             oldest = self._records.popleft()
-            self._size_bytes -= oldest.body_size
+            self._size_bytes -= oldest.body_size + RECORD_COST_BYTES
             oldest.body = None

@@ -128,14 +128,14 @@ def test_mutation_manifest_named_before_its_state_file_is_caught(monkeypatch):
 
 def test_mutation_delta_unnamed_is_caught(monkeypatch):
     """The MANIFEST still names the bytes that the state file had before."""
-    encode = manifest.encode_manifest
+    encode = manifest.manifest_encoding
     named: dict[str, int] = {}
 
-    def encode_before(after) -> bytes:
+    def encode_before(after, files_per_part):
         size = named.setdefault(after.state_file, after.state_bytes)
-        return encode(replace(after, state_bytes=size))
+        return encode(replace(after, state_bytes=size), files_per_part)
 
-    monkeypatch.setattr(manifest, "encode_manifest", encode_before)
+    monkeypatch.setattr(manifest, "manifest_encoding", encode_before)
     assert first_violation(MUTATION_SEEDS)
 
 

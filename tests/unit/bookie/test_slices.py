@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from bookie_server.core import manifest_codec
 from bookie_server.core.index_format import IndexEncoder
+from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import LogRecord, RecordKind
-from bookie_server.storage import active_index, drops, manifest, slices
+from bookie_server.storage import active_index, drops, manifest, reads, slices
 from bookie_server.storage import log as log_module
 from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.log import Log
+from bookie_server.storage.recent_bodies import RECORD_COST_BYTES, RecentBodies
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request
 
@@ -150,3 +153,47 @@ def test_ten_thousand_watches_end_without_looking_at_each_other(metered):
     ends[-1]()
     ends[-1]()
     assert compared["=="] == 0
+
+
+def test_a_manifest_of_many_files_is_encoded_in_slices(metered, monkeypatch):
+    texts = Counter()
+    encode = manifest_codec._file_text
+
+    def counted(file):
+        event = metered.machine.scheduler.events
+        texts[event] += 1
+        return encode(file)
+
+    monkeypatch.setattr(manifest_codec, "_file_text", counted)
+    storage = metered.machine.serving
+    missing = [
+        FileEntry(1_000 + number, f"slot-{1_000 + number}", "00" * 16, FileState.FINISHED, 4_096)
+        for number in range(10 * UNITS)
+    ]
+    storage._keeper._missing = missing  # they stay named in each MANIFEST
+    metered.machine.scheduler.run(storage._keeper.commit_soon(), metered.machine.host)
+    assert len(metered.machine.manifest().files) > 10 * UNITS
+    assert max(texts.values()) == UNITS
+
+
+def test_headers_that_are_cached_are_bounded_by_their_entries(metered, monkeypatch):
+    """A run may have 65,536 entries, whose lengths take 2 MB: a thousand of them would be 2 GB."""
+    monkeypatch.setattr(reads, "LENGTHS_CACHED_MAX", 500)
+    machine = metered.machine
+    for run in range(100):
+        ids = range(run * 100, run * 100 + 100)
+        assert machine.add(7, ids, b"") is Code.OK
+    machine.stop()
+    machine.start()
+    for entry_id in range(0, 10_000, 50):
+        assert machine.read(7, entry_id)[0] is Code.OK
+    cached = machine.serving._reader._records.values()
+    assert 0 < sum(len(record.lengths) for record in cached) <= 500
+
+
+def test_small_records_count_with_what_they_cost_in_memory():
+    recent = RecentBodies(10 * RECORD_COST_BYTES)
+    records = [LogRecord(RecordKind.RUN, 1, body=b"x") for _ in range(100)]
+    for record in records:
+        recent.keep(record)
+    assert sum(record.body is not None for record in records) == 9

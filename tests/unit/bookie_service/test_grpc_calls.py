@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from bookie_server.config import BookieSettings
+from bookie_server.service import grpc_server
 from bookie_server.service.budget import Budget
 from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_calls import CallBounds
+from bookie_server.service.grpc_server import GrpcServer
 from bookie_server.service.grpc_stream import taken_of
+from ledgerlog_spark.transport import control_pb2_grpc
+from tests.fixtures.raw_http2 import RawHttp2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -81,3 +88,29 @@ async def test_a_call_that_is_cancelled_as_its_bytes_come_free_gives_them_back(
     if not waiting.cancelled():
         share.give_back(400)
     assert (lane.held_bytes, lane.waiting_count) == (0, 0)
+
+
+class NoCalls(control_pb2_grpc.BookieServicer):
+    """Answers nothing."""
+
+    def end_streams(self) -> None:
+        """There are none."""
+
+
+async def test_connections_that_ask_for_nothing_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not begin HTTP/2, and one without a call: 256 of them would lock others out."""
+    monkeypatch.setattr(grpc_server, "HANDSHAKE_MS_MAX", 200)
+    monkeypatch.setattr(grpc_server, "CONNECTION_IDLE_MS_MAX", 200)
+    settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id="b")
+    server = GrpcServer(settings, cast("Any", NoCalls()))
+    port = await server.start()
+    try:
+        silent = socket.create_connection(("127.0.0.1", port), timeout=20)
+        with silent, RawHttp2(port) as idle:
+            for each in (silent, idle.socket):
+                while await asyncio.to_thread(each.recv, 4_096):
+                    pass
+    finally:
+        await server.stop(drain_timeout_ms=100)

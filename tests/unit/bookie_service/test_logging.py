@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import logging
+
+import pytest
 import structlog
 
 from bookie_server.service.logging import (
+    LIBRARY_TEXT_MAX,
     RECORDS_IN_WINDOW_MAX,
     WINDOW_SECONDS,
     RateLimit,
     black_out_secrets,
+    configure_logging,
 )
 
 
@@ -57,3 +63,30 @@ def test_an_event_that_comes_too_often_is_dropped_and_its_number_told() -> None:
     record = write()
     assert record is not None
     assert "suppressed" not in record
+
+
+@pytest.fixture
+def _restored_logging():
+    root, before = logging.getLogger(), logging.getLogger().handlers[:]
+    level = root.level
+    yield
+    root.handlers, root.level = before, level
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("_restored_logging")
+def test_what_libraries_log_is_bounded_and_of_one_form(capfd: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    library = logging.getLogger("some.library")
+    library.info("too little to tell")
+    for number in range(1_000):
+        try:
+            int("x" * 4_000)
+        except ValueError:
+            library.exception("call %d failed %s", number, "y" * 10_000)
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert len(lines) == RECORDS_IN_WINDOW_MAX
+    assert lines[0]["subject"] == "some.library"
+    assert lines[0]["severity"] == "error"
+    assert lines[0]["message"].startswith("call 0 failed y")
+    assert len(lines[0]["message"]) == LIBRARY_TEXT_MAX
