@@ -10,6 +10,7 @@ ADD_SECONDS_MAX or was refused, no file was finished, or not every ledger was co
 from __future__ import annotations
 
 import argparse
+import itertools
 import signal
 import socket
 import sys
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import ledgerlog_spark as ll
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.abuse.loop_lags import Lag, LoopLags
 from tests.fixtures.bookie_process import BookieProcess, Peer, add_frame, free_port
@@ -31,7 +33,7 @@ FILE_SIZE_BYTES = 256 << 20
 """The default: a file of small entries is full when its index has 100,000 pieces."""
 BURST_LEDGERS = 100
 PERIOD_SECONDS = 0.01
-FIRST_LEDGER = 1_000
+FIRST_LEDGER = 1_000_000
 PAYLOAD = b"x" * 40
 ANSWER_BYTES = 28
 
@@ -42,12 +44,14 @@ class WellBehavedPeer:
     Attributes:
         slowest_seconds: Of its adds.
         refused: Adds that were not stored.
+
+    Args:
+        port: Of the bookie.
+        ledger_id: Of a ledger without entries.
     """
 
-    ledger_id = 1
-    next_entry_id = 0
-
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, ledger_id: int) -> None:
+        self._ledger_id = ledger_id
         self._peer = Peer(port)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="well-behaved peer")
@@ -64,10 +68,10 @@ class WellBehavedPeer:
         self._peer.socket.close()
 
     def _run(self) -> None:
-        cls = type(self)
-        while not self._is_over.wait(PERIOD_SECONDS):
-            frame = add_frame(self.ledger_id, cls.next_entry_id, PAYLOAD)
-            cls.next_entry_id += 1
+        for entry_id in itertools.count():
+            if self._is_over.wait(PERIOD_SECONDS):
+                return
+            frame = add_frame(self._ledger_id, entry_id, PAYLOAD)
             began = time.monotonic()
             self._peer.send(frame)
             body = self._peer.body()
@@ -81,8 +85,9 @@ class WellBehavedPeer:
 class Check:
     """One run."""
 
-    def __init__(self, bookie: BookieProcess, metrics_port: int, ledgers: int) -> None:
+    def __init__(self, bookie: BookieProcess, metrics_port: int, ledgers: int, uri: str) -> None:
         self._bookie = bookie
+        self._uri = uri
         self._metrics_port = metrics_port
         self._ledgers = ledgers
         self.longest = Lag()
@@ -91,9 +96,11 @@ class Check:
 
     def phase(self, name: str, work: Callable[[], object]) -> object:
         """Do something to the bookie while the peer adds; prints what it came to."""
+        with ll.connect(self._uri) as client:  # what has no metadata is collected
+            ledger_id = client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1).id
         lags = LoopLags([self._metrics_port])
         began = time.monotonic()
-        with WellBehavedPeer(self._bookie.port) as peer:
+        with WellBehavedPeer(self._bookie.port, ledger_id) as peer:
             outcome = work()
             time.sleep(1)  # what it leaves to be done afterwards
         lag = lags.since_last()
@@ -116,14 +123,16 @@ class Check:
 
     def add_to_each(self, entry_id: int) -> None:
         """Add an entry to each ledger, BURST_LEDGERS at a time."""
-        with socket.create_connection(("127.0.0.1", self._bookie.port), timeout=60) as peer:
+        with (
+            socket.create_connection(("127.0.0.1", self._bookie.port), timeout=60) as peer,
+            peer.makefile("rb") as received,
+        ):
             for first in range(FIRST_LEDGER, FIRST_LEDGER + self._ledgers, BURST_LEDGERS):
                 end = min(first + BURST_LEDGERS, FIRST_LEDGER + self._ledgers)
                 frames = [add_frame(ledger, entry_id, PAYLOAD) for ledger in range(first, end)]
                 peer.sendall(b"".join(frames))
-                answers = peer.recv(ANSWER_BYTES * len(frames), socket.MSG_WAITALL)
-                for at in range(0, len(answers), ANSWER_BYTES):
-                    assert answers[at + 8 : at + 12] == bytes(4), "an add was refused"
+                for _ in frames:
+                    assert received.read(ANSWER_BYTES)[8:12] == bytes(4), "an add was refused"
 
     def finished_files(self) -> int:
         """Files with an index, by their slots."""
@@ -142,7 +151,7 @@ def run(ledgers: int, directory: Path) -> int:
             metrics_port=metrics_port,
             file_size_bytes=FILE_SIZE_BYTES,
         )
-        check = Check(bookie, metrics_port, ledgers)
+        check = Check(bookie, metrics_port, ledgers, uri)
         try:
             check.start()
             check.phase("an entry of each", lambda: check.add_to_each(0))
