@@ -35,6 +35,10 @@ class ReadRoom:
     """A bound on what several readers hold; all of it on one thread.
 
     The first reader that is denied room is the first to be told when there is more.
+
+    Attributes:
+        reserved_size_bytes: What all readers hold, and what may still come for them.
+        ahead_size_bytes: The part of those that do not have the turn.
     """
 
     def __init__(
@@ -45,13 +49,10 @@ class ReadRoom:
         """A room that nobody reads in."""
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
+        self.reserved_size_bytes = 0
+        self.ahead_size_bytes = 0
         self._places: list[ReadPlace] = []
         self._is_offering = False
-
-    @property
-    def reserved_size_bytes(self) -> int:
-        """What all readers hold, and what may still come for them."""
-        return sum(place.reserved_size_bytes for place in self._places)
 
     def place(self) -> ReadPlace:
         """The place of one more range, behind the others; `ReadPlace.leave` has to follow."""
@@ -60,10 +61,7 @@ class ReadRoom:
         return place
 
     def offer(self) -> None:
-        """Notify the readers that were denied room, in order, until one is denied it again.
-
-        A host calls this after each event of a reader of the room.
-        """
+        """Notify the readers that were denied room, in order, until one is denied it again."""
         if self._is_offering:
             return
         self._is_offering = True
@@ -76,22 +74,10 @@ class ReadRoom:
         finally:
             self._is_offering = False
 
-    def fits(self, place: ReadPlace, size_bytes: int, spared_size_bytes: int) -> bool:
-        """Whether `place` may come to hold so much; see `ReadPlace.fits`."""
-        others = [each for each in self._places if each is not place]
-        held = size_bytes + sum(each.reserved_size_bytes for each in others)
-        if place.has_turn:
-            return held + spared_size_bytes <= self.size_bytes_max
-        ahead = sum(each.reserved_size_bytes for each in others if not each.has_turn)
-        if ahead + size_bytes > self.ahead_size_bytes_max:
-            return False
-        return held + HEDGES_SPARED * FRAME_SIZE_BYTES_MAX <= self.size_bytes_max
-
     def forget(self, place: ReadPlace) -> None:
         """The place holds nothing any more."""
         if place in self._places:
             self._places.remove(place)
-            self.offer()
 
 
 class ReadPlace:
@@ -100,7 +86,8 @@ class ReadPlace:
     Attributes:
         has_turn: The range is the one that is being taken.
         is_denied: Its reader was denied room and not notified since.
-        handed_size_bytes: Payload that was taken from the reader and is not used up yet.
+        handed_size_bytes: Payload that was taken from the reader and is not used up yet; counts
+            from the reader's next event on.
     """
 
     def __init__(self, room: ReadRoom) -> None:
@@ -108,14 +95,9 @@ class ReadPlace:
         self.is_denied = False
         self.handed_size_bytes = 0
         self._room = room
+        self._reserved_size_bytes = 0
         self._of_reader: Callable[[], int] | None = None
         self._on_room: Callable[[], None] | None = None
-
-    @property
-    def reserved_size_bytes(self) -> int:
-        """What the range holds, and what may still come for it."""
-        reserved = self.handed_size_bytes
-        return reserved if self._of_reader is None else reserved + self._of_reader()
 
     def begin(self, reserved_size_bytes: Callable[[], int], on_room: Callable[[], None]) -> None:
         """A reader reads the range from now on.
@@ -132,11 +114,21 @@ class ReadPlace:
         self._of_reader = self._on_room = None
         self.is_denied = False
         self.handed_size_bytes = 0
-        self._room.offer()
+        self.settled()
 
     def settled(self) -> None:
-        """The reader has seen an event: others may have room now."""
-        self._room.offer()
+        """The reader has seen an event, which its host tells: others may have room now."""
+        room = self._room
+        of_reader = 0 if self._of_reader is None else self._of_reader()
+        more = self.handed_size_bytes + of_reader - self._reserved_size_bytes
+        if not more:
+            return
+        self._reserved_size_bytes += more
+        room.reserved_size_bytes += more
+        if not self.has_turn:
+            room.ahead_size_bytes += more
+        if more < 0:
+            room.offer()
 
     def notify(self) -> None:
         """There may be room for the reader."""
@@ -148,7 +140,9 @@ class ReadPlace:
         """The range is being taken from now on; taking the turn again changes nothing."""
         if not self.has_turn:
             self.has_turn = True
+            self._room.ahead_size_bytes -= self._reserved_size_bytes
             self.notify()
+            self._room.offer()
 
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
         """Whether the reader may come to hold so much; it is notified after a denial.
@@ -157,7 +151,16 @@ class ReadPlace:
             size_bytes: Payload that it holds and may get for its requests, the next one included.
             spared_size_bytes: For help against slow bookies, left free beside that.
         """
-        fits = self._room.fits(self, self.handed_size_bytes + size_bytes, spared_size_bytes)
+        room = self._room
+        more = self.handed_size_bytes + size_bytes - self._reserved_size_bytes
+        if self.has_turn:
+            fits = room.reserved_size_bytes + more + spared_size_bytes <= room.size_bytes_max
+        else:
+            spared_size_bytes = HEDGES_SPARED * FRAME_SIZE_BYTES_MAX
+            fits = (
+                room.ahead_size_bytes + more <= room.ahead_size_bytes_max
+                and room.reserved_size_bytes + more + spared_size_bytes <= room.size_bytes_max
+            )
         self.is_denied = self.is_denied or not fits
         return fits
 

@@ -352,6 +352,8 @@ class LedgerReader:
             return [timer]
         if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
             return self._fail(tally.failure)
+        if not self._budget.may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
+            return []  # others have taken the room of the requests that failed: `RoomMade` comes
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
@@ -404,7 +406,7 @@ class LedgerReader:
         return self._fill() if self.phase is ReaderPhase.READING else []
 
     def _on_room_made(self, _event: RoomMade) -> list[Effect]:
-        return self._fill()
+        return self._advance()
 
     def _fail(self, failure: Failure) -> list[Effect]:
         self.phase = ReaderPhase.DONE

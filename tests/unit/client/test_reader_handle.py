@@ -517,6 +517,7 @@ def test_a_read_that_waits_for_room_is_no_standstill() -> None:
         room = ReadRoom()
         first, place = room.place(), room.place()
         first.handed_size_bytes = room.size_bytes_max
+        first.settled()
         batches = reader.read_batches(place=place)
         reading = asyncio.ensure_future(anext(batches))
         await asyncio.sleep(3.7 * stall)

@@ -73,10 +73,12 @@ class Reading:
         self.end: m.Effect | None = None
         self.most = self.worst = 0
         if place is not None:
-            place.begin(
-                lambda: self.reader.reserved_size_bytes,
-                lambda: self.perform(self.reader.handle(RoomMade())),
-            )
+
+            def on_room() -> None:
+                self.perform(self.reader.handle(RoomMade()))
+                place.settled()
+
+            place.begin(lambda: self.reader.reserved_size_bytes, on_room)
         self.perform(self.reader.handle(m.Start()))
 
     def perform(self, effects: list[m.Effect]) -> None:

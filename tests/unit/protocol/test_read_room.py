@@ -28,6 +28,7 @@ class Task:
         self.room = ReadRoom()
         self.places = [self.room.place() for _ in range(RANGES)]
         self.readings: list[Reading] = []
+        self.over: set[int] = set()
         self.most = self.most_ahead = 0
         for number, place in enumerate(self.places):
             reading = Reading(metadata, LAST, size, seed + number, place)
@@ -38,7 +39,12 @@ class Task:
     def settle(self, place: ReadPlace) -> None:
         """What a host does after each event of the place's reader, and looks at the bounds."""
         place.settled()
-        held = [each.held + len(each.out) * FRAME_SIZE_BYTES_MAX for each in self.readings]
+        # What a reader that is over had asked for is dropped as it comes.
+        out = [len(each.out) if each.end is None else 0 for each in self.readings]
+        held = [
+            0 if number in self.over else each.held + out[number] * FRAME_SIZE_BYTES_MAX
+            for number, each in enumerate(self.readings)
+        ]
         self.most = max(self.most, sum(held))
         ahead = [size for size, each in zip(held, self.places, strict=False) if not each.has_turn]
         self.most_ahead = max(self.most_ahead, sum(ahead))
@@ -65,6 +71,7 @@ class Task:
                 reading.take_one()
                 self.settle(place)
             elif reading.end is not None and not reading.untaken:
+                self.over.add(number)
                 place.leave()
                 return reading.end
             elif not self.answer_any():
@@ -76,7 +83,7 @@ class Task:
         raise AssertionError("the range does not end")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("metadata", [PLAIN, STRIPED], ids=["plain", "striped"])
 @pytest.mark.parametrize("size", ["large", "mixed", "small"])
 def test_every_range_is_read_to_its_end_and_all_readers_stay_within_one_bound(
@@ -118,11 +125,27 @@ def test_what_was_handed_to_the_consumer_counts_until_it_comes_back() -> None:
     ahead, turn = room.place(), room.place()
     turn.take_turn()
     ahead.handed_size_bytes = AHEAD_SIZE_BYTES_MAX
+    ahead.settled()
     assert not ahead.fits(1, 0)
     assert turn.fits(BOUND - AHEAD_SIZE_BYTES_MAX, 0)
     assert not turn.fits(BOUND - AHEAD_SIZE_BYTES_MAX + 1, 0)
     ahead.leave()
     assert turn.fits(BOUND, 0)
+    assert (room.reserved_size_bytes, room.ahead_size_bytes) == (0, 0)
+
+
+def test_a_range_that_takes_its_turn_makes_room_ahead() -> None:
+    room = ReadRoom()
+    first, second = room.place(), room.place()
+    notified: list[int] = []
+    second.begin(lambda: 0, lambda: notified.append(1))
+    first.handed_size_bytes = AHEAD_SIZE_BYTES_MAX
+    first.settled()
+    assert not second.fits(1, 0)
+    first.take_turn()
+    assert notified == [1]
+    assert second.fits(1, 0)
+    assert (room.reserved_size_bytes, room.ahead_size_bytes) == (AHEAD_SIZE_BYTES_MAX, 0)
 
 
 def test_a_reader_that_is_over_is_not_notified() -> None:
