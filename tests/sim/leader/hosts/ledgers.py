@@ -167,9 +167,15 @@ class SimReader:
         return self.last_add_confirmed
 
     async def read_batches(
-        self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False
+        self,
+        first_entry_id: int = 0,
+        last_entry_id: int | None = None,
+        *,
+        is_listed: bool = False,
+        place: object = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
         assert is_listed
+        assert place is None, "bounds of several readers are the client's"
         assert last_entry_id is not None
         while first_entry_id <= last_entry_id:
             await self._client.tree.pause()

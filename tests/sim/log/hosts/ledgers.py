@@ -41,10 +41,16 @@ class SimReader:
         self._ledgers = ledgers
 
     async def read_batches(
-        self, first_entry_id: int = 0, last_entry_id: int | None = None, *, is_listed: bool = False
+        self,
+        first_entry_id: int = 0,
+        last_entry_id: int | None = None,
+        *,
+        is_listed: bool = False,
+        place: object = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
         """Names of entries, a few at a time."""
         assert is_listed
+        assert place is None, "bounds of several readers are the client's"
         assert last_entry_id is not None
         while first_entry_id <= last_entry_id:
             await self._ledgers.tree.pause()
