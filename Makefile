@@ -48,6 +48,7 @@ sim: $(STAMP) ## SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim.handles --schedules $$(( $(LOG_SCHEDULES) / 4 )) --seed $(SEED)
 
 sim-coverage: $(STAMP) ## What 500 schedules of either kind of log reach, and what they never do and why
 	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1

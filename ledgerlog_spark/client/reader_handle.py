@@ -23,10 +23,11 @@ from ledgerlog_spark.errors import (
     EntryUnknownError,
     InternalError,
     LedgerLogError,
+    LedgerNotFoundError,
     LocalProtocolError,
     MetadataUnavailableError,
 )
-from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import (
@@ -127,13 +128,22 @@ class ReadHandle:
         timeout_ms = self._services.settings.metadata_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1e3):
-                loaded = await self._services.ledgers.load(self.id)
+                loaded = await self._loaded()
         except TimeoutError:
             raise MetadataUnavailableError(
                 f"the record of ledger {self.id} could not be read within {timeout_ms} ms",
                 ledger_id=self.id,
             ) from None
         self._adopt(loaded.value)
+
+    async def _loaded(self) -> Versioned[LedgerMetadata]:
+        """The record; "not found" only after a sync, because any replica may lag."""
+        store = self._services.ledgers
+        try:
+            return await store.load(self.id)
+        except LedgerNotFoundError:
+            await store.sync()
+            return await store.load(self.id)
 
     def follow(
         self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0

@@ -330,12 +330,19 @@ class V2Connection(asyncio.BufferedProtocol):
 
     def _id_of_run(self, answer: AddRunAnswer) -> int:
         # A bookie that does not know the operation answers with the ids and nothing else.
+        late = None
         for request_id, pending in self._by_id.items():
-            if isinstance(pending, PendingRun) and pending.is_open:
-                assert pending.prepared is not None
-                request = pending.prepared.request
-                if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
-                    return request_id
+            if not isinstance(pending, PendingRun):
+                continue
+            if not pending.is_open:
+                late = request_id if late is None else late
+                continue
+            assert pending.prepared is not None
+            request = pending.prepared.request
+            if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
+                return request_id
+        if late is not None:
+            return late  # of those that timed out any will do: nobody waits for them
         raise WireFormatError(f"an answer to a run that nobody sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:

@@ -11,75 +11,123 @@ import time
 from pathlib import Path
 
 from tests.mutation.lists import all_mutations
-from tests.mutation.mutation import SIMULATORS, Mutation, suite_of
-from tests.mutation.run import Verdict, Workspace, allowed_seconds, pytest_of
+from tests.mutation.mutation import Mutation
+from tests.mutation.results import Kept, key_of
+from tests.mutation.run import Verdict, Workspace, allowed_seconds, commands_of
 
 GOAL = 0.95
 GOAL_OF_SIMULATORS = 0.75
 
 
 def main() -> int:
-    """Judge the mutations; the exit code is 1 below either goal."""
+    """Judge the mutations; the exit code is 1 below either goal, and when some are not judged."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", help="those whose name or file contains this")
+    parser.add_argument("--only", help="those whose name or file contains one of these, by commas")
+    parser.add_argument("--part", default="1/1", help="2/5: the second of five parts of the list")
+    parser.add_argument("--minutes", type=float, default=90, help="begin none after this")
+    parser.add_argument("--results", type=Path, help="keep verdicts in this file")
+    parser.add_argument("--resume", action="store_true", help="judge what is not in the file yet")
     parser.add_argument("--list", action="store_true", help="print the list and end")
     options = parser.parse_args()
-    chosen = [
-        mutation
-        for mutation in all_mutations()
-        if not options.only or options.only in mutation.name or options.only in mutation.file
-    ]
+    part, parts = map(int, options.part.split("/"))
+    chosen = [each for each in all_mutations() if _is_chosen(each, options.only)][part - 1 :: parts]
     if options.list:
         for mutation in chosen:
             print(f"{mutation.name:50} {mutation.file}: {mutation.reason}")
         return 0
     begun = time.monotonic()
     judged = [mutation for mutation in chosen if not mutation.equivalent]
+    kept = Kept(options.results, resumes=options.resume)
+    verdicts, left = _known(judged, kept)
     with tempfile.TemporaryDirectory(prefix="ledgerlog-mutations-") as directory:
-        verdicts = _judged(judged, Path(directory), options.workers)
-    return _report(verdicts, len(chosen) - len(judged), time.monotonic() - begun)
+        work = _Work(left, kept, Path(directory), begun + options.minutes * 60)
+        verdicts += work.judged(options.workers)
+    seconds = time.monotonic() - begun
+    return _report(verdicts, len(judged) - len(verdicts), len(chosen) - len(judged), seconds)
 
 
-def _judged(mutations: list[Mutation], directory: Path, workers: int) -> list[Verdict]:
-    commands = {SIMULATORS[name] for each in mutations for name in suite_of(each).simulators}
-    commands |= {pytest_of(suite_of(each).tests) for each in mutations}
-    allowed = allowed_seconds(directory / "right", commands)
-    waiting: queue.SimpleQueue[Mutation] = queue.SimpleQueue()
+def _is_chosen(mutation: Mutation, only: str | None) -> bool:
+    return not only or any(
+        wanted in mutation.name or wanted in mutation.file for wanted in only.split(",")
+    )
+
+
+def _known(mutations: list[Mutation], kept: Kept) -> tuple[list[Verdict], list[Mutation]]:
+    """Verdicts that the file has of this tree, and what it has none of."""
+    verdicts, left = [], []
     for mutation in mutations:
-        waiting.put(mutation)
-    verdicts: list[Verdict] = []
+        said = kept.get(key_of(mutation))
+        if said is None:
+            left.append(mutation)
+        else:
+            verdicts.append(Verdict(mutation, said["by"], said["how"], said["seconds"]))
+    return verdicts, left
 
-    def work(workspace: Workspace) -> None:
-        while True:
+
+class _Work:
+    """Mutations to be judged by workers, each in a copy of the tree."""
+
+    def __init__(
+        self, mutations: list[Mutation], kept: Kept, directory: Path, ends_at: float
+    ) -> None:
+        self._count = len(mutations)
+        self._waiting: queue.SimpleQueue[Mutation] = queue.SimpleQueue()
+        for mutation in mutations:
+            self._waiting.put(mutation)
+        self._kept = kept
+        self._directory = directory
+        self._ends_at = ends_at
+        self._verdicts: list[Verdict] = []
+        commands = {command for each in mutations for _, command in commands_of(each)}
+        self._allowed = allowed_seconds(directory / "right", commands, kept)
+
+    def judged(self, workers: int) -> list[Verdict]:
+        """The verdicts, when all are made or the time is over."""
+        threads = [
+            threading.Thread(target=self._work, args=(self._directory / str(number),))
+            for number in range(min(workers, self._count))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return self._verdicts
+
+    def _work(self, directory: Path) -> None:
+        workspace = Workspace(directory, self._allowed)
+        while time.monotonic() < self._ends_at:
             try:
-                mutation = waiting.get_nowait()
+                mutation = self._waiting.get_nowait()
             except queue.Empty:
                 return
             verdict = workspace.judge(mutation)
-            verdicts.append(verdict)
+            seconds = round(verdict.seconds, 1)
+            self._kept.put(
+                key_of(mutation),
+                name=mutation.name,
+                by=verdict.by,
+                how=verdict.how,
+                seconds=seconds,
+            )
+            self._verdicts.append(verdict)
             told = f"caught by {verdict.by}" if verdict.by else "SURVIVED"
             print(
-                f"{len(verdicts):4}/{len(mutations)} {verdict.seconds:6.1f} s  "
+                f"{len(self._verdicts):4}/{self._count} {seconds:6.1f} s  "
                 f"{mutation.name}: {told}  {verdict.how}",
                 flush=True,
             )
 
-    threads = [
-        threading.Thread(target=work, args=(Workspace(directory / str(number), allowed),))
-        for number in range(workers)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return verdicts
 
-
-def _report(verdicts: list[Verdict], equivalents: int, seconds: float) -> int:
+def _report(verdicts: list[Verdict], unjudged: int, equivalents: int, seconds: float) -> int:
     survivors = [verdict.mutation for verdict in verdicts if verdict.by is None]
     for mutation in survivors:
         print(f"survived: {mutation.name} ({mutation.file}): {mutation.reason}")
+    for verdict in verdicts:
+        if verdict.by and not verdict.by_simulator:
+            print(f"by tests alone: {verdict.mutation.name}: {verdict.how}")
+    if unjudged:
+        print(f"{unjudged} are not judged: go on with --results FILE --resume")
     caught = len(verdicts) - len(survivors)
     by_simulators = sum(verdict.by_simulator for verdict in verdicts)
     print(
@@ -89,7 +137,7 @@ def _report(verdicts: list[Verdict], equivalents: int, seconds: float) -> int:
     is_reached = caught >= GOAL * len(verdicts) and by_simulators >= GOAL_OF_SIMULATORS * len(
         verdicts
     )
-    return int(not is_reached)
+    return int(not is_reached or bool(unjudged))
 
 
 if __name__ == "__main__":

@@ -42,59 +42,94 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Commands that are to notice a mistake; all are `python -m ...`.
+    """What is to notice a mistake, the cheapest first.
 
     Attributes:
         simulators: Names of SIMULATORS.
-        tests: For pytest.
+        tests: Groups of paths for pytest; a group is run when nothing before it noticed.
     """
 
     simulators: tuple[str, ...]
-    tests: tuple[str, ...]
+    tests: tuple[tuple[str, ...], ...]
+
+
+def pytest_of(*tests: str) -> tuple[str, ...]:
+    """A run of tests that ends at the first failure; all commands are `python -m ...`.
+
+    Without the tests that mutate by themselves: they are about the simulators.
+    """
+    quiet = ("pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "--no-header")
+    return (*quiet, "-k", "not mutation and not catches", *tests)
 
 
 SIMULATORS = {
     "ledger": ("tests.sim", "--schedules", "600", "--seed", "1", "--no-shrink"),
-    "log": ("tests.sim.log", "--schedules", "400", "--seed", "1"),
+    "ledger scripts": pytest_of("tests/sim/test_counterexamples.py", "tests/sim/test_liveness.py"),
+    "log": ("tests.sim.log", "--schedules", "240", "--seed", "1"),
     "leader": ("tests.sim.leader", "--schedules", "300", "--seed", "1"),
-    "crash": ("pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "tests/crash"),
+    "leader scripts": pytest_of(
+        "tests/sim/leader/test_counterexamples.py", "tests/sim/leader/test_deleted_schedules.py"
+    ),
+    "handles": ("tests.sim.handles", "--schedules", "60", "--seed", "1"),
+    "crash": pytest_of("tests/crash"),
 }
-"""Random search alone: the scripted counterexamples count among the tests."""
+"""By name; random schedules, and the scripts and power losses that are played each time."""
+
+_UNIT = "tests/unit"
+_LOG_TESTS = (
+    (f"{_UNIT}/log", "tests/contract/test_log_store.py"),
+    (f"{_UNIT}/upkeep", f"{_UNIT}/leader"),
+)
 
 SUITES = {
-    "ledgerlog_spark/protocol/log_": Suite(
-        ("log",), ("tests/unit/log", "tests/sim/log", "tests/unit/upkeep")
-    ),
+    "ledgerlog_spark/protocol/log_": Suite(("log",), _LOG_TESTS),
     "ledgerlog_spark/protocol/leader_": Suite(
-        ("leader",), ("tests/unit/leader", "tests/unit/log", "tests/sim/leader")
+        ("leader", "leader scripts", "handles"),
+        ((f"{_UNIT}/leader", f"{_UNIT}/log/test_leader.py"),),
     ),
     "ledgerlog_spark/protocol/": Suite(
-        ("ledger",), ("tests/unit/protocol", "tests/transcripts", "tests/unit/client", "tests/sim")
+        ("ledger", "ledger scripts", "handles"),
+        ((f"{_UNIT}/protocol", "tests/transcripts"), (f"{_UNIT}/client",)),
     ),
-    "ledgerlog_spark/log/": Suite(
-        ("log", "leader"),
+    "ledgerlog_spark/log/leader": Suite(
+        ("handles",),
+        ((f"{_UNIT}/log/test_leader.py", f"{_UNIT}/log/test_leader_rows.py"), (f"{_UNIT}/log",)),
+    ),
+    "ledgerlog_spark/log/entries_in_flight": Suite(
+        ("handles",), ((f"{_UNIT}/log/test_leader.py", f"{_UNIT}/log/test_leader_rows.py"),)
+    ),
+    "ledgerlog_spark/log/open_ends": Suite(("handles",), ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/end_watch": Suite(("handles",), ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/": Suite(("log",), _LOG_TESTS),
+    "ledgerlog_spark/metadata/led": Suite(
+        ("handles", "log"),
+        (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
+    ),
+    "ledgerlog_spark/metadata/lea": Suite((), (("tests/contract/test_metadata_leases.py",),)),
+    "ledgerlog_spark/metadata/": Suite(
+        ("log",),
+        ((f"{_UNIT}/metadata", "tests/contract/test_log_store.py"), (f"{_UNIT}/log",)),
+    ),
+    "ledgerlog_spark/upkeep/": Suite(("log",), ((f"{_UNIT}/upkeep",), (f"{_UNIT}/log",))),
+    "ledgerlog_spark/client/": Suite(
+        ("handles",),
         (
-            "tests/unit/log",
-            "tests/unit/upkeep",
-            "tests/unit/leader",
-            "tests/contract/test_log_store.py",
+            (f"{_UNIT}/client", "tests/properties/test_client_outcomes.py"),
+            (f"{_UNIT}/log",),
         ),
     ),
-    "ledgerlog_spark/metadata/": Suite(
-        ("log",), ("tests/unit/metadata", "tests/contract", "tests/unit/log")
-    ),
-    "ledgerlog_spark/upkeep/": Suite(("log",), ("tests/unit/upkeep", "tests/unit/log")),
-    "ledgerlog_spark/client/": Suite(
-        (), ("tests/unit/client", "tests/properties", "tests/unit/log", "tests/contract")
+    "ledgerlog_spark/transport/grpc": Suite(
+        (), ((f"{_UNIT}/transport", "tests/contract/test_transport.py"),)
     ),
     "ledgerlog_spark/transport/": Suite(
-        (), ("tests/unit/transport", "tests/contract/test_transport.py")
+        ("handles",), ((f"{_UNIT}/transport",), ("tests/contract/test_transport.py",))
     ),
     "bookie_server/service/": Suite(
-        ("ledger",), ("tests/unit/bookie_service", "tests/contract/test_transport.py")
+        ("ledger",), ((f"{_UNIT}/bookie_service",), ("tests/contract/test_transport.py",))
     ),
     "bookie_server/": Suite(
-        ("ledger", "crash"), ("tests/unit/bookie", "tests/properties", "tests/sim")
+        ("crash", "ledger", "ledger scripts"),
+        ((f"{_UNIT}/bookie",), ("tests/properties/test_storage_drops.py",)),
     ),
 }
 """By the beginning of a mutation's file; the longest one counts."""

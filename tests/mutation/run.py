@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.mutation.mutation import ROOT, SIMULATORS, Mutation, suite_of
+from tests.mutation.mutation import ROOT, SIMULATORS, Mutation, pytest_of, suite_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.mutation.results import Kept
 
 COPIED = (
     "ledgerlog_spark",
@@ -26,9 +28,10 @@ COPIED = (
     "pyspark_ledger.py",
     "docs",
 )
-HANG_FACTOR = 5
+TESTS = "tests"
+HANG_FACTOR = 4
 """How many times as long as without a mistake a command may take before it counts as hanging."""
-SECONDS_MIN = 60.0
+SECONDS_MIN = 30.0
 NO_TESTS = 5
 
 
@@ -37,7 +40,7 @@ class Verdict:
     """What noticed a mutation.
 
     Attributes:
-        by: The simulator or `tests`; None when nothing did.
+        by: The simulator, or TESTS; None when nothing did.
         how: Its last words.
         seconds: That it took.
     """
@@ -50,6 +53,13 @@ class Verdict:
     @property
     def by_simulator(self) -> bool:
         return self.by in SIMULATORS
+
+
+def commands_of(mutation: Mutation) -> list[tuple[str, tuple[str, ...]]]:
+    """What is run for a mutation, each with its name, in order."""
+    suite = suite_of(mutation)
+    simulators = [(name, SIMULATORS[name]) for name in suite.simulators]
+    return [*simulators, *((TESTS, pytest_of(*group)) for group in suite.tests)]
 
 
 class Workspace:
@@ -70,12 +80,9 @@ class Workspace:
         """Simulators first, then the tests, until one of them fails."""
         begun = time.monotonic()
         with self._mistaken(mutation):
-            suite = suite_of(mutation)
-            for name in suite.simulators:
-                if how := self.failure(name, SIMULATORS[name]):
+            for name, command in commands_of(mutation):
+                if how := self.failure(name, command):
                     return Verdict(mutation, name, how, time.monotonic() - begun)
-            if how := self.failure("tests", pytest_of(suite.tests)):
-                return Verdict(mutation, "tests", how, time.monotonic() - begun)
         return Verdict(mutation, None, "", time.monotonic() - begun)
 
     def failure(self, name: str, command: tuple[str, ...]) -> str:
@@ -112,27 +119,28 @@ class Workspace:
             path.write_text(right)
 
 
-def pytest_of(tests: tuple[str, ...]) -> tuple[str, ...]:
-    """A run of tests that ends at the first failure."""
-    return ("pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "--no-header", *tests)
-
-
-def allowed_seconds(directory: Path, commands: set[tuple[str, ...]]) -> dict[str, float]:
+def allowed_seconds(
+    directory: Path, commands: set[tuple[str, ...]], kept: Kept
+) -> dict[str, float]:
     """How long each command may take; each of them passes without a mistake.
 
     Raises:
         AssertionError: One fails on the tree as it is.
     """
-    workspace = Workspace(directory, {})
+    workspace: Workspace | None = None
     allowed = {}
     for command in sorted(commands):
-        begun = time.monotonic()
-        failure = workspace.failure(command[0], command)
-        assert not failure, f"{' '.join(command)} fails without any mutation: {failure}"
-        took = time.monotonic() - begun
-        allowed[" ".join(command)] = max(SECONDS_MIN, HANG_FACTOR * took)
-        sys.stdout.write(f"  {took:6.1f} s without a mutation: {' '.join(command)}\n")
-        sys.stdout.flush()
+        said = " ".join(command)
+        if (found := kept.get(said)) is None:
+            workspace = workspace or Workspace(directory, {})
+            begun = time.monotonic()
+            failure = workspace.failure(command[0], command)
+            assert not failure, f"{said} fails without any mutation: {failure}"
+            found = {"seconds": round(time.monotonic() - begun, 1)}
+            kept.put(said, **found)
+            sys.stdout.write(f"  {found['seconds']:6.1f} s without a mutation: {said}\n")
+            sys.stdout.flush()
+        allowed[said] = max(SECONDS_MIN, HANG_FACTOR * found["seconds"])
     return allowed
 
 

@@ -545,3 +545,25 @@ def test_a_read_that_has_its_turn_and_stands_still_ends() -> None:
             await anext(reader.read_batches(place=place))
 
     in_world(work)
+
+
+def test_a_ledger_that_a_replica_does_not_show_is_looked_for_again_after_a_sync() -> None:
+    """A new session may begin with a server that is behind what the last one showed."""
+
+    async def work() -> None:
+        async with ClientWorld(3) as world:
+            before = world.nodes.current.copy()
+            writer = await world.client().create_ledger()
+            await writer.append(b"there")
+            client, stores = world.client_and_stores()
+            reader = await client.open_ledger(writer.id)
+            stores.tree._held = before
+            await reader.reload()
+            assert not reader.is_closed
+            stores.tree._held = before
+            follower = reader.follow(lambda: None)
+            await asyncio.sleep(1)
+            assert follower.error is None
+            follower.cancel()
+
+    run_in_virtual_time(work())

@@ -279,6 +279,25 @@ async def test_runs_in_flight_when_runs_turn_out_not_to_be_understood_are_all_st
     )
 
 
+async def test_run_that_is_refused_after_its_deadline_fails_nobody_else(
+    caller, server, storage
+) -> None:
+    """The answer names no request, and of a run that timed out nothing is left to compare."""
+    await caller.add(run_of(7, range(1)))
+    server.script = once(ignore, AddRunRequest)
+    caller.timeout_ms = 1
+    assert await caller.add(run_of(7, range(1, 3))) is Code.TIMEOUT
+    await server.until(lambda: len(server.requests) == 2)
+    caller.timeout_ms = 20_000
+    storage.is_holding = True
+    waiting = caller.start_add(run_of(7, range(3, 6)))
+    await server.until(lambda: len(server.requests) == 3)
+    refuse_runs(server.connections[0], server.requests[1][1])
+    storage.release()
+    assert await waiting.result() == (Code.OK,)
+    assert len(server.connections) == 1
+
+
 async def test_reset_over_a_run_by_a_bookie_that_no_longer_takes_runs_is_no_failure(
     caller, server, registry
 ) -> None:

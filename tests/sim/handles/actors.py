@@ -1,0 +1,290 @@
+"""What processes do with ledgers, with the calls that users make."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError, UnauthorizedError
+from tests.sim.handles.story import Story
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.reader_handle import ReadHandle
+    from tests.sim.handles.process import Process
+
+CALL_SECONDS_MAX = 90
+"""Whatever is called ends by itself within this: several deadlines, one after the other."""
+
+TOLD_SIZE_BYTES_MAX = 4_096
+
+
+async def _sleep(process: Process, first_ms: int, last_ms: int) -> None:
+    await asyncio.sleep(process.world.random.randint(first_ms, last_ms) / 1e3)
+
+
+async def ended(process: Process, what: str, call: Any) -> Any:
+    """The result of a call; a violation when it hangs."""
+    begun, is_calm = process.world.loop.time(), process.world.is_calm
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # it was looked at
+    done, _ = await asyncio.wait([task], timeout=CALL_SECONDS_MAX)
+    if not done:
+        task.cancel()
+        if process.is_over:
+            raise asyncio.CancelledError
+        raise process.world.violation(f"{what} of {process.name} does not end")
+    took = process.world.loop.time() - begun
+    if is_calm and process.world.is_calm:
+        process.world.require(took < 5, f"{what} of {process.name} took {took:.1f} s for nothing")
+    return task.result()
+
+
+async def created(process: Process) -> Story | None:
+    """A ledger with random quorums; None when that failed."""
+    world, random = process.world, process.world.random
+    quorum = random.choice(((3, 3, 2), (3, 3, 2), (3, 2, 2), (4, 3, 2), (3, 3, 3)))
+    password = random.choice((b"", b"", b"secret"))
+    try:
+        handle = await ended(
+            process,
+            "create_ledger",
+            process.client.create_ledger(
+                ensemble_size=quorum[0],
+                write_quorum=quorum[1],
+                ack_quorum=quorum[2],
+                password=password,
+                explicit_lac=random.random() < 0.6,
+            ),
+        )
+    except LedgerLogError as error:
+        world.judge(process, error, None)
+        return None
+    story = Story(world, process, handle, password)
+    world.require(story.ledger_id not in world.stories, f"ledger id {story.ledger_id} again")
+    world.stories[story.ledger_id] = story
+    return story
+
+
+async def write(process: Process, after_ms: int) -> None:
+    """Bursts, batches and pauses; then a close, another one, or nothing."""
+    await asyncio.sleep(after_ms / 1e3)
+    random = process.world.random
+    story = await created(process)
+    if story is None:
+        return
+    for _ in range(random.randint(3, 16)):
+        what = random.random()
+        if what < 0.4:
+            story.append(random.randint(1, 40))
+        elif what < 0.6:
+            story.append_batch(random.randint(1, 60))
+        elif what < 0.75:
+            for future in story.append(1):
+                story.handle.send_now()
+                await ended(process, "append", asyncio.wait([future]))
+        elif what < 0.78:
+            story.append(random.choice((100, 900)))
+        elif what < 0.9:
+            await ended(process, "drain", story.handle.drain())
+        else:
+            await ended(process, "flush", story.handle.flush())
+        if random.random() < 0.6:
+            await _sleep(process, 0, random.choice((5, 100, 600, 2_500)))
+        if not story.handle.is_writable:
+            break
+    if random.random() < 0.6:
+        await close(process, story)
+
+
+async def close(process: Process, story: Story) -> None:
+    """Close, and close again: one record, or an error that may be tried again."""
+    world = process.world
+    was_writable = story.handle.is_writable
+    before = list(story.pending)
+    story.is_closing = True
+    for _ in range(4):
+        try:
+            record = await ended(process, "close", story.handle.close())
+        except LedgerLogError as error:
+            world.judge(process, error, story)
+            world.require(not (error.definite and error.retriable), f"close: {error!r}")
+            world.require(all(each.done() for each in before), "appends outlive a close")
+            if not error.retriable:
+                return
+            await _sleep(process, 10, 2_000)
+            continue
+        if was_writable and not story.is_contested and not world.has_faults:
+            failed = [each for each in before if not each.done() or each.exception() is not None]
+            world.require(not failed, f"a close failed {len(failed)} appends before it")
+        story.see_closed(record)
+        world.counts["closes"] += 1
+        return
+
+
+async def follow(process: Process, story: Story) -> None:
+    """Opens the ledger and keeps up with it, slowly or quickly, to its end."""
+    world, random = process.world, process.world.random
+    handle = await opened(process, story)
+    if handle is None:
+        return
+    changed = asyncio.Event()
+    seen = handle.last_add_confirmed
+
+    def on_change() -> None:
+        nonlocal seen
+        changed.set()
+        world.guarded(lambda: _see(handle))
+
+    def _see(reader: ReadHandle) -> None:
+        nonlocal seen
+        seen = story.see_end(reader, seen)
+
+    size_bytes = random.choice((0, TOLD_SIZE_BYTES_MAX))
+    follower = handle.follow(on_change, entries_size_bytes_max=size_bytes)
+    process.followers += 1
+    story.followers.append((process, handle, follower))
+    position = 0
+    is_slow = random.random() < 0.2
+    while not process.is_over and world.is_busy:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(random.choice((0.2, 1, 3))):
+                await changed.wait()
+        changed.clear()
+        _see(handle)
+        if random.random() < 0.3:
+            told = handle.told_entries(position, max(position, seen))
+            position = story.see_entries(told, position)
+        position = await read_on(process, story, handle, position, seen, is_slow=is_slow)
+        if handle.is_closed and position > seen:
+            break
+        if random.random() < 0.05:
+            break
+    if random.random() < 0.5:
+        follower.cancel()
+    if random.random() < 0.3:
+        await handle.aclose()
+
+
+async def opened(process: Process, story: Story) -> ReadHandle | None:
+    world, random = process.world, process.world.random
+    if story.password and random.random() < 0.1:
+        await _refused(process, story)
+    for _ in range(3):
+        try:
+            call = process.client.open_ledger(
+                story.ledger_id,
+                password=story.password,
+                may_be_outdated=random.random() < 0.3,
+            )
+            return await ended(process, "open_ledger", call)
+        except LedgerLogError as error:
+            world.judge(process, error, story)
+            await _sleep(process, 10, 500)
+    return None
+
+
+async def _refused(process: Process, story: Story) -> None:
+    try:
+        await process.client.open_ledger(story.ledger_id, password=b"wrong")
+    except UnauthorizedError:
+        return
+    except LedgerLogError as error:
+        process.world.judge(process, error, story)
+        return
+    raise process.world.violation("a wrong password opened a ledger")
+
+
+async def read_on(
+    process: Process, story: Story, handle: ReadHandle, first: int, last: int, *, is_slow: bool
+) -> int:
+    """Read what is readable; the position behind it."""
+    world, random = process.world, process.world.random
+    if first > last:
+        await _beyond(process, handle)
+        return first
+    leaves_early = random.random() < 0.1
+    pauses = random.randint(1, 4) if is_slow else 0
+    position = first
+    begun = world.loop.time()
+    try:
+        async with contextlib.aclosing(handle.read_batches(first, last)) as batches:
+            async for batch in batches:
+                position = story.see_entries(batch, position)
+                if leaves_early:
+                    return position
+                if pauses:
+                    await asyncio.sleep(random.choice((0.01, 0.5, 25)))
+                    pauses -= 1
+    except LedgerLogError as error:
+        world.judge(process, error, story)
+        story.see_entries((), position)
+        return position
+    if not is_slow:
+        took = world.loop.time() - begun
+        world.require(took < CALL_SECONDS_MAX, f"a read of {last + 1 - first} took {took:.0f} s")
+    world.require(position == last + 1, f"a read to {last} ended at {position}")
+    return position
+
+
+async def _beyond(process: Process, handle: ReadHandle) -> None:
+    """An entry behind what is known to be acknowledged is refused before anybody is asked."""
+    end = handle.last_add_confirmed + 1
+    try:
+        async with contextlib.aclosing(handle.read_batches(end, end)) as batches:
+            async for _ in batches:
+                break
+    except LocalProtocolError:
+        return
+    raise process.world.violation(f"entry {end} was read, behind what is acknowledged")
+
+
+async def look(process: Process, story: Story) -> None:
+    """Opens the ledger and asks again and again, without a watch."""
+    world, random = process.world, process.world.random
+    handle = await opened(process, story)
+    if handle is None:
+        return
+    seen = handle.last_add_confirmed
+    for _ in range(random.randint(1, 8)):
+        await _sleep(process, 1, 1_500)
+        try:
+            await ended(process, "refresh", handle.refresh())
+        except LedgerLogError as error:
+            world.judge(process, error, story)
+        seen = story.see_end(handle, seen)
+        first = random.randint(0, max(0, seen))
+        await read_on(process, story, handle, first, seen, is_slow=False)
+        if not world.is_busy:
+            return
+
+
+async def probe(process: Process, story: Story) -> None:
+    """The same few entries, asked of one bookie again and again, some of them at once."""
+    random = process.world.random
+    bookie = random.choice(story.handle.metadata.last_fragment.ensemble)
+    for _ in range(random.randint(1, 6)):
+        reads = [
+            process.read_one(
+                bookie, story, random.randint(0, 2), random.choice((200, 1_500, 1_500, 3_000))
+            )
+            for _ in range(random.randint(1, 5))
+        ]
+        await ended(process, "read", asyncio.gather(*reads))
+        await _sleep(process, 0, 700)
+
+
+async def seal(process: Process, story: Story) -> None:
+    """Somebody takes the ledger away from its writer; twice, with one answer."""
+    world = process.world
+    story.is_contested = True
+    for _ in range(world.random.randint(1, 3)):
+        call = process.client.seal(story.ledger_id, password=story.password)
+        try:
+            record = await ended(process, "seal", call)
+        except LedgerLogError as error:
+            world.judge(process, error, story)
+            await _sleep(process, 10, 1_000)
+            continue
+        story.see_closed(record)
+        world.counts["seals"] += 1

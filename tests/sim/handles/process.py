@@ -1,0 +1,301 @@
+"""One process: the shipped client on its session, links and connections, watched at its port."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.log.clients import LogClient
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.reader import ReaderSettings
+from ledgerlog_spark.protocol.recovery import RecoverySettings
+from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.protocol.writer import WriterSettings
+from ledgerlog_spark.transport.port import ReadEntry
+from ledgerlog_spark.transport.v2_transport import Lane, V2Transport
+from tests.sim.handles.control import SimControl
+from tests.sim.handles.tree import HandleTree
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.sim.handles.story import Story
+    from tests.sim.handles.world import HandleWorld
+
+BACKLOG_ENTRIES_MAX = 40
+UNSENT_BYTES_MAX = 20_000
+CALM_MS_MAX = 1_000
+"""No request takes longer when nothing goes wrong."""
+
+DOWN_MS_MAX = 1_500
+"""A bookie that resets and refuses is noticed within this."""
+
+SETTINGS = ClientSettings(
+    add_timeout_ms=2_000,
+    read_timeout_ms=1_500,
+    metadata_timeout_ms=4_000,
+    close_timeout_ms=6_000,
+    linger_ms=20,
+    backlog_entries_max=BACKLOG_ENTRIES_MAX,
+    backlog_size_bytes_max=1 << 16,
+    writer=WriterSettings(
+        window=Window(entries_max=60),
+        add_quorum_timeout_ms=12_000,
+        metadata=RetryPolicy(attempts_max=8),
+        replacement=RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=12),
+    ),
+    reader=ReaderSettings(
+        entries_ahead_max=64, batch_entries_max=16, batches_in_flight_max=3, hedge_delay_ms=300
+    ),
+    recovery=RecoverySettings(metadata=RetryPolicy(attempts_max=8)),
+)
+
+
+class Request:
+    """One request at the port of the transport."""
+
+    def __init__(self, process: Process, what: str, bookie: str, timeout_ms: int) -> None:
+        self.process = process
+        self.what = what
+        self.bookie = bookie
+        self.timeout_ms = timeout_ms
+        self.begun = process.world.loop.time()
+        self.is_calm = process.world.is_calm
+        self.is_new = True
+
+    def __repr__(self) -> str:
+        return f"{self.process.name}'s {self.what} of {self.bookie}"
+
+    @property
+    def age_ms(self) -> float:
+        return (self.process.world.loop.time() - self.begun) * 1e3
+
+
+class CheckedTransport:
+    """Passes requests on; each is answered once, later, by its deadline, and for a reason.
+
+    Attributes:
+        open: Not answered yet.
+    """
+
+    def __init__(self, process: Process, inner: V2Transport) -> None:
+        self.open: set[Request] = set()
+        self.timeouts: dict[str, list[float]] = {}
+        self._process = process
+        self._world = process.world
+        self._inner = inner
+
+    def add(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        self._ask("add", bookie_id, request, timeout_ms, on_reply)
+        link = self._inner._links[bookie_id, Lane.CONTROL if request.is_recovery else Lane.ADDS]
+        kept = link._connection._unsent_bytes if link._connection is not None else 0
+        self._world.require(
+            kept <= UNSENT_BYTES_MAX + 16_000, f"{kept} bytes wait for {bookie_id} to take them"
+        )
+
+    def read(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        self._ask("read", bookie_id, request, timeout_ms, on_reply)
+
+    def read_batch(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        self._ask("read_batch", bookie_id, request, timeout_ms, on_reply)
+
+    def write_lac(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        self._ask("write_lac", bookie_id, request, timeout_ms, on_reply)
+
+    def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: Any) -> None:
+        self._ask("read_lac", bookie_id, ledger_id, timeout_ms, on_reply)
+
+    def tell_lac(self, bookie_id: str, request: Any) -> bool:
+        return self._inner.tell_lac(bookie_id, request)
+
+    def watch_lac(self, bookie_id: str, request: Any, on_rise: Any, on_end: Any) -> Any:
+        return self._inner.watch_lac(bookie_id, request, on_rise, on_end)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _ask(self, what: str, bookie: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        asked = Request(self._process, what, bookie, timeout_ms)
+        self.open.add(asked)
+
+        def reply(code: Code, *result: Any) -> None:
+            self._world.require(not asked.is_new, f"{asked} was answered before it was sent")
+            self._world.require(asked in self.open, f"{asked} was answered twice")
+            self.open.discard(asked)
+            self._judge(asked, code)
+            on_reply(code, *result)
+
+        getattr(self._inner, what)(bookie, request, timeout_ms, reply)
+        asked.is_new = False
+
+    def _judge(self, asked: Request, code: Code) -> None:
+        world = self._world
+        if self._process.is_over:
+            return
+        late_ms = asked.age_ms - asked.timeout_ms
+        world.require(late_ms < 50, f"{asked} was answered {late_ms:.0f} ms after its deadline")
+        if asked.is_calm and world.is_calm:
+            bookie = world.bookies[asked.bookie]
+            is_there = bookie.has_control or not asked.what.endswith("_lac")
+            is_bad = code in (Code.TIMEOUT, Code.UNAVAILABLE) and is_there
+            world.require(not is_bad, f"{asked}: {code.name} although nothing is wrong")
+            world.require(
+                asked.age_ms < CALM_MS_MAX, f"{asked} took {asked.age_ms:.0f} ms for nothing"
+            )
+        if code is Code.TIMEOUT:
+            self.timeouts.setdefault(asked.bookie, []).append(world.loop.time())
+        if code is Code.UNAVAILABLE and not asked.what.endswith("_lac"):
+            self._explain(asked)
+
+    def _explain(self, asked: Request) -> None:
+        """A connection was lost or not made, or gave up after two answers that never came."""
+        world, now = self._world, self._world.loop.time()
+        since = asked.begun - 3
+        lost = world.network.losses.get((self._process.name, asked.bookie), -1.0) >= since
+        unknown = self._process.lookups_failed.get(asked.bookie, -1.0) >= since
+        late = [at for at in self.timeouts.get(asked.bookie, []) if at >= since - 4]
+        world.require(
+            lost or unknown or len(late) >= 2,
+            f"{asked} is UNAVAILABLE after {asked.age_ms:.0f} ms, at {now:.3f}, for nothing",
+        )
+
+
+class Process:
+    """A program that uses ledgers.
+
+    Attributes:
+        is_over: It crashed, or closed its client.
+        followers: That it made.
+        lookups_failed: When a bookie was last looked up in vain, seconds.
+    """
+
+    def __init__(self, world: HandleWorld, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.is_over = False
+        self.has_crashed = False
+        self.followers = 0
+        self.tails = 0
+        self.lookups_failed: dict[str, float] = {}
+        self.tree = HandleTree(world)  # type: ignore[arg-type]
+        self.stores = MetadataStores.on(self.tree, world.root)
+        self.transport = V2Transport(self._info, connect_timeout_ms=400, reconnect_delay_ms_max=320)
+        self.control = SimControl(world, self)
+        self.transport._control = self.control  # type: ignore[assignment]
+        self.checked = CheckedTransport(self, self.transport)
+        services = Services(
+            transport=self.checked,
+            ledgers=self.stores.ledgers,
+            registration=self.stores.registration,
+            settings=SETTINGS,
+            random=Random(world.random.getrandbits(32)),
+            logs=self.stores.logs,
+            leases=self.stores.leases,
+            session=self.stores.tree,
+        )
+        self.client = LogClient(services, on_close=self._on_close)
+        self.news: list[Any] = []
+        """Watches of the ends of logs, which their owners cancel."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def _info(self, bookie_id: str) -> BookieInfo:
+        try:
+            info = await self.stores.registration.info(bookie_id)
+        except BaseException:
+            self.lookups_failed[bookie_id] = self.world.loop.time()
+            raise
+        return replace(info, host=f"{info.host}%{self.name}")
+
+    async def _on_close(self) -> None:
+        try:
+            await self.transport.aclose()
+        finally:
+            if not self.has_crashed:  # then the session ends by itself, later
+                await self.stores.close()
+
+    def spawn(self, what: str, work: Awaitable[None]) -> None:
+        """Run an actor until its end; an error that escapes it is a violation."""
+
+        async def run() -> None:
+            try:
+                await work
+            except LedgerLogError as error:
+                if not self.is_over:
+                    raise self.world.violation(f"{what} ended with {error!r}") from error
+
+        task = asyncio.ensure_future(run())
+        self._tasks.append(task)
+        self.world.watch(f"{what} of {self.name}", task)
+
+    async def read_one(
+        self,
+        bookie: str,
+        story: Story,
+        entry_id: int,
+        timeout_ms: int = SETTINGS.read_timeout_ms,
+    ) -> None:
+        """One entry, asked of one bookie; what it says is checked at the port."""
+        done: asyncio.Future[Code] = self.world.loop.create_future()
+        self.checked.read(
+            bookie,
+            ReadEntry(story.ledger_id, entry_id),
+            timeout_ms,
+            lambda code, _: done.done() or done.set_result(code),
+        )
+        await done
+
+    async def close(self) -> None:
+        """The client is closed; whatever it was asked is answered, and nothing of it is left."""
+        self.is_over = True
+        for news in self.news:
+            news.cancel()
+        await self.client.aclose()
+        await asyncio.sleep(0.1)
+        self.check_nothing_is_left()
+
+    def check_nothing_is_left(self) -> None:
+        world = self.world
+        world.require(not self.checked.open, f"{self.checked.open} were never answered")
+        lines = world.network.open_lines(self.name)
+        world.require(not lines, f"{self.name} left {len(lines)} connections open")
+        world.require(not self.control.watches, f"{self.name} left watches behind")
+
+    def crash(self) -> None:
+        """From one moment to the next nothing of it gets out."""
+        if self.is_over:
+            return
+        self.is_over = self.has_crashed = True
+        self.world.fault("crashes")
+        self.tree.crash()
+        self.world.cut_processes.add(self.name)
+        for task in self._tasks:
+            task.cancel()
+        self.world.watch(f"the end of {self.name}", asyncio.ensure_future(self._end()))
+
+    async def _end(self) -> None:
+        for line in self.world.network.open_lines(self.name):
+            line.client.abort()
+        for news in self.news:
+            news.cancel()
+        await self.client.aclose()
+
+
+def when_down(process: Process, bookie: str) -> Callable[[], None]:
+    """A check for later: nothing that was asked of a bookie before it went still waits."""
+    world, went = process.world, process.world.loop.time()
+
+    def check() -> None:
+        there = world.bookies[bookie]
+        if there.is_up or process.is_over or there.place in world.gone_places:
+            return
+        old = [one for one in process.checked.open if one.bookie == bookie and one.begun < went]
+        world.require(not old, f"{old} wait for a bookie that refuses connections")
+
+    return check

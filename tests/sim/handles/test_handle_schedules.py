@@ -1,0 +1,108 @@
+"""Random schedules of clients as they ship; the mutations they catch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.client.lac_announcer import LacAnnouncer
+from ledgerlog_spark.client.machine_host import MachineHost
+from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.deadlines import Deadlines
+from ledgerlog_spark.transport.v2_connection import V2Connection
+from ledgerlog_spark.transport.v2_link import V2Link
+from tests.sim.handles.schedules import run_schedules
+from tests.sim.handles.world import handle_schedule
+from tests.sim.log.checks import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEDULES = 30
+SCHEDULES_TO_CATCH_MAX = 60
+
+
+def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = run_schedules(range(7_000, 7_000 + SCHEDULES))
+    with capsys.disabled():
+        print(f"\n{counts}")  # noqa: T201 (the count line)
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    first, second = handle_schedule(9), handle_schedule(9)
+    assert first.events == second.events
+    assert first.counts == second.counts
+    assert first.loop.time() == second.loop.time()
+
+
+def blocked_requests_stay_behind(patch: pytest.MonkeyPatch) -> None:
+    """After one answer that never comes an entry cannot be read from that bookie any more."""
+    patch.setattr(V2Connection, "is_blocked", lambda *_: False)
+
+
+def retired_connections_are_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(V2Link, "_close_retired", lambda _: None)
+
+
+def deadlines_end_with_the_first(patch: pytest.MonkeyPatch) -> None:
+    """Requests behind one that expired never do."""
+    fire, start = Deadlines._fire, Deadlines._start_timer
+
+    def once(self: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Deadlines, "_start_timer", lambda *_: None)
+            fire(self)
+        assert start
+
+    patch.setattr(Deadlines, "_fire", once)
+
+
+def rotten_entries_count_as_absent(patch: pytest.MonkeyPatch) -> None:
+    on_read = MachineHost._on_read
+
+    def denied(self: Any, request: int, entry_id: int, code: Code, stored: Any) -> None:
+        if code is Code.OK and self._ledger.verified(stored, entry_id) is None:
+            code, stored = Code.NO_ENTRY, None
+        on_read(self, request, entry_id, code, stored)
+
+    patch.setattr(MachineHost, "_on_read", denied)
+
+
+def close_does_not_wait(patch: pytest.MonkeyPatch) -> None:
+    """A close overtakes the appends before it."""
+
+    async def nothing(_: Any) -> None:
+        return
+
+    patch.setattr(WriteHandle, "flush", nothing)
+
+
+def announcements_never_end(patch: pytest.MonkeyPatch) -> None:
+    """An idle writer writes to a bookie without a control service for ever."""
+    patch.setattr("ledgerlog_spark.client.lac_announcer.ATTEMPTS_MAX", 1 << 30)
+    assert LacAnnouncer
+
+
+MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    blocked_requests_stay_behind: "although nothing is wrong|these never end",
+    retired_connections_are_kept: "connections",
+    deadlines_end_with_the_first: "never end|does not end|after its deadline",
+    rotten_entries_count_as_absent: "nothing explains|is closed at",
+    close_does_not_wait: "a close failed|outlive a close|does not end|nothing explains",
+    announcements_never_end: "times",
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_mutation_is_caught(
+    mutation: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises(Violation, match=MUTATIONS[mutation]) as caught:
+        run_schedules(range(SCHEDULES_TO_CATCH_MAX))
+    with capsys.disabled():
+        print(f"\n{mutation.__name__}: {caught.value}")  # noqa: T201 (its seed counts schedules)
