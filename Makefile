@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SCHEDULES ?= 1500
+SCHEDULES ?= 5000
 LOG_SCHEDULES ?= 500
 SEED ?= 1
 ROUNDS ?= 50
@@ -45,7 +45,7 @@ pytest: $(STAMP) ## All tests; `make sim` runs more schedules than these do
 	LEDGERLOG_SIM_SCHEDULES=400 $(BIN)/python -m pytest $(PARALLEL)
 
 sim: $(STAMP) ## SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES of logs and of leaders
-	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers 2
 	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.handles --schedules $$(( $(LOG_SCHEDULES) / 4 )) --seed $(SEED)

@@ -36,6 +36,10 @@ class Violation(AssertionError):  # noqa: N818 - it is one
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
         self.name = name
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[Violation], tuple[str, str]]:
+        return Violation, (self.name, self.message)
 
 
 def require(holds: bool, name: str, message: str) -> None:
