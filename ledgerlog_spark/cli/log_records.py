@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerlog_spark.cli.closed_output import ends_with_its_reader
 from ledgerlog_spark.cli.log_changes import pair_of_property
 from ledgerlog_spark.cli.log_lookup import LogName, json_text, shown_cell, time_text
 from ledgerlog_spark.cli.output import (
@@ -190,7 +191,7 @@ def tail(
     """
     if from_beginning and offset is not None:
         raise ConfigurationError("--from-beginning and --offset exclude each other: choose one")
-    with connect(uri) as client:
+    with ends_with_its_reader(), connect(uri) as client:
         log = client.open_log(name)
         start = log.snapshot().interval.start_offset if from_beginning else offset
         lines = (
