@@ -123,6 +123,24 @@ def test_tail_follows_until_ctrl_c_and_prints_no_traceback(run: Run, cluster: Cl
     assert (tail.returncode, errors.strip()) == (130, "interrupted")
 
 
+def test_tail_ends_when_nobody_reads_its_output_any_more(run: Run, cluster: Cluster) -> None:
+    run("logs", "append", "piped", "the only one")
+    tail = subprocess.Popen(
+        [*COMMAND, "logs", "tail", "piped", "--from-beginning"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ
+        | {SERVICE_URI_VARIABLE: cluster.metadata_service_uri, "PYTHONPATH": str(ROOT)},
+    )
+    assert tail.stdout is not None
+    assert tail.stderr is not None
+    assert tail.stdout.readline() == "the only one\n"
+    tail.stdout.close()
+    assert tail.wait(PATIENCE_SECONDS) == 1
+    assert tail.stderr.read() == ""
+
+
 def test_person_at_a_terminal_sees_what_was_appended_until_ctrl_c(
     run: Run, cluster: Cluster
 ) -> None:
