@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import socket
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.answers import decode_answer
 from ledgerlog_spark.wire.opcodes import Opcode, packet_header
 from ledgerlog_spark.wire.requests import encode_read
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
@@ -143,11 +146,40 @@ def test_peer_that_leaves_in_the_middle_of_a_frame_harms_nobody(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_bytes_never_stop_a_bookie(bookie: BookieProcess, ledger_id: int, seed: int) -> None:
+def test_random_bytes_are_answered_in_whole_frames_and_stop_neither_bookie_nor_newcomer(
+    bookie: BookieProcess, ledger_id: int, seed: int
+) -> None:
     chance = random.Random(seed)
     for _ in range(25):
         with bookie.peer() as peer:
             peer.send(_random_frames(chance, ledger_id))
+            for answer in _answers_until_closed(peer):
+                assert isinstance(answer.code, Code)
+            # Hundreds of entries were damaged on their way, this one not.
+            with bookie.peer() as newcomer:
+                assert newcomer.ask(encode_read(ledger_id + 1_000_000, 0)).code is Code.OK
+    assert bookie.process is not None
+    assert bookie.process.poll() is None
+
+
+def _answers_until_closed(peer: Peer) -> list[Any]:
+    """What the bookie still answers to a peer that sends no more, up to the end of the connection.
+
+    A frame that is none, or that is cut off, fails to decode.
+    """
+    with contextlib.suppress(OSError):  # the bookie may have closed it already
+        peer.socket.shutdown(socket.SHUT_WR)
+    received = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while piece := peer.socket.recv(1 << 16):
+            received += piece
+    answers = []
+    while received:
+        size = int.from_bytes(received[:4], "big")
+        assert len(received) >= 4 + size, "the bookie sent part of an answer"
+        answers.append(decode_answer(bytes(received[4 : 4 + size])))
+        del received[: 4 + size]
+    return answers
 
 
 def _random_frames(chance: random.Random, ledger_id: int) -> bytes:
