@@ -49,28 +49,27 @@ def test_storage_keeps_its_promises_over_random_power_losses(part):
         assert seen[mark] > 0, (mark, seen)
 
 
-def first_violation(seeds: int) -> str | None:
+def first_failure(seeds: int, *kinds: type[BaseException]) -> str | None:
+    """How the first run that ends with one of these does; whatever else one raises is raised."""
     for seed in range(seeds):
         try:
             Run(seed).run()
-        except AssertionError as violation:
-            return str(violation)
+        except kinds as error:
+            return repr(error)
     return None
 
 
-BROKEN = (AssertionError, LedgerLogError)
-"""What a run with a mistake in it may end with. A mistake that does not fit the code any more ends
-with a TypeError or an AttributeError: that would prove nothing, and fails its test."""
+def first_violation(seeds: int) -> str | None:
+    return first_failure(seeds, AssertionError)
 
 
 def broken_start(seeds: int) -> str | None:
-    """How the first run that breaks does so; a directory that lost its states has many ways."""
-    for seed in range(seeds):
-        try:
-            Run(seed).run()
-        except BROKEN as error:
-            return repr(error)
-    return None
+    """A directory that lost its states breaks in many ways.
+
+    A mistake that does not fit the code any more ends with a TypeError or an AttributeError: that
+    would prove nothing.
+    """
+    return first_failure(seeds, AssertionError, LedgerLogError)
 
 
 def test_mutation_no_fsync_is_caught(monkeypatch):
