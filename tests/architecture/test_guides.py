@@ -1,0 +1,149 @@
+"""What guides point at is there: links, files, modules, commands, settings, metrics."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from bookie_server.config import MEBIBYTE, BookieSettings
+from bookie_server.service.lanes import Lanes, lane_gauges
+from bookie_server.service.metrics import ServiceCounters
+from ledgerlog_spark.cli.main import app
+from tests.architecture.test_docs import GUIDES as DOCS
+from tests.architecture.test_style import PYTHON, ROOT
+
+GUIDES = [*DOCS, ROOT / "benchmarks" / "README.md"]
+COMMANDS: Any = get_command(app)
+LIMITS = (ROOT / "docs" / "LIMITS.md").read_text()
+
+LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+FILE = re.compile(r"`((?:tests|ledgerlog_spark|bookie_server|benchmarks|notebooks)/[\w/.]*\w)/?`")
+MODULE = re.compile(r"python -m ([\w.]+\w)")
+COMMAND = re.compile(r"(?:`|^(?:[A-Z_]+=\S+ )?)ledgerlog ([a-z][^`\n#]*)", re.MULTILINE)
+SETTING = re.compile(r"^\| `(\w+)` \| ([\d,]+)( MiB)? \|", re.MULTILINE)
+METRIC = re.compile(r"`([a-z]\w*|\.\.\._\w+)`")
+
+
+def by_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchors_of(path: Path) -> set[str]:
+    text = path.read_text()
+    headings = {
+        re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+        for line in text.splitlines()
+        if line.startswith("#")
+    }
+    return headings | set(re.findall(r'<a (?:id|name)="([^"]+)', text))
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=by_name)
+def test_links_files_and_modules_of_a_guide_exist(guide: Path) -> None:
+    text = guide.read_text()
+    broken = []
+    for link in LINK.findall(text):
+        name, _, anchor = link.partition("#")
+        target = guide.parent / name if name else guide
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            broken.append(link)
+    broken += [file for file in FILE.findall(text) if not (ROOT / file).exists()]
+    broken += [name for name in MODULE.findall(text) if importlib.util.find_spec(name) is None]
+    assert broken == []
+
+
+def not_understood(words: list[str]) -> str | None:
+    """The first of these words that the command line has no command or option for."""
+    command: Any = COMMANDS
+    for word in words:
+        if commands := getattr(command, "commands", None):
+            if unknown := [name for name in word.split("|") if name not in commands]:
+                return unknown[0]
+            command = commands[word.split("|")[0]]
+        elif word.startswith("-") and command.name != "run":
+            options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+            if word not in {*options, "--help"}:
+                return word
+    return None
+
+
+def commands_in(text: str) -> list[list[str]]:
+    found = [match.split() for match in COMMAND.findall(text)]
+    return [words for words in found if words[0] in COMMANDS.commands]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=by_name)
+def test_commands_of_a_guide_exist(guide: Path) -> None:
+    commands = commands_in(guide.read_text())
+    assert {" ".join(words): word for words in commands if (word := not_understood(words))} == {}
+
+
+def test_commands_that_messages_name_exist() -> None:
+    texts = {path: re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in PYTHON}
+    found = [words for text in texts.values() for words in commands_in(text)]
+    assert len(found) > 20
+    words_of = [[word for word in words if "{" not in word] for words in found]
+    assert [words for words in words_of if not_understood([w.rstrip("'\".,") for w in words])] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("logs set NAME --unset rollMs", None),
+        ("logs set|history", None),
+        ("logs compact", "compact"),
+        ("logs set|compact", "compact"),
+        ("logs set NAME --reset", "--reset"),
+    ],
+)
+def test_unknown_commands_and_options_are_found(words: str, wrong: str | None) -> None:
+    assert not_understood(words.split()) == wrong
+
+
+def test_limits_of_a_bookie_are_documented_with_their_defaults() -> None:
+    rows = SETTING.findall(LIMITS)
+    assert len(rows) == LIMITS.partition("These are fixed")[0].count("\n| `")
+    fields = BookieSettings.model_fields
+    documented = {
+        name: int(number.replace(",", "")) * (MEBIBYTE if unit else 1)
+        for name, number, unit in rows
+    }
+    assert documented == {name: fields[name].default for name in documented}
+
+
+def test_lanes_have_the_sizes_that_are_documented() -> None:
+    fields = BookieSettings.model_fields
+    lanes = Lanes(fields["connections_max"].default, fields["in_flight_bytes_max"].default)
+    sizes = {lane.name: lane.size_bytes_max for lane in lanes.all}
+    shared_bytes = sizes["adds"] + sizes["reads"] + sizes["control"]
+    parts = {"adds": "a half", "reads": "three eighths", "control": "an eighth"}
+    eighths = {name: 8 * sizes[name] // shared_bytes for name in parts}
+    assert eighths == {"adds": 4, "reads": 3, "control": 1}
+    for lane, part in parts.items():
+        assert re.search(rf"lane `{lane}`.*\| {part} \|", LIMITS)
+    assert sizes["writes"] * 16 == 3 * sizes["adds"] == 16 * 12 * MEBIBYTE
+    assert re.search(r"lane `writes`.*\| three sixteenths: 12 MiB \|", LIMITS)
+
+
+def test_metrics_that_are_documented_exist() -> None:
+    rows = [line for line in LIMITS.partition("## Metrics")[2].splitlines() if "| `" in line]
+    names = [name for line in rows for name in METRIC.findall(line.split("|")[1])]
+    written = set(lane_gauges(Lanes(1, MEBIBYTE)))
+    written |= {f"{name}_total" for name in ServiceCounters.__slots__}
+    source = "".join(path.read_text() for path in PYTHON if "bookie_server" in path.parts)
+    assert len(names) > 15
+    missing = [
+        name
+        for name in names
+        if not (
+            any(one.endswith(name.strip(".")) for one in written)
+            if name.startswith("...")
+            else name in written or f'"{name}"' in source
+        )
+    ]
+    assert missing == []
