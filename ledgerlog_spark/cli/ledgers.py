@@ -231,8 +231,8 @@ def delete(
         owner = BlockingLogs(client).owner(ledger_id)
         if owner is not None:
             raise LocalProtocolError(
-                f"ledger {ledger_id} belongs to log {owner!r}, whose rows it may hold: the log's "
-                "sweeper deletes it when no version needs it",
+                f"ledger {ledger_id} belongs to log {owner!r} and may hold its rows; "
+                "`ledgerlog logs sweep` deletes it when no version needs it",
                 ledger_id=ledger_id,
                 log=owner,
             )

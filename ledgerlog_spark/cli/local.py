@@ -61,7 +61,7 @@ def up(
     ] = False,
     upkeep: Annotated[
         bool,
-        typer.Option(help="Merge and sweep logs, and drop what their retention lets go."),
+        typer.Option(help="Merge logs, and delete expired rows and versions."),
     ] = True,
     as_json: AsJson = False,
 ) -> None:

@@ -107,8 +107,8 @@ def offset_of(place: object, log_id: str, log: str) -> int:
     if isinstance(place, Position):
         if place.log_id != log_id:
             raise ConfigurationError(
-                f"the position {place.offset} is one of log {place.log_id}, not of {log!r} "
-                f"({log_id}): a log that was deleted and made again is another log",
+                f"the position {place.offset} belongs to log {place.log_id}, not to {log!r} "
+                f"({log_id}); a log that was deleted and created again is another log",
                 log=log,
             )
         return place.offset

@@ -105,7 +105,7 @@ class TreeLogStore(TreeLogProducers):
                 assert isinstance(made, Created)
                 return Versioned(head, made.version)
         raise lost or MetadataUnknownError(
-            f"whether log {head.name!r} was created is not known: create it again", log=head.name
+            f"whether log {head.name!r} was created is unknown: create it again", log=head.name
         )
 
     async def _own_or_taken(self, head: LogHead) -> Versioned[LogHead]:
@@ -313,7 +313,7 @@ class TreeLogStore(TreeLogProducers):
                 await self._tree.set(path, b"", None)
                 return
         raise MetadataUnavailableError(
-            f"{CLOCK_ATTEMPTS_MAX} answers of the metadata store that say its time were lost",
+            f"{CLOCK_ATTEMPTS_MAX} answers of the metadata store with its time were lost",
             path=path,
         )
 

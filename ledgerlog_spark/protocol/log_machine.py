@@ -126,7 +126,7 @@ class LogMachine:
         unknown = [feature for feature in named if feature not in (*known, *READER_FEATURES)]
         if unknown:
             raise MetadataFormatError(
-                f"log {self.log!r} uses {', '.join(unknown)}, which this version does not know: "
+                f"log {self.log!r} uses {', '.join(unknown)}, which this version does not support: "
                 "use a later ledgerlog",
                 log=self.log,
                 features=tuple(unknown),

@@ -219,7 +219,7 @@ def _with_faults(options: Options, draws: Draws, *, tight: bool) -> Options:
         rots=1 if draws.uniform("swarm", "rot") < 0.15 else 0,
         freezes=count("freeze", 2),
         collections=count("collect", 3),
-        cas_lost_rate=0.5 if deletes_closed else rate("cas_lost", 0.4),
+        cas_lost_rate=0.5 if options.delete_closed_rate else rate("cas_lost", 0.4),
         cas_late_rate=rate("cas_late", 0.2),
         store_away_rate=rate("store_away", 0.3),
     )

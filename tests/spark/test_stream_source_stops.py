@@ -173,7 +173,7 @@ def test_a_log_deleted_and_made_again_is_another_log(
     reading.run()
     BlockingLogs(client).delete(log_name)
     write(100, 103)
-    stopped(reading, r"was deleted and made again: .*new checkpointLocation")
+    stopped(reading, r"was deleted and created again: .*new checkpointLocation")
     assert sorted(reading.run(failOnDataLoss="false")) == [(n,) for n in range(100, 103)]
 
 
