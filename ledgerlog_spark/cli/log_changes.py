@@ -92,7 +92,7 @@ def pair_of_property(change: str) -> tuple[str, str]:
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigurationError(
-            f"{change!r} is no property: write PROPERTY=VALUE, or `logs set` with --unset PROPERTY",
+            f"{change!r} is not a property: write PROPERTY=VALUE, or pass --unset PROPERTY",
             key=change,
         )
     return key.strip(), value.strip()

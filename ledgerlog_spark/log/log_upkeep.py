@@ -302,8 +302,8 @@ class LogUpkeep:
                     continue
                 return
         raise MetadataVersionError(
-            f"log {self.name!r} is changed all the time by others: stop its writers, then delete "
-            "it",
+            f"log {self.name!r} was changed by others at every attempt: stop its writers, "
+            "then delete it",
             log=self.name,
         )
 

@@ -248,7 +248,8 @@ class EpochMachine(LogMachine):
         self._attempts += 1
         if self._attempts > ATTEMPTS_MAX:
             raise MetadataVersionError(
-                f"producer {self._app!r} of log {self.log!r} is changed all the time by others",
+                f"producer {self._app!r} of log {self.log!r} was changed by others at every "
+                "attempt",
                 app=self._app,
             )
         return self._sync()

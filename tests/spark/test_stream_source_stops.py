@@ -248,7 +248,7 @@ def test_options_that_only_batch_reads_have_are_refused(reading: Reading, write:
 def test_a_log_that_does_not_exist_is_named(reading: Reading, log_name: str) -> None:
     stopped(reading, f"LogNotFoundError.*{log_name}")
     reading.schema = "id long"
-    stopped(reading, f"there is no log '{log_name}'")
+    stopped(reading, f"log '{log_name}' does not exist")
 
 
 def test_columns_that_do_not_fit_the_query_stop_it_before_a_task_runs(

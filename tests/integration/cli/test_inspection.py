@@ -116,7 +116,7 @@ def test_unknown_log_names_the_nearest_one(run: Run, log: str) -> None:
         ended = run("logs", command, "flihgts")
         assert ended.code == 1
         assert f"did you mean {log!r}?" in ended.err
-    assert "there are flights" in run("logs", "show", "zzz").err
+    assert "existing logs are flights" in run("logs", "show", "zzz").err
 
 
 def test_version_that_the_log_does_not_have_is_refused(run: Run, log: str) -> None:
