@@ -40,7 +40,7 @@ OfTime = Annotated[
     typer.Option(
         "--at",
         metavar="TIME",
-        help="A time, like '2026-01-31 12:00': the version that was newest then.",
+        help="Choose the version that was newest at this time, like '2026-01-31 12:00'.",
     ),
 ]
 
@@ -55,7 +55,7 @@ def set_properties(
         typer.Argument(metavar="[PROPERTY=VALUE]...", help="Properties to set; none to show them."),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Bring back the default of a property.")
+        list[str] | None, typer.Option(metavar="NAME", help="Restore the default of a property.")
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -128,11 +128,11 @@ _SHOWN = ("version", "operation", "start_offset", "end_offset", "rows", "commit_
 def restore(
     name: LogName,
     version: Annotated[
-        int | None, typer.Argument(metavar="VERSION", help="As `logs history` shows it.")
+        int | None, typer.Argument(metavar="VERSION", help="Version number, see `logs history`.")
     ] = None,
     at: OfTime = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace also what others commit meanwhile.")
+        bool, typer.Option("--force", help="Also replace commits that others make meanwhile.")
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
@@ -189,7 +189,7 @@ def truncate(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="A time, like 2026-01-31: drop all older rows."),
+        typer.Option(metavar="TIME", help="Delete all rows older than this time, like 2026-01-31."),
     ] = None,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAMES_SHOWN_MAX = 10
 
-LogName = Annotated[str, typer.Argument(help="As `logs list` shows it.")]
+LogName = Annotated[str, typer.Argument(help="Name of a log, see `logs list`.")]
 
 
 def time_text(wall_ms: int) -> str:

@@ -86,7 +86,9 @@ def append(
     name: LogName,
     records: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RECORD]...", help="Without any: the lines of standard input."),
+        typer.Argument(
+            metavar="[RECORD]...", help="Records; the lines of standard input if not given."
+        ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -183,7 +185,9 @@ def tail(
         int | None, typer.Option(metavar="N", help="End after this many records.", min=1)
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each record.")
+    ] = False,
 ) -> None:
     """Print the records of a log as they are appended, until Ctrl-C.
 
