@@ -19,11 +19,13 @@ from tests.architecture.test_style import PYTHON, ROOT
 
 GUIDES = [*DOCS, ROOT / "benchmarks" / "README.md"]
 COMMANDS: Any = get_command(app)
+SHARED = [ROOT / "benchmarks" / "options.py"]
 LIMITS = (ROOT / "docs" / "LIMITS.md").read_text()
 
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 FILE = re.compile(r"`((?:tests|ledgerlog_spark|bookie_server|benchmarks|notebooks)/[\w/.]*\w)/?`")
 MODULE = re.compile(r"python -m ([\w.]+\w)")
+OPTIONS = re.compile(r"python -m ((?:tests|benchmarks)[\w.]*)([^`\n#|]*)")
 COMMAND = re.compile(r"(?:`|^(?:[A-Z_]+=\S+ )?)ledgerlog ([a-z][^`\n#]*)", re.MULTILINE)
 SETTING = re.compile(r"^\| `(\w+)` \| ([\d,]+)( MiB)? \|", re.MULTILINE)
 METRIC = re.compile(r"`([a-z]\w*|\.\.\._\w+)`")
@@ -55,6 +57,24 @@ def test_links_files_and_modules_of_a_guide_exist(guide: Path) -> None:
     broken += [file for file in FILE.findall(text) if not (ROOT / file).exists()]
     broken += [name for name in MODULE.findall(text) if importlib.util.find_spec(name) is None]
     assert broken == []
+
+
+def sources_of(module: str) -> str:
+    """The text of a module, of a package whole."""
+    path = ROOT / module.replace(".", "/")
+    files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py"), *SHARED]
+    return "".join(file.read_text() for file in files)
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=by_name)
+def test_options_of_our_modules_exist(guide: Path) -> None:
+    missing = [
+        f"{module} {word}"
+        for module, rest in OPTIONS.findall(guide.read_text())
+        for word in re.findall(r"(?<!\S)--[a-z-]+", rest)
+        if f'"{word}"' not in sources_of(module.strip("."))
+    ]
+    assert missing == []
 
 
 def not_understood(words: list[str]) -> str | None:
