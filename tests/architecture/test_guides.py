@@ -167,3 +167,9 @@ def test_metrics_that_are_documented_exist() -> None:
         )
     ]
     assert missing == []
+
+
+def test_every_suite_is_in_the_table_of_suites() -> None:
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("**/*.py"))}
+    table = (ROOT / "docs" / "TESTING.md").read_text().partition("## Rules")[0]
+    assert folders - {"fixtures", "golden"} == set(re.findall(r"`tests/(\w+)`", table))
