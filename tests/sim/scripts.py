@@ -45,6 +45,25 @@ def hold(world: World, *matches: tuple[str, str, str]) -> None:
         world.network.holds.append(matching(kind, source, target))
 
 
+def closing_unheard() -> World:
+    """The writer's close is on its way to the store, whose answer is lost."""
+    world = world_with(rpc_timeout_ms=20)
+    lose(world, ("cas_reply", "zk", "w"))
+    world.add()
+    world.run_for(10)
+    world.clients["w"].feed(m.CloseRequested())
+    return world
+
+
+def deleted_under(world: World, client: str) -> World:
+    """The closed ledger is deleted before a client loads what became of its write."""
+    world.delete_ledger()
+    world.run_for(100)
+    ended = world.clients[client].ended
+    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
+    return world
+
+
 def v2_recovery_looks_for_stuck_runs_after_every_answer() -> World:
     """Two runs on their way back and no spare bookie; the second has lost its ack quorum.
 
@@ -98,18 +117,10 @@ def f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger() -> World:
 
 def b18_a_deleted_record_settles_no_unknown_write() -> World:
     """The close is written, its answer is lost, and the ledger is deleted before it is loaded."""
-    world = world_with(rpc_timeout_ms=20)
-    lose(world, ("cas_reply", "zk", "w"))
-    world.add()
-    world.run_for(10)
-    world.clients["w"].feed(m.CloseRequested())
+    world = closing_unheard()
     world.run_for(10)
     require(world.checker.record.is_closed, "SCRIPT", "not closed")
-    world.delete_ledger()
-    world.run_for(100)
-    ended = world.clients["w"].ended
-    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
-    return world
+    return deleted_under(world, "w")
 
 
 def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
@@ -122,11 +133,7 @@ def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
     recover(world)
     closed = world.run_until(lambda: world.checker.record.is_closed, 500)
     require(closed, "SCRIPT", "not closed")
-    world.delete_ledger()
-    world.run_for(100)
-    ended = world.clients["r"].ended
-    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
-    return world
+    return deleted_under(world, "r")
 
 
 def b18_a_conflict_may_be_with_the_own_write() -> World:

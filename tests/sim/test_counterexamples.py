@@ -25,6 +25,7 @@ from tests.sim.scripts import (
     b18_a_deleted_record_settles_no_unknown_write,
     b18_a_second_close_does_not_forget_the_first,
     b18_recovery_of_a_deleted_record_may_have_closed_it,
+    closing_unheard,
     f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger,
     f7_a_fence_that_rotted_is_asked_of_the_record,
     hold,
@@ -281,11 +282,7 @@ def t15_an_unknown_write_is_not_taken_for_done() -> World:
 
 def t15_an_unknown_write_is_not_taken_for_failed() -> World:
     """The close is written and its answer is lost."""
-    world = world_with(rpc_timeout_ms=20)
-    lose(world, ("cas_reply", "zk", "w"))
-    world.add()
-    world.run_for(10)
-    world.clients["w"].feed(m.CloseRequested())
+    world = closing_unheard()
     world.run_for(100)
     return world
 
