@@ -227,7 +227,7 @@ def test_a_start_that_the_log_does_not_have_is_refused(reading: Reading, write: 
     stopped(reading, "says 11, and version .* of log .* ends at offset 10", startingOffsets="11")
     write(10, 12, mode="overwrite")
     stopped(reading, "begins at 10: the rows before were overwritten", startingOffsets="3")
-    stopped(reading, "both say where to begin: give one", startingTimestamp="-1h")
+    stopped(reading, "both set the start: give one", startingTimestamp="-1h")
 
 
 def test_a_moment_after_the_newest_row_is_refused(
