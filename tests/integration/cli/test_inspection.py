@@ -201,7 +201,7 @@ def test_ledger_of_a_living_log_is_not_deleted_and_of_a_deleted_one_is(
     assert run("ledgers", "delete", ledger_id, "--yes", "--json").json["is_deleted"]
     gone = run("ledgers", "show", ledger_id)
     assert gone.code == 1
-    assert f"no ledger {ledger_id}" in gone.err
+    assert f"ledger {ledger_id} does not exist" in gone.err
 
 
 def test_ledger_is_not_deleted_unasked(

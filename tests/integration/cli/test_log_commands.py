@@ -220,7 +220,7 @@ def test_log_is_deleted_once(run: Run, flights: BlockingLog) -> None:
     assert run("logs", "delete", flights.name, "--yes", "--json").json["is_deleted"]
     gone = run("logs", "delete", flights.name, "--yes")
     assert gone.code == 1
-    assert "no log" in gone.err
+    assert "does not exist" in gone.err
 
 
 def test_upkeep_as_a_command_passes_once_or_until_a_signal(
