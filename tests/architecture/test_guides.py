@@ -12,7 +12,8 @@ from typer.main import get_command
 
 from bookie_server.config import MEBIBYTE, BookieSettings
 from bookie_server.service.lanes import Lanes, lane_gauges
-from bookie_server.service.metrics import ServiceCounters
+from bookie_server.service.loop_lag import LoopLag
+from bookie_server.service.metrics import ServiceCollector, ServiceCounters
 from ledgerlog_spark.cli.main import app
 from tests.architecture.test_docs import GUIDES as DOCS
 from tests.architecture.test_style import PYTHON, ROOT
@@ -155,8 +156,10 @@ def test_lanes_have_the_sizes_that_are_documented() -> None:
 def test_metrics_that_are_documented_exist() -> None:
     rows = [line for line in METRICS.splitlines() if "| `" in line]
     names = [name for line in rows for name in METRIC.findall(line.split("|")[1])]
-    written = set(lane_gauges(Lanes(1, MEBIBYTE)))
-    written |= {f"{name}_total" for name in ServiceCounters.__slots__}
+    gauges = lane_gauges(Lanes(1, MEBIBYTE))
+    collector = ServiceCollector(ServiceCounters(), gauges, dict, LoopLag())
+    families = [family.name.removeprefix("ledgerlog_bookie_") for family in collector.collect()]
+    written = {name for family in families for name in (family, f"{family}_total")}
     source = "".join(path.read_text() for path in PYTHON if "bookie_server" in path.parts)
     assert len(names) > 15
     missing = [
