@@ -96,7 +96,7 @@ def not_understood(words: list[str]) -> str | None:
 
 
 def commands_in(text: str) -> list[list[str]]:
-    found = [match.split() for match in COMMAND.findall(text)]
+    found = [match.partition(" | ")[0].split() for match in COMMAND.findall(text)]
     return [words for words in found if words[0] in COMMANDS.commands]
 
 

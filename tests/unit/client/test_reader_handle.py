@@ -25,6 +25,7 @@ from ledgerlog_spark.protocol.read_room import ReadRoom
 from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
+from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld, in_world
 
 
