@@ -159,7 +159,7 @@ def _workload(draws: Draws, *, tight: bool) -> Options:
         read_batch_entries=draws.pick((1, 5, 64), "read batch"),
         read_ahead_entries=draws.pick((4, 16_384), "read ahead"),
         read_pause_us=draws.pick((0, 0, 3_000), "read pause"),
-        read_frames=draws.pick((None, None, 4, 6), "read frames"),
+        read_frames=draws.pick((None, None, 3, 4), "read frames"),
         old_record_rate=draws.pick((0.0, 0.5), "old records"),
         announcements=draws.pick((0, 0, 2, 5), "announcements"),
         delete_at_ms=span_ms if draws.uniform("deleted") < 0.05 else None,
