@@ -22,7 +22,7 @@ from bookie_server.storage.reads import Reader
 from bookie_server.storage.slots import Slots
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code
-from tests.crash.machine import SMALL, Machine, entry
+from tests.crash.machine import SMALL, Machine, add_request, entry
 from tests.crash.model import Run
 from tests.sim.disk import SimFile, SimFileSystem
 
@@ -349,3 +349,26 @@ def drop_script_into(machine: Machine, answered: dict) -> None:
     machine.scheduler.run_for(200)
     machine.stop()
     machine.start()
+
+
+def test_of_a_torn_group_everything_before_the_tear_is_kept_and_nothing_after_it():
+    holes = 0
+    for seed in range(60):
+        machine = Machine(seed)
+        machine.start()
+        for number in range(9):
+            # The first one is a group of its own, the others wait for it.
+            machine.serving.add(add_request(1, (number,), bytes(600)), lambda _code: None)
+        machine.scheduler.run_until(lambda machine=machine: unsynced_bytes(machine) > 4_000)
+        machine.lose_power()
+        machine.start()
+        held = [machine.read(1, number)[0] is Code.OK for number in range(9)]
+        assert held == sorted(held, reverse=True), (seed, held)
+        holes += machine.serving.counters.boot.torn_tails
+        machine.stop()
+    assert holes > 5
+
+
+def unsynced_bytes(machine: Machine) -> int:
+    contents = machine.disk.seen_names.values()
+    return max(sum(len(data) for _, data in content.unsynced) for content in contents)
