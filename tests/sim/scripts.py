@@ -205,6 +205,46 @@ def v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted() -> World
     return world
 
 
+def e2_a_reader_of_an_old_record_loads_it_again() -> World:
+    """E2/Qw2/Qa2. All bookies were replaced since the reader opened the ledger."""
+    world = world_with(Quorum(2, 2, 2))
+    world.prefers["w"] = ("b3", "b4")
+    world.add(3)
+    world.run_for(20)
+    lose(world, ("add", "w", "b0"), ("add", "w", "b1"))
+    world.add(2)
+    world.run_for(200)
+    require(world.checker.last_confirmed == 4, "SCRIPT", "not confirmed")
+    world.network.drops.clear()
+    reader = world.reader("old", world.store.first[LEDGER].value, 4)
+    world.run_for(300)
+    require(isinstance(reader.ended, m.RangeRead), "SCRIPT", f"it ends with {reader.ended}")
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(50)
+    return world
+
+
+def v2_a_late_answer_makes_room_for_the_next_request() -> World:
+    """Striped; only one frame fits. Entry 0 comes from the other bookie, and then the answer."""
+    world = world_with(Quorum(3, 2, 2), read_frames=3, rpc_timeout_ms=2_000)
+    for _ in range(6):
+        world.add()
+    world.run_for(20)
+    require(world.checker.last_confirmed == 5, "SCRIPT", "not confirmed")
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(20)
+    for name in ("b0", "b1", "b2"):
+        world.network.holds.append(matching("read_reply", name, "reader", 0))
+    world.reader("reader", world.checker.record, 5)
+    world.run_for(15)
+    require(len(world.network.held) == 1, "SCRIPT", f"held: {world.network.held}")
+    world.network.holds.clear()
+    world.run_for(100)
+    world.network.release(matching("read_reply"))
+    world.run_for(200)
+    return world
+
+
 def f7_a_fence_that_rotted_is_asked_of_the_record() -> World:
     """b0 and b1 are fenced; the fence of b0 is damaged, and it starts again."""
     world = world_with(rpc_timeout_ms=2_000)
