@@ -1,8 +1,10 @@
 """Apache BookKeeper's protocol version 3, which is not spoken: how it is recognised and refused.
 
 A version 3 frame is a protobuf Request; field 1 is its BKPacketHeader: 1 version, 2 operation,
-3 transaction id. The refusal is a Response with the same header and, as field 2, the status
-EBADVERSION (docs/WIRE.md, Version 3). Clients report it for the request at once.
+3 transaction id. The refusal is a Response with the same header and, as field 2, a status
+(docs/WIRE.md, Version 3). Clients report EBADVERSION for the request at once, save for adds: there
+they replace the bookie and send the add again, for ever where bookies are many. What ends an add
+at once is EUA, unauthorized.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ _VERSION: Final = 1
 _OPERATION: Final = 2
 _TRANSACTION: Final = 3
 _VERSION_THREE: Final = 3
+_ADD_ENTRY: Final = 2
+_UNAUTHORIZED: Final = 502
 _BAD_VERSION: Final = 503
 _HEADER_SIZE_BYTES_MAX: Final = 64
 _HEADER_OFFSET: Final = 2
@@ -42,5 +46,6 @@ def refusal_of_version_3(body: memoryview) -> bytes | None:
         return None
     if fields.get(_VERSION) != _VERSION_THREE or not {_OPERATION, _TRANSACTION} <= fields.keys():
         return None
-    answer = encode_bytes(_HEADER, header) + encode_number(_STATUS, _BAD_VERSION)
+    status = _UNAUTHORIZED if fields[_OPERATION] == _ADD_ENTRY else _BAD_VERSION
+    answer = encode_bytes(_HEADER, header) + encode_number(_STATUS, status)
     return len(answer).to_bytes(4, "big") + answer

@@ -37,6 +37,7 @@ from tests.interop.stage import (
     Stage,
     Tally,
 )
+from tests.interop.version_3 import VERSION_3, version_3
 
 OUR_BOOKIES = 5
 OUR_BOOKIES_IN_MIXED = 2
@@ -80,6 +81,7 @@ class Run:
                 *dying_writers(((JAVA, JAVA), (JAVA, OURS), (OURS, JAVA))),
                 *living_writers(),
                 *bookie_loss(JAVA, (JAVA, OURS), (WHOLE, STRIPED)),
+                *version_3(),
             ],
         )
         mixed = self._chosen("mixed", _mixed_scenarios())
@@ -135,8 +137,9 @@ class Run:
     @contextmanager
     def _clients(self, uri: str) -> Iterator[Clients]:
         commands = {
-            JAVA: self._tools.client(uri, batch_recovery=False),
+            JAVA: self._tools.client(uri),
             BATCHING: self._tools.client(uri, batch_recovery=True),
+            VERSION_3: self._tools.client(uri, version_3=True),
             OURS: (*COMMANDS, uri),
         }
         clients = Clients(commands, self._directory)

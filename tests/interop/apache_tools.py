@@ -51,11 +51,14 @@ class ApacheTools:
             *arguments,
         )
 
-    def client(self, metadata_service_uri: str, *, batch_recovery: bool) -> tuple[str, ...]:
+    def client(
+        self, metadata_service_uri: str, *, batch_recovery: bool = False, version_3: bool = False
+    ) -> tuple[str, ...]:
         """A command that runs Apache's client behind line commands."""
         uri = metadata_service_uri.replace("zk://", "zk+hierarchical://")
         batches = f"-Dinterop.batches={str(batch_recovery).lower()}"
-        return self.java(batches, "InteropClient", uri, heap_mib=320)
+        version = f"-Dinterop.version3={str(version_3).lower()}"
+        return self.java(batches, version, "InteropClient", uri, heap_mib=320)
 
 
 def apache_tools() -> ApacheTools:

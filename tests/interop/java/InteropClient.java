@@ -59,7 +59,7 @@ public final class InteropClient {
     System.setOut(System.err);
     ClientConfiguration settings = new ClientConfiguration();
     settings.setMetadataServiceUri(arguments[0]);
-    settings.setUseV2WireProtocol(true);
+    settings.setUseV2WireProtocol(!Boolean.getBoolean("interop.version3"));
     settings.setThrottleValue(0);
     settings.setAddEntryTimeout(10);
     settings.setReadEntryTimeout(10);

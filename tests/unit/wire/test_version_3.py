@@ -18,6 +18,14 @@ def test_a_request_is_refused_with_its_own_header_and_bad_version() -> None:
     assert refusal == bytes.fromhex("0000000c 0a07 0803 1001 18ac02 10f703".replace(" ", ""))
 
 
+def test_an_add_is_refused_with_what_ends_it_at_once() -> None:
+    """For a bad version Apache's client would replace the bookie and send it again, for ever."""
+    add = bytes.fromhex("0a0708031002 18ac02 aa06 04 0805 1000".replace(" ", ""))
+    refusal = refusal_of_version_3(memoryview(add))
+    # Response { header as above, status: EUA (502) }
+    assert refusal == bytes.fromhex("0000000c 0a07 0803 1002 18ac02 10f603".replace(" ", ""))
+
+
 def test_a_priority_in_the_header_is_echoed() -> None:
     header = bytes.fromhex("08031002180120 64".replace(" ", ""))
     refusal = refusal_of_version_3(memoryview(bytes([0x0A, len(header)]) + header))
