@@ -21,10 +21,10 @@ def confirm(question: str, *, otherwise: str) -> None:
         otherwise: What did not happen then.
 
     Raises:
-        ConfigurationError: Standard input is not a terminal.
+        ConfigurationError: There is nobody to ask.
     """
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{otherwise}: stdin is not a terminal; pass --yes to confirm")
+        raise ConfigurationError(f"{otherwise}: there is nobody to ask, so say --yes")
     if not typer.confirm(f"{question}?"):
         console.print(otherwise)
         raise typer.Exit(1)

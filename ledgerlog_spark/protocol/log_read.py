@@ -276,8 +276,7 @@ def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
 
 def _not_available(head: LogHead, version: int | None) -> VersionNotAvailableError:
     return VersionNotAvailableError(
-        f"version {version} of log {head.name!r} does not exist; available versions are "
-        f"{head.oldest_version} to {head.version}",
+        f"log {head.name!r} has versions {head.oldest_version} to {head.version}, and no {version}",
         log=head.name,
         version=version,
         oldest=head.oldest_version,

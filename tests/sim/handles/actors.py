@@ -263,6 +263,9 @@ async def probe(process: Process, story: Story) -> None:
     """The same few entries, asked of one bookie again and again, some of them at once."""
     random = process.world.random
     bookie = random.choice(story.handle.metadata.last_fragment.ensemble)
+    if random.random() < 0.3:
+        for _ in range(60):  # one after the other, whatever the answer
+            await ended(process, "read", process.read_one(bookie, story, 0, 200))
     for _ in range(random.randint(1, 6)):
         reads = [
             process.read_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, Code
@@ -43,7 +44,7 @@ class SimControl:
         self._watches: dict[_Watch, None] = {}
         self._is_closed = False
         self._begun: list[float] = []
-        self._open: dict[int, Callable[..., None]] = {}
+        self._open: dict[int, tuple[str, Callable[..., None]]] = {}
         self._numbers = itertools.count()
         self._written: dict[tuple[str, int, int], int] = {}
 
@@ -147,7 +148,12 @@ class SimControl:
         watch.on_rise(LacRise(watch.known, first, [bookie.damaged(one) for one in found]))
 
     def bookie_lost(self, bookie: str) -> None:
-        """Every watch of it ends, a moment later."""
+        """Every request to it, and every watch of it, ends a moment later."""
+        for name, reply in tuple(self._open.values()):
+            if name == bookie:
+                self._world.network.later(
+                    self._world.network.delay_ms(), partial(reply, Code.UNAVAILABLE)
+                )
         for watch in [watch for watch in self._watches if watch.bookie == bookie]:
             self._world.network.later(
                 self._world.network.delay_ms(), lambda watch=watch: self._end(watch)
@@ -164,7 +170,7 @@ class SimControl:
         self._is_closed = True
         for watch in tuple(self._watches):
             self._end(watch)
-        for reply in tuple(self._open.values()):
+        for _, reply in tuple(self._open.values()):
             reply(Code.UNAVAILABLE)
 
     def _reaches(self, bookie_id: str) -> bool:
@@ -195,6 +201,6 @@ class SimControl:
                 return
             ask(lambda *answer: bookie.answer(lambda: reply(*answer)))
 
-        self._open[number] = reply
+        self._open[number] = bookie_id, reply
         world.network.later(world.network.delay_ms(), arrive)
         world.network.later(timeout_ms, lambda: reply(Code.TIMEOUT))

@@ -129,7 +129,7 @@ class Reign:
     def _value(self) -> bytes:
         self._made += 1
         size = self.world.random.choice((0, 3, 40, 40, 400))
-        return b"%d:%d:" % (self.number, self._made) + bytes(size)
+        return b"%d:%d:" % (self.number, self._made) + self.world.random.randbytes(size)
 
     def append(self, count: int) -> list[asyncio.Future[Any]]:
         assert self.leader is not None
@@ -189,8 +189,12 @@ async def lead(process: Process, story: LogStory, after_ms: int) -> None:
     """Lead for a while, then close, leave, or be replaced."""
     await asyncio.sleep(after_ms / 1e3)
     random = process.world.random
-    reign = Reign(story, process)
-    if not await reign.open():
+    for _ in range(4):
+        reign = Reign(story, process)
+        if await reign.open():
+            break
+        await asyncio.sleep(random.uniform(0.1, 1))
+    else:
         return
     leader = reign.leader
     assert leader is not None
@@ -205,14 +209,36 @@ async def lead(process: Process, story: LogStory, after_ms: int) -> None:
         elif what < 0.9:
             await ended(process, "flush", leader.flush())
         else:
+            rolling = asyncio.ensure_future(leader.roll())
+            if random.random() < 0.5:
+                reign.append(random.randint(1, 5))
             with contextlib.suppress(LedgerLogError):
-                await ended(process, "roll", leader.roll())
+                await ended(process, "roll", rolling)
         if random.random() < 0.6:
             await asyncio.sleep(random.choice((0.001, 0.05, 0.3, 1.5)))
         if not leader.is_leading:
             break
-    if random.random() < 0.6:
+    if random.random() < 0.4:
         await end(reign)
+
+
+async def check_age(reign: Reign) -> None:
+    """An idle log rolls by age, each time anew."""
+    leader, roll_ms = reign.leader, int(reign.story.properties["rollMs"])
+    assert leader is not None
+    if roll_ms > 1_000:
+        return
+    for is_first in (True, False):
+        if is_first:  # the timer is that of the ledger before
+            reign.append(1)
+            with contextlib.suppress(LedgerLogError):
+                await ended(reign.process, "roll", leader.roll())
+        reign.append(1)
+        await ended(reign.process, "flush of a leader", leader.flush())
+        left = leader._ledger_id
+        await asyncio.sleep(2.5 * roll_ms / 1e3)
+        has_rolled = leader._ledger_id != left or not leader.is_leading or reign.is_contested
+        reign.world.require(has_rolled, f"ledger {left} is older than {roll_ms} ms")
 
 
 async def end(reign: Reign) -> None:
@@ -327,7 +353,8 @@ async def check_end(last: Process, story: LogStory) -> None:
         return
     reign = Reign(story, last)
     last.world.require(await reign.open(), "nobody can lead the log")
-    made = reign.append_many(5)
+    made = reign.append_many(5) + reign.append(30) + reign.append_many(90)
+    await check_age(reign)
     await end(reign)
     last.world.require(all(each.exception() is None for each in made), "the last appends failed")
     assert reign.leader is not None

@@ -60,7 +60,7 @@ class HandleTree(SimTree):
             self.refusals += 1
             raise MetadataError("closed to us by an access list")
         outcome = await super()._write(operations, version)
-        if self._happens(0.02):
+        if self._happens(0.04):
             self._fault("answers too late")
             await asyncio.sleep(LATE_SECONDS)
         return outcome

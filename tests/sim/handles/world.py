@@ -30,6 +30,10 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.log import range_writer
 from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
 from ledgerlog_spark.metadata.stores import memory_metadata
+from ledgerlog_spark.protocol import leader_log
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.leader_log import LeaderSettings
+from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.transport import v2_connection, v2_link
 from tests.sim.handles import actors, leaders, streams
 from tests.sim.handles.bookies import RUN_ENTRIES_MAX, SimBookie
@@ -56,6 +60,11 @@ QUIET_SECONDS = 150
 
 END_SECONDS = 900
 
+LEADER = {
+    "window": Window(entries_max=6, size_bytes_max=4_000),
+    "retry": RetryPolicy(first_delay_ms=20, delay_max_ms=400, attempts_max=10),
+}
+
 
 class HandleWorld:
     """Virtual time, and everything that is known of bookies, processes and ledgers.
@@ -63,6 +72,7 @@ class HandleWorld:
     Attributes:
         is_faulty: Faults may happen now.
         has_faults: Some may have happened.
+        set_back_ms: By so much the store's clock was set back.
         is_calm: Nothing goes wrong, and what went wrong is over.
         is_busy: Actors begin new work.
     """
@@ -76,6 +86,7 @@ class HandleWorld:
         self.network = Network(self)
         self.counts: Counter[str] = Counter()
         self.events = 0
+        self.set_back_ms = 0
         self.is_faulty = False
         self.has_faults = False
         self.is_calm = False
@@ -93,10 +104,10 @@ class HandleWorld:
         self.bookie_faults = 0
 
     def now_ms(self) -> int:
-        return BEGAN_MS + int(self.loop.time() * 1e3)
+        return BEGAN_MS + int(self.loop.time() * 1e3) - self.set_back_ms
 
     def violation(self, what: str) -> Violation:
-        at_ms = self.now_ms() - BEGAN_MS
+        at_ms = int(self.loop.time() * 1e3)
         return Violation(f"handles, seed {self.seed}, at {at_ms} ms: {what}")
 
     def require(self, holds: bool, what: str) -> None:
@@ -214,6 +225,9 @@ class HandleWorld:
             if what < 0.25 and lines:
                 self.fault("connections reset")
                 self.network.reset_one(random.choice(lines))
+            elif what < 0.28:
+                self.fault("clocks set back")
+                self.set_back_ms += random.choice((30, 2_000))
             elif not bookie.is_up or bookie.is_stuck or bookie.is_slow:
                 continue
             elif what < 0.5:
@@ -263,8 +277,8 @@ def _spawn_all(world: HandleWorld) -> None:
     for number in range(random.randint(1, 3)):
         process = random.choice(world.processes[:2])
         process.spawn(f"writer {number}", actors.write(process, random.randint(0, 2_000)))
-    if random.random() < 0.6:
-        for number in range(random.randint(1, 3)):
+    if random.random() < 0.75:
+        for number in range(random.choice((1, 1, 2, 3))):
             process = random.choice(world.processes)
             after_ms = random.choice((0, 500, 2_000, 6_000))
             process.spawn(f"leader {number}", leaders.lead(process, world.log, after_ms))
@@ -354,6 +368,7 @@ async def _go_on(world: HandleWorld, process: Process) -> None:
             if is_last and not failed:
                 await asyncio.sleep(1)
                 leaders.check_news(world.log, since)
+                await leaders.check_age(reign)
             world.require(
                 not (failed and is_last), f"{len(failed)} records failed for nothing: {failed[:1]}"
             )
@@ -505,6 +520,7 @@ def _small_limits(random: Random) -> Iterator[None]:
             mock.patch.object(v2_connection, "UNSENT_BYTES_MAX", UNSENT_BYTES_MAX),
             mock.patch.object(v2_link, "LATE_REQUESTS_MAX", 20),
             mock.patch.object(uuid, "uuid4", new_uuid),
+            mock.patch.object(leader_log, "LeaderSettings", partial(LeaderSettings, **LEADER)),
             mock.patch.object(range_writer, "PENDING_SIZE_BYTES_MAX", streams.PENDING_SMALL),
         ):
             patches.enter_context(patch)

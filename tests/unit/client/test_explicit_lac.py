@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,9 +13,19 @@ from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.model import NO_ENTRY
-from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
 
+Work = Callable[[ClientWorld], Awaitable[None]]
 VISIBLE_SECONDS = 0.1
+
+
+def in_world(work: Work, *, bookies: int = 3) -> None:
+    async def inside() -> None:
+        async with ClientWorld(bookies) as world:
+            await work(world)
+
+    run_in_virtual_time(inside())
 
 
 class Following:
@@ -115,6 +125,26 @@ def test_herald_that_cannot_be_told_is_written_to_at_once() -> None:
         await following.sees(0, VISIBLE_SECONDS)
         await asyncio.sleep(60)
         assert sorted(lac_writes(world)) == sorted(world.names)
+
+    in_world(work)
+
+
+def test_bookie_that_takes_its_time_is_written_what_came_meanwhile() -> None:
+    """Longer than the announcer tries again by itself."""
+
+    async def work(world: ClientWorld) -> None:
+        world.transport.untold.update(world.names)
+        ledger = await written(world)
+        slow = herald(ledger)
+        world.transport.held.add(slow)
+        await ledger.append(b"first")
+        await asyncio.sleep(0.01)
+        await ledger.append(b"second")
+        await asyncio.sleep(2)
+        assert world.storages[slow].ledgers[ledger.id].lac == 0
+        world.transport.release(slow)
+        await asyncio.sleep(0.1)
+        assert world.storages[slow].ledgers[ledger.id].lac == 1
 
     in_world(work)
 

@@ -26,7 +26,17 @@ from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.fixtures.autojump import run_in_virtual_time
-from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.client_world import ClientWorld
+
+Work = Callable[[ClientWorld], Awaitable[None]]
+
+
+def in_world(work: Work, *, bookies: int = 3, settings: ClientSettings | None = None) -> None:
+    async def inside() -> None:
+        async with ClientWorld(bookies, settings) as world:
+            await work(world)
+
+    run_in_virtual_time(inside())
 
 
 async def written(world: ClientWorld, entries: int, *, close: bool = True, **kind: object) -> int:
@@ -535,6 +545,25 @@ def test_a_read_that_has_its_turn_and_stands_still_ends() -> None:
             await anext(reader.read_batches(place=place))
 
     in_world(work)
+
+
+def test_a_ledger_that_was_closed_stays_closed_whatever_a_replica_shows() -> None:
+    async def work() -> None:
+        async with ClientWorld(3) as world:
+            writer = await world.client().create_ledger()
+            await writer.append(b"there")
+            before = world.nodes.current.copy()
+            await writer.close()
+            client, stores = world.client_and_stores()
+            reader = await client.open_ledger(writer.id)
+            assert reader.is_closed
+            stores.tree._held = before
+            await reader.reload()
+            assert reader.is_closed
+            assert await reader.refresh() == 0
+            assert [entry.payload async for entry in reader.read()] == [b"there"]
+
+    run_in_virtual_time(work())
 
 
 def test_a_ledger_that_a_replica_does_not_show_is_looked_for_again_after_a_sync() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
@@ -129,3 +131,42 @@ def test_no_more_requests_are_watched_than_the_bound_and_answered_ones_make_room
     assert deadlines.is_full
     loop.run_until(6)
     assert not deadlines.is_full
+
+
+TIMEOUTS_MS = (100, 300, 700)
+
+
+@given(
+    asked=st.lists(
+        st.tuples(
+            st.integers(0, 1_000), st.sampled_from(TIMEOUTS_MS), st.one_of(st.none(), st.just(50))
+        ),
+        max_size=30,
+    )
+)
+def test_whatever_else_is_out_each_request_expires_at_its_own_deadline(
+    asked: list[tuple[int, int, int | None]],
+) -> None:
+    loop = Loop()
+    expired: dict[int, float] = {}
+    requests: list[Request] = []
+    deadlines = watched(
+        loop, lambda gone: expired.update((requests.index(one), loop.now) for one in gone)
+    )
+    steps: list[tuple[int, Callable[[], None]]] = []
+    for begin_ms, timeout_ms, answer_ms in asked:
+        request = Request()
+        requests.append(request)
+        steps.append((begin_ms, lambda one=request, ms=timeout_ms: deadlines.add(one, ms)))
+        if answer_ms is not None:
+            steps.append((begin_ms + answer_ms, lambda one=request: one.fail(Code.OK)))
+    for at_ms, step in sorted(steps, key=lambda each: each[0]):
+        loop.run_until(at_ms / 1e3)
+        step()
+    loop.run_until(10)
+    wanted = {
+        number: pytest.approx((begin_ms + timeout_ms) / 1e3)
+        for number, (begin_ms, timeout_ms, answer_ms) in enumerate(asked)
+        if answer_ms is None
+    }
+    assert expired == wanted

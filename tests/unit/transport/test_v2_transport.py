@@ -298,6 +298,38 @@ async def test_run_that_is_refused_after_its_deadline_fails_nobody_else(
     assert len(server.connections) == 1
 
 
+@pytest.mark.parametrize("lost", [0, 1, 2])
+async def test_run_goes_again_whichever_of_its_entries_was_not_answered(
+    caller, server, registry, lost
+) -> None:
+    registry.properties = {}
+    await caller.add(run_of(7, range(10, 11)))
+    unanswered: list[Request] = []
+
+    def script(_: SmallConnection, request: Request) -> bool:
+        if unanswered or not isinstance(request, AddRequest) or request.entry_id != lost:
+            return False
+        unanswered.append(request)
+        return True
+
+    server.script = script
+    caller.timeout_ms = 100
+    assert await caller.add(run_of(7, range(3))) is Code.TIMEOUT
+    caller.timeout_ms = 20_000
+    assert await caller.add(run_of(7, range(3))) is Code.OK
+
+
+async def test_requests_for_one_entry_are_all_answered_however_many_come_at_once(
+    caller, server, storage
+) -> None:
+    await caller.add(run_of(7, range(1)))
+    storage.is_holding = True
+    calls = [caller.start_read(7, 0) for _ in range(5)]
+    await server.until(lambda: len(server.requests) == 2)
+    storage.release()
+    assert [await call.result() for call in calls] == [(Code.OK, stored(7, 0))] * 5
+
+
 async def test_reset_over_a_run_by_a_bookie_that_no_longer_takes_runs_is_no_failure(
     caller, server, registry
 ) -> None:

@@ -1,0 +1,98 @@
+"""Whoever waits for a write handle is woken, and what failed once may be tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError
+from ledgerlog_spark.metadata.memory_tree import MemoryTree
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.protocol.writer import WriterSettings
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.client_world import ClientWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ledgerlog_spark.client.writer_handle import WriteHandle
+
+SETTINGS = ClientSettings(
+    backlog_entries_max=10,
+    writer=WriterSettings(
+        window=Window(entries_max=1),
+        add_quorum_timeout_ms=8_000,
+        metadata=RetryPolicy(attempts_max=2),
+    ),
+)
+WAITS: dict[str, Callable[[WriteHandle], Awaitable[object]]] = {
+    "drain": lambda handle: handle.drain(),
+    "flush": lambda handle: handle.flush(),
+    "close": lambda handle: handle.close(),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("end", ["answers", "failure", "client"])
+def test_every_wait_ends_with_the_answers_with_a_failure_and_with_the_client(
+    wait: str, end: str
+) -> None:
+    async def work() -> None:
+        async with ClientWorld(3, SETTINGS) as world:
+            client = world.client()
+            handle = await client.create_ledger()
+            world.transport.held |= set(world.names)
+            appended = [handle.append_async(b"x")]
+            await asyncio.sleep(0.1)
+            appended += [handle.append_async(b"x") for _ in range(40)]
+            waiting = asyncio.ensure_future(WAITS[wait](handle))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            if end == "answers":
+                for name in world.names:
+                    world.transport.release(name)
+            elif end == "client":
+                await client.aclose()
+            async with asyncio.timeout(60):
+                (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
+                told = await asyncio.gather(*appended, return_exceptions=True)
+            assert outcome is None or wait == "close"
+            is_failed = [isinstance(one, LedgerLogError) for one in told]
+            assert all(is_failed) if end != "answers" else not any(is_failed)
+
+    run_in_virtual_time(work())
+
+
+def test_a_close_that_failed_in_an_outage_is_made_anew_by_the_next_one() -> None:
+    async def work() -> None:
+        async with ClientWorld(3, SETTINGS) as world:
+            client, stores = world.client_and_stores()
+            handle = await client.create_ledger()
+            await handle.append(b"x")
+            assert isinstance(stores.tree, MemoryTree)
+            stores.tree.disconnect()
+            with pytest.raises(MetadataUnavailableError) as failed:
+                await handle.close()
+            assert failed.value.retriable
+            stores.tree.connect()
+            assert (await handle.close()).last_entry_id == 0
+
+    run_in_virtual_time(work())
+
+
+def test_a_bookie_that_came_a_moment_ago_makes_a_ledger_possible() -> None:
+    """What is known of bookies is as old as the last watch that was heard."""
+
+    async def work() -> None:
+        async with ClientWorld(3, SETTINGS) as world:
+            client = world.client()
+            bookies = client.services.bookies
+            bookies._names = list(await bookies.asked())[:2]
+            handle = await client.create_ledger()
+            assert len(handle.metadata.last_fragment.ensemble) == 3
+
+    run_in_virtual_time(work())
