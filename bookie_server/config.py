@@ -52,31 +52,33 @@ class BookieSettings(BaseSettings):
     """All settings of one bookie; immutable.
 
     Attributes:
-        directories: Where entries are stored; created when missing. One, so far.
-        bookie_id: Stable name; `advertised_address:port` when not given.
+        directories: Where entries are stored; created if missing. This version takes one.
+        bookie_id: Stable name; defaults to `advertised_address:port`.
         port: TCP port of the data plane; 0 takes a free one and then needs `bookie_id`.
         grpc_port: Port of the control service; 0 takes a free one, which is registered.
-        metrics_port: Port of the metrics text for Prometheus; none when not given.
+        metrics_port: Port of the metrics text for Prometheus; not served by default.
         bind_address: IP address that all servers listen on.
-        advertised_address: What clients are told; `bind_address` when not given.
+        advertised_address: Address that is registered for clients; defaults to `bind_address`.
         insecure: Allows a `bind_address` beyond loopback: traffic is neither encrypted nor
             authenticated.
         metadata_service_uri: `zk://host:port[,host:port]/ledgers`.
         metadata_wait_ms: How long a start waits for the metadata store.
-        session_timeout_ms: Life of the registration after the bookie went silent.
+        session_timeout_ms: Lifetime of the registration after the bookie stops responding.
         file_size_bytes: Size of each entry-log file.
         frame_size_bytes_max: Largest accepted frame, its length word excluded.
-        in_flight_bytes_max: Everything held for peers: bytes received, whole frames or not, and
-            answers not yet sent. 128 KiB of it are each connection's own, the rest is shared out.
-        connections_max: The place of an idle connection is given to the next one beyond.
-        stall_timeout_ms: A peer that takes none of its answers for so long, or sends less than
-            16 KiB of a frame in so long, loses the connection; much sooner when others wait for
-            what it holds. One frame may take ten times as long in all.
-        first_request_timeout_ms: A connection that began no request is closed after this.
-        watches_max: Watches of ledgers' last adds confirmed, for readers that wait for new entries.
-        free_bytes_min: The bookie turns read-only when its device would have less space left.
-        gc_interval_ms: Between two passes of the collector, which lets go of deleted ledgers.
-        drain_timeout_ms: How long a stop waits for requests that were accepted.
+        in_flight_bytes_max: Bound of all bytes held for peers: received bytes, complete frames or
+            not, and unsent answers. Each connection has 128 KiB of its own; the rest is shared.
+        connections_max: Maximum number of data connections; a further one replaces an idle one.
+        stall_timeout_ms: A connection is closed if its peer takes no answer, or sends less than
+            16 KiB of a frame, in this time; much sooner while other connections wait for what it
+            holds. One frame may take ten times as long in all.
+        first_request_timeout_ms: A connection that began no request is closed after this time.
+        watches_max: Maximum number of watches of last adds confirmed, for readers that wait for
+            new entries.
+        free_bytes_min: The bookie becomes read-only before its device has less free space.
+        gc_interval_ms: Pause between two passes of the collector, which deletes the entries of
+            deleted ledgers.
+        drain_timeout_ms: How long a stop waits for accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 
@@ -234,7 +236,7 @@ def _explained(error: ValidationError) -> ConfigurationError:
     reason = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         known = ", ".join(sorted(BookieSettings.model_fields))
-        message = f"unknown setting {key} = {value!r}; known are: {known}"
+        message = f"unknown setting {key} = {value!r}; settings are: {known}"
     elif first["type"] == "missing":
         message = (
             f"setting {key} is missing; give it as an option, in the file or as "

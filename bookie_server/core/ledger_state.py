@@ -8,7 +8,7 @@ multiple of 512 bytes, zeros up to the next one. A block is
     per ledger, 72      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
                         sequence) u64, check epoch u32, directory u16, flags u16 (1 fenced,
                         2 limbo, 4 has a key, 8 unverified, 16 forgotten), master key 20, dropped
-                        (seconds since the epoch, 0 without a tombstone) u32, zero u64
+                        (seconds since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64
 
 Of the records of a ledger the last one counts; a forgotten ledger has no state. Version 1 was one
 such head with records of 64 bytes, without the last field.
@@ -48,6 +48,7 @@ class LedgerState:
         in_limbo: State may have been lost: nothing absent may be said.
         last_add_confirmed: The largest ever seen in an entry, -1 before.
         explicit_lac: The largest ever written by itself, -1 before.
+        lac_bound: An entry that carried a LAC up to this is damaged, -1 for none.
         tombstone: Origin sequence below which entries were dropped, 0 for none. A ledger with one
             is fenced.
         dropped_s: When that was, seconds since the epoch.
@@ -70,6 +71,7 @@ class LedgerState:
         "in_limbo",
         "is_fenced",
         "is_unverified",
+        "lac_bound",
         "last_accepted_id",
         "last_add_confirmed",
         "last_entry_id",
@@ -86,6 +88,7 @@ class LedgerState:
         self.in_limbo = False
         self.last_add_confirmed = -1
         self.explicit_lac = -1
+        self.lac_bound = -1
         self.tombstone = 0
         self.dropped_s = 0
         self.is_unverified = False
@@ -100,6 +103,11 @@ class LedgerState:
     def lac(self) -> int:
         """The largest last add confirmed ever seen, whichever way it came."""
         return max(self.last_add_confirmed, self.explicit_lac)
+
+    @property
+    def is_lac_known(self) -> bool:
+        """Whether no damaged entry may have carried a larger LAC than `lac`."""
+        return self.lac >= self.lac_bound
 
     @property
     def is_dropped(self) -> bool:
@@ -151,7 +159,7 @@ def encode_states(generation: int, states: Mapping[int, LedgerState], ids: Itera
                 + FLAG_UNVERIFIED * state.is_unverified,
                 state.master_key or NO_KEY,
                 state.dropped_s,
-                0,
+                state.lac_bound + 1,
             )
         )
     body = b"".join(records)
@@ -174,7 +182,7 @@ def decode_states(data: bytes, path: str) -> LedgerStates:
             if fields[6] & FLAG_FORGOTTEN:
                 states.pop(fields[0], None)
             else:
-                states[fields[0]] = _state(*fields[:9])
+                states[fields[0]] = _state(*fields)
         end = offset + HEAD_SIZE + count * _record.size
         offset = _aligned(end)
         if any(data[end:offset]):
@@ -230,10 +238,12 @@ def _state(
     flags: int,
     key: bytes,
     dropped_s: int,
+    lac_bound_and_1: int = 0,
 ) -> LedgerState:
     state = LedgerState(ledger_id, check_epoch=epoch, directory=directory)
     state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
     state.dropped_s = dropped_s
+    state.lac_bound = lac_bound_and_1 - 1
     state.is_fenced = bool(flags & FLAG_FENCED)
     state.is_unverified = bool(flags & FLAG_UNVERIFIED)
     state.in_limbo = bool(flags & FLAG_LIMBO)

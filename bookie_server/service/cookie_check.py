@@ -111,7 +111,7 @@ def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
         return False
     if found.bookie_id != wanted.bookie_id:
         raise CookieMismatchError(
-            f"{directory} is a directory that belongs to another bookie: {path} says "
+            f"{directory} is a directory that belongs to another bookie: {path} names "
             f"{found.bookie_id}, this one is {wanted.bookie_id}; give bookie {wanted.bookie_id} a "
             "directory of its own, or start this one with its old address, port and id",
             bookie_id=wanted.bookie_id,
@@ -120,8 +120,8 @@ def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
         )
     if found.instance_id != wanted.instance_id:
         raise CookieMismatchError(
-            f"the data in {directory} belongs to another cluster: {path} says instance "
-            f"{found.instance_id}, the metadata store is of instance {wanted.instance_id}; check "
+            f"the data in {directory} belongs to another cluster: {path} names instance "
+            f"{found.instance_id}, the metadata store has instance {wanted.instance_id}; check "
             "the metadata service URI",
             bookie_id=wanted.bookie_id,
             path=str(path),
@@ -149,8 +149,8 @@ def _check_stored(stored: Cookie, wanted: Cookie) -> None:
 def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMismatchError:
     return CookieMismatchError(
         f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
-        f"({place} says so), and was started with {', '.join(wanted.ledger_directories)}; start it "
-        "with its own directories, or give the new ones to a bookie with another id",
+        f"(according to {place}), and was started with {', '.join(wanted.ledger_directories)}; "
+        "start it with its own directories, or give the new ones to a bookie with another id",
         bookie_id=wanted.bookie_id,
         path=place,
         found=found.ledger_directories,
@@ -159,7 +159,7 @@ def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMisma
 
 def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
     return CookieMismatchError(
-        f"bookie {bookie_id} is known to the cluster, but {path} does not exist: its data is "
+        f"bookie {bookie_id} is registered in the cluster, but {path} does not exist: its data is "
         "missing (is the disk mounted?); bring all files of the directory back. "
         f"{REPLACEMENT_ADVICE}",
         bookie_id=bookie_id,
@@ -191,7 +191,7 @@ def _refuse_data_nobody_knows(
             )
         else:
             message = (
-                f"{directory} holds data of bookie {bookie_id}, but the cluster does not know this "
+                f"{directory} holds data of bookie {bookie_id}, but the cluster does not have this "
                 "bookie: its cookie was deleted (it was taken out of service), or the metadata "
                 "store lost its data; keep the files, and give the bookie a new directory if it is "
                 "to join as a new one"

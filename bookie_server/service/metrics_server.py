@@ -58,8 +58,8 @@ class MetricsServer:
             self._server = _BoundedServer(address, port, clock)
         except OSError as error:
             raise PortInUseError(
-                f"metrics port {port} on {address} cannot be had ({error.strerror}): stop the "
-                "process that has it, or give this bookie another metrics_port",
+                f"metrics port {port} on {address} is not available ({error.strerror}): stop the "
+                "process that uses it, or give this bookie another metrics_port",
                 address=address,
                 port=port,
             ) from None

@@ -268,6 +268,11 @@ class Boot:
         for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
             apply(record, self._state_of(record.ledger_id))
             self.states.changed.add(record.ledger_id)
+        for record in verdict.unreadable:
+            if record.kind is RecordKind.RUN:
+                # What LAC its entries carried is not known; it was below the last of them.
+                state = self._state_of(record.ledger_id)
+                state.lac_bound = max(state.lac_bound, record.entry_ids[-1] - 1)
 
     async def _prepare_active(self, replayed: list[Replayed]) -> None:
         try:

@@ -222,10 +222,15 @@ class LedgerStorage:
         self._reads.read_batch(request, on_done)
 
     def read_lac(self, ledger_id: int, on_done: OnLac) -> None:
-        """The largest last add confirmed ever seen, whichever way it came; -1 before any."""
+        """The largest last add confirmed ever seen, whichever way it came; -1 before any.
+
+        IO_ERROR when an entry that may have carried a larger one is damaged.
+        """
         state = self._states.get(ledger_id)
         if state is None or not may_say_absent(state, self._health):
             on_done(absent(state, self._health), NO_ENTRY)
+        elif not state.is_lac_known:
+            on_done(Code.IO_ERROR, NO_ENTRY)
         else:
             on_done(Code.OK, state.lac)
 

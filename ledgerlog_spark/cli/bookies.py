@@ -21,7 +21,9 @@ from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo
 
 app = typer.Typer(
-    help="Bookies of a cluster.", epilog="Example: ledgerlog bookies list", no_args_is_help=True
+    help="Show the bookies of a cluster.",
+    epilog="Example: ledgerlog bookies list",
+    no_args_is_help=True,
 )
 
 
@@ -66,7 +68,7 @@ def list_bookies(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None
 
 @app.command("info", epilog="Example: ledgerlog bookies info bookie-0")
 def info(
-    bookie_id: Annotated[str, typer.Argument(help="As `bookies list` shows it.")],
+    bookie_id: Annotated[str, typer.Argument(help="Bookie ID, see `bookies list`.")],
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:

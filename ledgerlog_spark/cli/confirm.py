@@ -21,10 +21,10 @@ def confirm(question: str, *, otherwise: str) -> None:
         otherwise: What did not happen then.
 
     Raises:
-        ConfigurationError: There is nobody to ask.
+        ConfigurationError: Standard input is not a terminal.
     """
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{otherwise}: there is nobody to ask, so say --yes")
+        raise ConfigurationError(f"{otherwise}: stdin is not a terminal; pass --yes to confirm")
     if not typer.confirm(f"{question}?"):
         console.print(otherwise)
         raise typer.Exit(1)

@@ -55,9 +55,9 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check Java, packages, ports, disk, the cluster, and what Spark's tasks will find.
+    """Check Java, packages, ports, disk, the cluster, and the Python of Spark's tasks.
 
-    Ends with exit code 1 when something is missing that has to be there.
+    The exit code is 1 if something that ledgerlog needs is missing.
     """
     findings: list[Finding] = []
     checks = (_python, _packages, _java, _zookeeper_jars, _port, _disk, _open_files, _worker_python)

@@ -95,7 +95,7 @@ def _ledger_lines(
         )
     ]
     if not ledger.entries:
-        return [*lines, Text(" " * names + "nothing known to be confirmed yet", style="dim")]
+        return [*lines, Text(" " * names + "no confirmed entry yet", style="dim")]
     owners = [_fragment_at(ledger, cell * ledger.entries // cells) for cell in range(cells)]
     for bookie in bookies:
         line = Text(f"{bookie:<{names}}", style="bold red" if bookie in killed else "")

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking import BlockingClient
 
 app = typer.Typer(
-    help="Ledgers of a cluster.", epilog="Example: ledgerlog ledgers list", no_args_is_help=True
+    help="Show, read, seal and delete ledgers.",
+    epilog="Example: ledgerlog ledgers list",
+    no_args_is_help=True,
 )
 
 LedgerId = Annotated[
-    int, typer.Argument(help="As `ledgers list` shows it.", min=0, metavar="LEDGER_ID")
+    int, typer.Argument(help="Ledger ID, see `ledgers list`.", min=0, metavar="LEDGER_ID")
 ]
 
 
@@ -145,11 +147,13 @@ def read(
         ),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Write payloads to stdout, nothing between them.")
+        bool, typer.Option("--raw", help="Write only the payloads, without separators.")
     ] = False,
     password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object an entry.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each entry.")
+    ] = False,
 ) -> None:
     """Print entries, or dump their payloads. Never fences: a live writer goes on."""
     if raw and as_json:
@@ -231,8 +235,8 @@ def delete(
         owner = BlockingLogs(client).owner(ledger_id)
         if owner is not None:
             raise LocalProtocolError(
-                f"ledger {ledger_id} belongs to log {owner!r}, whose rows it may hold: the log's "
-                "sweeper deletes it when no version needs it",
+                f"ledger {ledger_id} belongs to log {owner!r} and may hold its rows; "
+                "`ledgerlog logs sweep` deletes it when no version needs it",
                 ledger_id=ledger_id,
                 log=owner,
             )

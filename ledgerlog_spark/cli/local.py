@@ -24,7 +24,7 @@ from ledgerlog_spark.local.members import ZOOKEEPER
 from ledgerlog_spark.local.running import running_clusters
 
 app = typer.Typer(
-    help="A cluster of processes on this machine.",
+    help="Manage a cluster of processes on this machine.",
     epilog="Example: ledgerlog local up --detach",
     no_args_is_help=True,
 )
@@ -53,7 +53,7 @@ def up(
         int | None,
         typer.Option(
             metavar="N",
-            help="Number of bookies: 4, or as many as there were. Never fewer than that.",
+            help="Number of bookies; 4 if not given. A cluster never gets fewer.",
         ),
     ] = None,
     detach: Annotated[
@@ -61,7 +61,7 @@ def up(
     ] = False,
     upkeep: Annotated[
         bool,
-        typer.Option(help="Merge and sweep logs, and drop what their retention lets go."),
+        typer.Option(help="Merge logs, and delete expired rows and versions."),
     ] = True,
     as_json: AsJson = False,
 ) -> None:

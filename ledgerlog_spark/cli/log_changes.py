@@ -40,7 +40,7 @@ OfTime = Annotated[
     typer.Option(
         "--at",
         metavar="TIME",
-        help="A time, like '2026-01-31 12:00': the version that was newest then.",
+        help="Choose the version that was newest at this time, like '2026-01-31 12:00'.",
     ),
 ]
 
@@ -55,7 +55,7 @@ def set_properties(
         typer.Argument(metavar="[PROPERTY=VALUE]...", help="Properties to set; none to show them."),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Bring back the default of a property.")
+        list[str] | None, typer.Option(metavar="NAME", help="Restore the default of a property.")
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -92,7 +92,7 @@ def pair_of_property(change: str) -> tuple[str, str]:
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigurationError(
-            f"{change!r} is no property: write PROPERTY=VALUE, or `logs set` with --unset PROPERTY",
+            f"{change!r} is not a property: write PROPERTY=VALUE, or pass --unset PROPERTY",
             key=change,
         )
     return key.strip(), value.strip()
@@ -128,24 +128,24 @@ _SHOWN = ("version", "operation", "start_offset", "end_offset", "rows", "commit_
 def restore(
     name: LogName,
     version: Annotated[
-        int | None, typer.Argument(metavar="VERSION", help="As `logs history` shows it.")
+        int | None, typer.Argument(metavar="VERSION", help="Version number, see `logs history`.")
     ] = None,
     at: OfTime = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace also what others commit meanwhile.")
+        bool, typer.Option("--force", help="Also replace commits that others make meanwhile.")
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Make the rows of an older version the newest again.
+    """Restore the rows of an older version, as a new version.
 
-    What is the newest now stays readable as its version for `versionRetentionMs`.
+    The version that it replaces stays readable for `versionRetentionMs`.
     """
     from ledgerlog_spark.upkeep.restoring import restore as restored
 
     if (version is None) == (at is None):
-        raise ConfigurationError("say which version: its number, or --at and a time")
+        raise ConfigurationError("no version given: pass its number, or --at and a time")
     with connect(uri) as client:
         log = opened(client, name)
         number = log.version_at(time_ms(at, "--at")).version if at is not None else version
@@ -153,8 +153,8 @@ def restore(
         if not yes:
             older, newest = log.snapshot(number).interval, log.snapshot().interval
             confirm(
-                f"have the {_rows(older):,} rows of version {number} of log {name} again, instead "
-                f"of the {_rows(newest):,} of version {newest.version}",
+                f"replace the {_rows(newest):,} rows of version {newest.version} of log {name} by "
+                f"the {_rows(older):,} of version {number}",
                 otherwise=f"log {name} was not restored",
             )
         done = client.run(
@@ -172,9 +172,9 @@ def restore(
         })  # fmt: skip
         return
     if done.status is CommitStatus.NOTHING_TO_COMMIT:
-        console.print(f"log {name} has the rows of version {number} already")
+        console.print(f"log {name} already has the rows of version {number}")
         return
-    console.print(f"log {name} has the rows of version {number} again, as version {done.version}")
+    console.print(f"log {name} is restored to version {number}, as version {done.version}")
 
 
 def _rows(version: VersionInterval) -> int:
@@ -189,17 +189,15 @@ def truncate(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="A time, like 2026-01-31: drop what was in the log by then."
-        ),
+        typer.Option(metavar="TIME", help="Delete all rows older than this time, like 2026-01-31."),
     ] = None,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Drop the oldest rows of a log for good, and every version that has one of them."""
+    """Delete the oldest rows of a log, and every version that contains one of them."""
     if (offset is None) == (before is None):
-        raise ConfigurationError("say where the log is to begin: --offset or --before")
+        raise ConfigurationError("no start given: pass --offset or --before")
     with connect(uri) as client:
         log = opened(client, name)
         first = offset if offset is not None else _end_at(log, before or "")
@@ -207,11 +205,11 @@ def truncate(
         rows = min(first, head.end_offset) - head.start_offset
         if not yes:
             confirm(
-                f"drop {max(0, rows):,} rows of log {name}, and all versions that have one of them",
+                f"delete {max(0, rows):,} rows of log {name}, and all versions that contain one",
                 otherwise=f"log {name} was not truncated",
             )
         with Progress(console=console, transient=True, disable=as_json) as progress:
-            task = progress.add_task("letting go of ledgers", total=None)
+            task = progress.add_task("deleting ledgers", total=None)
             done = log.truncate(
                 first, on_progress=lambda count, _: progress.update(task, completed=count)
             )
@@ -230,7 +228,7 @@ def truncate(
         return
     if not found.pop("is_changed"):
         console.print(
-            f"log {name} begins at offset {done.start_offset:,} already: nothing was dropped"
+            f"log {name} already begins at offset {done.start_offset:,}; nothing was deleted"
         )
         return
     print_fields(f"log {name} is truncated", found)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAMES_SHOWN_MAX = 10
 
-LogName = Annotated[str, typer.Argument(help="As `logs list` shows it.")]
+LogName = Annotated[str, typer.Argument(help="Name of a log, see `logs list`.")]
 
 
 def time_text(wall_ms: int) -> str:
@@ -50,7 +50,7 @@ def time_ms(text: str, option: str) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1e3)
     except (ValueError, OverflowError, OSError):
         raise ConfigurationError(
-            f"{option} {text!r} is no time: write it like 2026-01-31, '2026-01-31 12:00' or "
+            f"{option} {text!r} is not a time: write it like 2026-01-31, '2026-01-31 12:00' or "
             "2026-01-31T12:00:00Z",
             key=option,
         ) from None
@@ -96,8 +96,8 @@ def opened(client: BlockingClient, name: str) -> BlockingLog:
         hint = (
             f"did you mean {near[0]!r}?"
             if near
-            else f"there are {', '.join(names[:NAMES_SHOWN_MAX])}"
+            else f"existing logs are {', '.join(names[:NAMES_SHOWN_MAX])}"
             if names
-            else "the cluster has no logs; Spark makes one when it writes to it"
+            else "the cluster has no logs; `ledgerlog logs create` or Spark creates one"
         )
-        raise LogNotFoundError(f"no log {name!r}: {hint}", log=name) from None
+        raise LogNotFoundError(f"log {name!r} does not exist: {hint}", log=name) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerlog_spark.cli.closed_output import ends_with_its_reader
 from ledgerlog_spark.cli.log_changes import pair_of_property
 from ledgerlog_spark.cli.log_lookup import LogName, json_text, shown_cell, time_text
 from ledgerlog_spark.cli.output import (
@@ -85,7 +86,9 @@ def append(
     name: LogName,
     records: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RECORD]...", help="Without any: the lines of standard input."),
+        typer.Argument(
+            metavar="[RECORD]...", help="Records; the lines of standard input if not given."
+        ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -182,7 +185,9 @@ def tail(
         int | None, typer.Option(metavar="N", help="End after this many records.", min=1)
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each record.")
+    ] = False,
 ) -> None:
     """Print the records of a log as they are appended, until Ctrl-C.
 
@@ -190,7 +195,7 @@ def tail(
     """
     if from_beginning and offset is not None:
         raise ConfigurationError("--from-beginning and --offset exclude each other: choose one")
-    with connect(uri) as client:
+    with ends_with_its_reader(), connect(uri) as client:
         log = client.open_log(name)
         start = log.snapshot().interval.start_offset if from_beginning else offset
         lines = (

@@ -37,7 +37,7 @@ WAIT_SECONDS = 60.0
 
 T = TypeVar("T")
 LogNames = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Of logs; all of them if not given.")
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of logs; all if not given.")
 ]
 Wait = Annotated[
     float,
@@ -86,7 +86,7 @@ def _held(
         return done
     other = client.run(holder) or {}
     said = f"process {other.get('pid', '?')} on {other.get('host', '?')}"
-    Console(stderr=True).print(f"{said} does upkeep now; nothing was done, try again later")
+    Console(stderr=True).print(f"{said} does upkeep now; nothing was changed; retry later")
     raise typer.Exit(RETRIABLE)
 
 
@@ -97,9 +97,9 @@ def sweep(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Let go of what no version needs: expired versions, retention, abandoned and deleted data.
+    """Delete expired rows and versions, and ledgers that no version needs.
 
-    Safe at any time, next to writers, readers and other sweepers.
+    Safe at any time, beside writers, readers and other sweepers.
     """
     from ledgerlog_spark.upkeep.upkeep import Upkeep
 
@@ -119,7 +119,7 @@ def sweep(
     else:
         print_table(
             f"logs of {uri}",
-            ("log", "starts at", "ledgers let go", "ledgers deleted", "pages deleted", "problem"),
+            ("log", "starts at", "ledgers unlisted", "ledgers deleted", "pages deleted", "problem"),
             [tuple(row[key] for key in _SWEPT) for row in found],
         )
     if any(done.errors for done in kept):
@@ -245,20 +245,20 @@ def check(
     name: LogName,
     every_entry: Annotated[
         bool,
-        typer.Option("--every-entry", help="Ask for all entries, not the ends of each range."),
+        typer.Option("--every-entry", help="Read every entry, not only the ends of ranges."),
     ] = False,
     let_go: Annotated[
         bool,
         typer.Option(
-            "--let-go", help="Leave to the sweeper what nobody has known of for `stagingTtlMs`."
+            "--let-go", help="Let the sweeper delete orphaned ledgers older than `stagingTtlMs`."
         ),
     ] = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Check that all a log lists is there in enough copies, and whose its ledgers are.
+    """Verify that every entry has enough replicas, and report orphaned ledgers.
 
-    Changes nothing but with --let-go. Ends with 1 when rows are lost or too few bookies have them.
+    Changes nothing without --let-go. The exit code is 1 if rows are lost or have too few replicas.
     """
     with connect(uri) as client:
         log = opened(client, name)
@@ -282,15 +282,13 @@ def check(
             ],
         )  # fmt: skip
         others = {"being written": found.staged, "to be deleted": found.marked}
-        others["nobody's"] = found.orphans
+        others["orphaned"] = found.orphans
         print_fields("other ledgers", {k: len(ids) for k, ids in others.items()})
         if found.orphans:
             shown = ", ".join(map(str, found.orphans[:20]))
-            console.print(
-                f"nobody knows of ledgers {shown}: --let-go leaves old ones to the sweeper"
-            )
+            console.print(f"orphaned ledgers: {shown}; pass --let-go to have the old ones deleted")
         if let_go:
-            console.print(f"{len(gone):,} ledgers are left to the sweeper")
+            console.print(f"{len(gone):,} ledgers will be deleted by the sweeper")
     if found.is_damaged:
         raise typer.Exit(1)
 

@@ -48,12 +48,14 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking import BlockingClient
 
 app = typer.Typer(
-    help="Logs of a cluster.", epilog="Example: ledgerlog logs show flights", no_args_is_help=True
+    help="Create, read, write and maintain logs.",
+    epilog="Example: ledgerlog logs show flights",
+    no_args_is_help=True,
 )
 
 OfVersion = Annotated[
     int | None,
-    typer.Option("--version", metavar="N", help="A version of the log; the newest if not given."),
+    typer.Option("--version", metavar="N", help="Version of the log; the newest if not given."),
 ]
 
 
@@ -188,7 +190,9 @@ def read(
     version: OfVersion = None,
     password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a row.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each row.")
+    ] = False,
 ) -> None:
     """Print the first rows of a log, oldest first, without Spark."""
     password = password_from(password_file)

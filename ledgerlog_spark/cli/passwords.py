@@ -14,7 +14,7 @@ from ledgerlog_spark.errors import ConfigurationError, UnauthorizedError
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="File with the ledger's password; the empty password when not given."
+        metavar="FILE", help="File with the password of the ledgers; empty password if not given."
     ),
 ]
 

@@ -22,9 +22,9 @@ BOOKIE_EXAMPLE = (
 LOOK_SECONDS = 0.5
 
 zookeeper = typer.Typer(
-    help="ZooKeeper from PySpark's jars.", epilog=ZOOKEEPER_EXAMPLE, no_args_is_help=True
+    help="Run ZooKeeper from PySpark's jars.", epilog=ZOOKEEPER_EXAMPLE, no_args_is_help=True
 )
-bookie = typer.Typer(help="One bookie.", epilog=BOOKIE_EXAMPLE, no_args_is_help=True)
+bookie = typer.Typer(help="Run one bookie.", epilog=BOOKIE_EXAMPLE, no_args_is_help=True)
 
 
 @zookeeper.callback()
@@ -39,7 +39,9 @@ def _bookie_group() -> None:
 
 @zookeeper.command("run", epilog=ZOOKEEPER_EXAMPLE)
 def run_zookeeper(
-    directory: Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="Its data.")],
+    directory: Annotated[
+        Path, typer.Option("--directory", "-d", metavar="DIR", help="Data directory.")
+    ],
     port: Annotated[
         int, typer.Option(metavar="N", help="TCP port on 127.0.0.1.", min=1, max=65_535)
     ] = 2181,

@@ -28,20 +28,22 @@ def run(
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", help="Pause between two passes.", min=1)
     ] = INTERVAL_SECONDS,
-    once: Annotated[bool, typer.Option("--once", help="One pass, then end; for cron.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Make one pass and end; for cron.")] = False,
     wait: Annotated[
         float,
-        typer.Option(metavar="SECONDS", help="With --once: wait for another process.", min=0),
+        typer.Option(
+            metavar="SECONDS", help="Time to wait for another process, with --once.", min=0
+        ),
     ] = 0.0,
     uri: ServiceUri = DEFAULT_URI,
 ) -> None:
-    """Keep up all logs of a cluster until Ctrl-C or SIGTERM; one JSON object a line.
+    """Maintain all logs of a cluster until Ctrl-C or SIGTERM; print a JSON object per line.
 
-    It drops rows that retention no longer keeps, merges small ranges, deletes expired versions and
-    ledgers that no log needs. One process at a time works, under a lease; others wait, so two of
-    them on two machines survive the loss of one. Safe beside readers and writers, and to kill.
+    Deletes rows beyond their retention, merges small ranges, and deletes expired versions and
+    ledgers that no log needs. A lease lets one process work while others wait: run two on two
+    machines to survive the loss of one. It is safe beside readers and writers, and safe to kill.
 
-    With --once the exit code is 1 when a log could not be kept up, 4 when another process works.
+    With --once the exit code is 1 if a log could not be maintained, 4 if another process works.
     """
     from ledgerlog_spark.upkeep.service import UpkeepService
 

@@ -46,7 +46,7 @@ def checked_digest_type(digest_type: str | DigestType) -> DigestType:
         return DigestType[name]
     near = difflib.get_close_matches(name, names, 1, 0.3)
     raise ConfigurationError(
-        f"digest_type {digest_type!r} is none of {', '.join(names)}"
+        f"digest_type {digest_type!r} does not exist; choose one of {', '.join(names)}"
         + (f": did you mean {near[0]}?" if near else ""),
         key="digest_type",
         value=digest_type,

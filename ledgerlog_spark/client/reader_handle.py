@@ -313,7 +313,7 @@ class ReadHandle:
     def _check_range(self, first_entry_id: int, last_entry_id: int, *, is_listed: bool) -> None:
         if not 0 <= first_entry_id <= last_entry_id:
             raise LocalProtocolError(
-                f"ledger {self.id}: entries {first_entry_id} to {last_entry_id} are no range; "
+                f"ledger {self.id}: entries {first_entry_id} to {last_entry_id} are not a range; "
                 "first is at least 0 and at most last, and both are inclusive",
                 ledger_id=self.id,
             )

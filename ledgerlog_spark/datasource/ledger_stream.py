@@ -95,7 +95,7 @@ class LedgerStream:
             current = self._logs.current()
             for name in self._selection.names:
                 if name not in current:
-                    raise LogNotFoundError(f"there is no log {name!r}", log=name)
+                    raise LogNotFoundError(f"log {name!r} does not exist", log=name)
             self._initial = {name: self._begun(log) for name, log in sorted(current.items())}
             views = [log.last_view for log in current.values() if log.last_view is not None]
             self._schemas.reject_unknown(_scan(view, start_offset=0).snapshot for view in views)

@@ -181,9 +181,9 @@ TABLE = (
     Option("columns", Use.READ, names, None, "", "only these columns, in this order"),
     Option("startingOffsets", Use.READ, text, "earliest", "rows", "first row: earliest, latest "
            "(a stream's default), a number, or JSON by log"),
-    Option("endingOffsets", Use.BATCH, text, "latest", "rows", "behind the last row (exclusive)"),
+    Option("endingOffsets", Use.BATCH, text, "latest", "rows", "offset after the last row"),
     Option("startingTimestamp", Use.READ, parse_moment, None, "", "first row committed then or "
-           "later: ms since 1970, ISO 8601 (UTC unless it says), or -10m"),
+           "later: ms since 1970, ISO 8601 (UTC by default), or -10m"),
     Option("endingTimestamp", Use.BATCH, parse_moment, None, "", "rows committed before it"),
     Option("startingOffsetsByTimestampStrategy", Use.READ, choice(ERROR, GO_TO_LATEST), ERROR, "",
            "when no row is as late as startingTimestamp"),
@@ -197,18 +197,18 @@ TABLE = (
            "as maxOffsetsPerTrigger"),
     Option("maxBytesPerTrigger", Use.STREAM, size_bytes(1), 1 << 30, "bytes", "of a micro-batch, "
            "as stored; at least one entry is read"),
-    Option("minRowsPerTrigger", Use.STREAM, whole_number(1), None, "rows", "wait for so many; also "
-           "as minOffsetsPerTrigger"),
+    Option("minRowsPerTrigger", Use.STREAM, whole_number(1), None, "rows", "wait for this many; "
+           "also as minOffsetsPerTrigger"),
     Option("maxTriggerDelay", Use.STREAM, parse_duration, 900_000, "ms", "of that wait, at most; "
            "also as 15m"),
     Option("includeMetadata", Use.READ, boolean, False, "", "add the columns _log, _ledger, "
            "_entry, _offset, _append_time"),
     Option("maxBytesPerPartition", Use.READ, size_bytes(1), 128 << 20, "bytes", "of one task"),
-    Option("minPartitions", Use.READ, whole_number(1, 1_000_000), None, "", "at least so many "
-           "tasks; without it as many as run at once, of 4 MiB or more each"),
+    Option("minPartitions", Use.READ, whole_number(1, 1_000_000), None, "", "minimum number "
+           "of tasks; defaults to the number that can run concurrently, of 4 MiB or more each"),
     Option("maxRecordsPerPartition", Use.READ, whole_number(1), None, "rows", "of one task, "
            "rounded up to whole entries"),
-    Option("createIfMissing", Use.WRITE, boolean, True, "", "make the log when there is none"),
+    Option("createIfMissing", Use.WRITE, boolean, True, "", "create the log if it does not exist"),
     Option("ensembleSize", Use.WRITE, whole_number(1, 1024), None, "bookies", "of a new log; 3"),
     Option("writeQuorum", Use.WRITE, whole_number(1, 1024), None, "bookies", "of a new log; 3, or "
            "all of a smaller ensemble"),
@@ -216,8 +216,9 @@ TABLE = (
            "all of a smaller write quorum"),
     Option("digestType", Use.WRITE, choice("CRC32C", "CRC32", "HMAC", "DUMMY"), None, "",
            "of a new log; CRC32C"),
-    Option("txnAppId", Use.WRITE, text, None, "", "who writes, for writing again without doubles"),
-    Option("txnVersion", Use.WRITE, whole_number(0), None, "", "which write of txnAppId this is"),
+    Option("txnAppId", Use.WRITE, text, None, "", "application ID; with txnVersion it makes the "
+           "write idempotent"),
+    Option("txnVersion", Use.WRITE, whole_number(0), None, "", "number of this write of txnAppId"),
     Option("mergeSchema", Use.WRITE, boolean, False, "", "add new columns to the log"),
     Option("overwriteSchema", Use.WRITE, boolean, False, "", "overwrite the log's columns too"),
     Option("overwriteIfChanged", Use.WRITE, boolean, False, "", "overwrite commits of others too"),

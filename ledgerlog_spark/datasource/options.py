@@ -98,9 +98,9 @@ class WriteOptions:
 
 
 _TABLE_HINT = (
-    ". Of a SQL table: Spark 4.3 passes a table's options to a Python source only when CREATE "
-    "TABLE asks for the columns. Make it by CREATE TABLE t USING ledger OPTIONS (log 'name'), "
-    "without a column list; or read it by SELECT .. FROM t WITH (log = 'name')"
+    ". For a SQL table: Spark 4.3 passes a table's options to a Python source only if CREATE "
+    "TABLE has no column list. Create it with CREATE TABLE t USING ledger OPTIONS (log 'name'), "
+    "or read it with SELECT .. FROM t WITH (log = 'name')"
 )
 
 Chosen = TypeVar("Chosen", ReadOptions, WriteOptions)
@@ -173,8 +173,8 @@ class SourceOptions:
             values[attribute] = parse_offsets(option, values[attribute])
             if {attribute, f"{edge}_timestamp"} <= self.given:
                 raise ConfigurationError(
-                    f'options "{option}" and "{edge}Timestamp" both say where to '
-                    f"{'begin' if edge == 'starting' else 'end'}: give one",
+                    f'options "{option}" and "{edge}Timestamp" both set the '
+                    f"{'start' if edge == 'starting' else 'end'}: give one",
                     option=option,
                 )
         if self.values["ledger_id"] is not None and values["include_metadata"]:
@@ -251,8 +251,7 @@ class SourceOptions:
                 )
         if self.values["overwrite_schema"] and self.values["merge_schema"]:
             raise ConfigurationError(
-                'options "overwriteSchema" and "mergeSchema" both say what becomes of the columns: '
-                "give one",
+                'options "overwriteSchema" and "mergeSchema" both decide on the columns: give one',
                 option="overwriteSchema",
             )
 
@@ -358,7 +357,7 @@ def _report_unknown(key: str, *, is_strict: bool) -> None:
         nearest = BY_LOWER_NAME[near[0]].name if near else None
     guess = f' Did you mean "{nearest}"?' if nearest else ""
     known = ", ".join(option.name for option in TABLE)
-    message = f'unknown option "{key}".{guess} Known are: {known}.'
+    message = f'unknown option "{key}".{guess} Options are: {known}.'
     if is_strict:
         raise ConfigurationError(
             f'{message} Set "strictOptions" to "false" to make this a warning.',

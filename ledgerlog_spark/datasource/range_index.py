@@ -71,7 +71,7 @@ class RangeIndex:
             raise WireFormatError(
                 f"the index of entries {self.first_entry_id} to "
                 f"{self.first_entry_id + entries - 1} of ledger {scanned.ledger_id} "
-                f"says nothing of entries {scanned.first_entry_id} to {scanned.last_entry_id}, "
+                f"does not cover entries {scanned.first_entry_id} to {scanned.last_entry_id}, "
                 f"which log {scanned.log!r} lists"
             )
         start_row, end_row = _rows_wanted(scanned)

@@ -93,7 +93,7 @@ def scan_schema(
         names = ", ".join(name for name, _ in logs)
         raise SchemaMismatchError(
             f"log {names} has no rows yet, so it has no columns to show. Write to it first, or "
-            f'say what it will have with .schema("...").',
+            f'set its columns with .schema("...").',
             log=names,
         )
     merged = schemas[0][1]
@@ -132,7 +132,8 @@ def _pick(fields: list[dict[str, Any]], columns: Sequence[str] | None) -> list[d
     for column in columns:
         if (place := place_of(column, names)) is None:
             raise ConfigurationError(
-                f'option "columns" names {column!r}, which is none of {", ".join(names)}',
+                f'option "columns" names {column!r}, which does not exist; columns are '
+                f"{', '.join(names)}",
                 option="columns",
                 got=column,
             )

@@ -151,8 +151,8 @@ def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
 def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
     """The error for a log that is another one than the checkpoint's."""
     return DataLossError(
-        f"log {name!r} was deleted and made again: the checkpoint is of the log with the id "
-        f"{old_id}, and there is one with the id {new_id} now, whose offsets are other rows. To "
+        f"log {name!r} was deleted and created again: the checkpoint belongs to the log with id "
+        f"{old_id}; the log with the id {new_id} has other rows at the same offsets. To "
         f"read the new log from its first row, {_NEW_CHECKPOINT}, or {_GO_ON}.",
         log=name,
         old_id=old_id,

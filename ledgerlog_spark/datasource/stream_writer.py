@@ -179,7 +179,7 @@ def running_batch() -> RunningBatch:
     missing = [name for name, value in zip(names, values, strict=True) if not value]
     if missing:
         raise ConfigurationError(
-            f"Spark does not say which streaming query this is ({', '.join(missing)} is not set): "
+            f"Spark did not name the streaming query ({', '.join(missing)} is not set): "
             "write with writeStream",
             missing=tuple(missing),
         )

@@ -44,7 +44,7 @@ def version_asked(uri: str, log: BlockingLog, options: ReadOptions) -> int | Non
     if log.state().head.kind is LogKind.LEADER:
         raise LogKindError(
             f"log {log.name!r} is a leader log, which has no versions: leave the option "
-            f'"timestampAsOf" out, or say by "endingTimestamp" where to end',
+            f'"timestampAsOf" out, or set "endingTimestamp" to the end',
             log=log.name,
         )
     moment_ms = _absolute_ms(uri, options.timestamp_as_of)

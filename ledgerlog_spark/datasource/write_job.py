@@ -66,7 +66,7 @@ def begin_job(uri: str, options: WriteOptions, schema_json: str, *, overwrite: b
                 check_bookies(uri, LogProperties.from_mapping(state.head.properties))
             return job
     raise ConcurrentCommitError(
-        f"the schema of log {options.log!r} is changed all the time by others", log=options.log
+        f"the schema of log {options.log!r} was changed by others at every attempt", log=options.log
     )
 
 
@@ -86,7 +86,7 @@ def opened(uri: str, options: WriteOptions, schema: bytes) -> BlockingLog:
     except LogNotFoundError as error:
         if not options.create_if_missing:
             raise LogNotFoundError(
-                f'there is no log {options.log!r}, and the option "createIfMissing" is false',
+                f'log {options.log!r} does not exist, and the option "createIfMissing" is false',
                 log=options.log,
             ) from error
     properties = _properties(options)

@@ -59,7 +59,7 @@ def _without_path(options: Mapping[str, str], *, overwrite: bool, streams: bool)
         "options for saveAsTable and writeTo(..).create(), whose table could not be read"
         if named
         else "Spark 4.3 does not pass a table's name or options to a Python source that writes, "
-        "so the log is not known"
+        "so the log has no name"
     )
     return f"nothing was written: {reason}. {_instead(overwrite=overwrite, streams=streams)}"
 

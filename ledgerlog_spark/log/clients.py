@@ -143,8 +143,8 @@ def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -
         )
     if schema is not None:
         raise LocalProtocolError(
-            "a schema is that of rows to append: open the log with lead=True; to read it, ask what "
-            "is opened for its schema",
+            "only a leader is given a schema: open the log with lead=True; a log that is opened to "
+            "be read has its own, as `.schema`",
             log=name,
         )
 

@@ -276,9 +276,14 @@ class Leader:
         left = self._ledger_id
         if not self.is_leading:
             raise self._refusal()
+        assert self._head is not None
         if self._is_ledger_empty:
-            return
-        self._host.post(RollRequested())
+            # Of a roll that is under way the earlier one may be listed as open still.
+            left = self._head.open_ledgers[0].ledger_id
+            if left == self._ledger_id:
+                return
+        else:
+            self._host.post(RollRequested())
         while self._lists(left) and self._error is None:
             await self._change()
         if self._lists(left):

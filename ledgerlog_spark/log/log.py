@@ -443,7 +443,7 @@ class Log(LogRecords):
             except MetadataVersionError:
                 continue
         raise ConcurrentCommitError(
-            f"producer {job.app!r} of log {self.name!r} is changed all the time by others: no "
+            f"producer {job.app!r} of log {self.name!r} was changed by others at every attempt: no "
             "ledger could be registered",
             log=self.name,
             app=job.app,

@@ -302,8 +302,8 @@ class LogUpkeep:
                     continue
                 return
         raise MetadataVersionError(
-            f"log {self.name!r} is changed all the time by others: stop its writers, then delete "
-            "it",
+            f"log {self.name!r} was changed by others at every attempt: stop its writers, "
+            "then delete it",
             log=self.name,
         )
 
@@ -328,9 +328,8 @@ class LogUpkeep:
     async def _require_versions(self) -> None:
         if (await self._state()).head.kind is LogKind.LEADER:
             raise LogKindError(
-                f"log {self.name!r} is a leader log, which has no versions: what is appended stays "
-                f"as it is until it is truncated. `ledgerlog logs show {self.name}` shows what it "
-                "has",
+                f"log {self.name!r} is a leader log, which has no versions: its rows stay "
+                f"until they are truncated. Run `ledgerlog logs show {self.name}` to see them",
                 log=self.name,
             )
 

@@ -115,8 +115,8 @@ async def _item_of(
     header = decode_entry_header(entry.payload)
     if header.end_offset <= first_offset:
         raise DataLossError(
-            f"ledger {handle.id} of log {log!r} ends at offset {header.end_offset}, but what is "
-            f"listed before it goes to {first_offset}",
+            f"ledger {handle.id} of log {log!r} ends at offset {header.end_offset}, but the "
+            f"range listed before it ends at {first_offset}",
             log=log,
             ledger_id=handle.id,
         )

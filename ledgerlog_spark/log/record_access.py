@@ -122,7 +122,7 @@ def check_is_led(log: str, kind: LogKind) -> None:
     """
     if kind is not LogKind.LEADER:
         raise LogKindError(
-            f"log {log!r} is a {kind.name.lower()} log, whose rows no leader appends: read and "
+            f"log {log!r} is a {kind.name.lower()} log, which has no leader: read and "
             'write it with Spark, format("ledger")',
             log=log,
         )

@@ -107,14 +107,14 @@ def offset_of(place: object, log_id: str, log: str) -> int:
     if isinstance(place, Position):
         if place.log_id != log_id:
             raise ConfigurationError(
-                f"the position {place.offset} is one of log {place.log_id}, not of {log!r} "
-                f"({log_id}): a log that was deleted and made again is another log",
+                f"the position {place.offset} belongs to log {place.log_id}, not to {log!r} "
+                f"({log_id}); a log that was deleted and created again is another log",
                 log=log,
             )
         return place.offset
     if isinstance(place, bool) or not isinstance(place, int) or place < 0:
         raise ConfigurationError(
-            f"{place!r} is no place in log {log!r}: give a position, or an offset from 0 on",
+            f"{place!r} is not a position in log {log!r}: give a position, or an offset from 0 on",
             log=log,
         )
     return place

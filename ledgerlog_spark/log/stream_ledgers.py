@@ -64,8 +64,8 @@ class _Run(NamedTuple):
 def log_deleted(log: str) -> LogNotFoundError:
     """The error of a query whose log is gone, and of whose name there is none."""
     return LogNotFoundError(
-        f"log {log!r} was deleted while the query ran, and is not made again by itself: start the "
-        "query again if it is to go on in a new, empty log",
+        f"log {log!r} was deleted while the query ran, and is not created again automatically: "
+        "start the query again to write to a new, empty log",
         log=log,
     )
 
@@ -73,8 +73,8 @@ def log_deleted(log: str) -> LogNotFoundError:
 def log_made_again(log: str) -> LogNotFoundError:
     """The error of a query whose log is not the one that it wrote before."""
     return LogNotFoundError(
-        f"log {log!r} was deleted and made again while the query ran: start the query again if it "
-        "is to go on in the new log",
+        f"log {log!r} was deleted and created again while the query ran: start the query again to "
+        "write to the new log",
         log=log,
     )
 

@@ -85,7 +85,7 @@ async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
         raise MetadataFormatError(f"{path} cannot be read: {error}", path=path) from error
     if layout not in BY_NAME.values():
         raise MetadataFormatError(
-            f"{path} says that ledgers are kept by {layout.factory}:{layout.version}, which only "
+            f"{path} names the layout {layout.factory}:{layout.version}, which only "
             f"Apache BookKeeper can read; ledgerlog reads {' and '.join(BY_NAME)}",
             path=path,
             factory=layout.factory,
@@ -104,8 +104,8 @@ def settled_layout(stored: Layout | None, asked: str | None, root: str) -> Layou
     wanted = BY_NAME[asked]
     if stored is not None and stored != wanted:
         raise ConfigurationError(
-            f"the metadata service URI asks for the layout {asked!r}, and the cluster at {root} "
-            f"has {stored.factory}: write zk:// to take what the cluster has",
+            f"the metadata service URI names the layout {asked!r}, and the cluster at {root} "
+            f"has {stored.factory}: write zk:// to take the cluster's layout",
             layout=asked,
             factory=stored.factory,
         )

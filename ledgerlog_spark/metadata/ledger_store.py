@@ -188,7 +188,7 @@ class TreeLedgerStore:
 
 def _not_found(ledger_id: int) -> LedgerNotFoundError:
     return LedgerNotFoundError(
-        f"there is no ledger {ledger_id}: `ledgerlog ledgers list` shows those there are",
+        f"ledger {ledger_id} does not exist: `ledgerlog ledgers list` lists the ledgers",
         ledger_id=ledger_id,
     )
 

@@ -171,7 +171,7 @@ class TreeLogProducers:
             else:
                 return Versioned(metadata, version_of(done[1]))
         raise lost or MetadataUnknownError(
-            f"whether ledger {ledger_id} was created is not known: abandon it",
+            f"whether ledger {ledger_id} was created is unknown: abandon it",
             ledger_id=ledger_id,
         )
 
@@ -281,7 +281,7 @@ class TreeLogProducers:
             return await self._tree.transact(operations)
         except TransactionFailedError as error:
             raise MetadataVersionError(
-                f"somebody else changed the log first: {error.cause}", cause=str(error.cause)
+                f"another process changed the log first: {error.cause}", cause=str(error.cause)
             ) from error
 
 

@@ -105,7 +105,7 @@ class TreeLogStore(TreeLogProducers):
                 assert isinstance(made, Created)
                 return Versioned(head, made.version)
         raise lost or MetadataUnknownError(
-            f"whether log {head.name!r} was created is not known: create it again", log=head.name
+            f"whether log {head.name!r} was created is unknown: create it again", log=head.name
         )
 
     async def _own_or_taken(self, head: LogHead) -> Versioned[LogHead]:
@@ -113,7 +113,7 @@ class TreeLogStore(TreeLogProducers):
         found = await self.read_head(head.log_id)
         if found is None:
             raise LogExistsError(
-                f"there is a log {head.name!r} already: open it, or choose another name",
+                f"log {head.name!r} already exists: open it, or choose another name",
                 log=head.name,
             )
         return found
@@ -127,8 +127,8 @@ class TreeLogStore(TreeLogProducers):
                 return (await self._tree.get(self._paths.name(name))).value.decode()
         await require_cluster(self._tree, self._root)
         raise LogNotFoundError(
-            f"no log {name!r}: `ledgerlog logs list` shows what there is; a write from Spark makes "
-            "one (option createIfMissing), and so does open_log(name, lead=True)",
+            f"log {name!r} does not exist: `ledgerlog logs list` lists all logs; Spark "
+            "creates it (option createIfMissing), and so does open_log(name, lead=True)",
             log=name,
         )
 
@@ -313,7 +313,7 @@ class TreeLogStore(TreeLogProducers):
                 await self._tree.set(path, b"", None)
                 return
         raise MetadataUnavailableError(
-            f"{CLOCK_ATTEMPTS_MAX} answers of the metadata store that say its time were lost",
+            f"the metadata store's time could not be read: {CLOCK_ATTEMPTS_MAX} answers were lost",
             path=path,
         )
 

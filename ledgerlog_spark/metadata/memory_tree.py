@@ -290,7 +290,7 @@ class MemoryTree:
         node = self.nodes.current.nodes.get(path)
         if node is not None and node.version.incarnation != version.incarnation:
             raise MetadataVersionError(
-                f"{path} was deleted and made again",
+                f"{path} was deleted and created again",
                 path=path,
                 expected=version,
                 found=node.version,

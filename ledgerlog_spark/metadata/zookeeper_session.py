@@ -252,8 +252,8 @@ class ZookeeperSession:
         )
         if version is not None and stat.czxid != version.incarnation:
             raise RemoteProtocolError(
-                f"{path} was deleted and made again while it was written, and the write met the "
-                "new one: no path with versions may be made twice",
+                f"{path} was deleted and created again while it was written, and the write met "
+                "the new one: no path with versions may be created twice",
                 definite=False,
                 path=path,
             )
@@ -375,7 +375,7 @@ class ZookeeperSession:
         stat = await self.stat(path)
         if stat is not None and stat.version.incarnation > version.incarnation:
             raise MetadataVersionError(
-                f"{path} was deleted and made again",
+                f"{path} was deleted and created again",
                 path=path,
                 expected=version,
                 found=stat.version,

@@ -14,7 +14,7 @@ from ledgerlog_spark.errors import (
 _HAPPENED: tuple[tuple[type[LedgerLogError], str], ...] = (
     (LedgerFencedError, "another client recovers {ledger}"),
     (LedgerClosedError, "another client closed {ledger}"),
-    (LedgerNotFoundError, "somebody deleted {ledger}"),
+    (LedgerNotFoundError, "another client deleted {ledger}"),
     (LeaderDeposedError, "the list names ledgers of another leader"),
 )
 

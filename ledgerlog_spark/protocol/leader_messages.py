@@ -59,7 +59,7 @@ class LedgerOutcome(Enum):
     """
 
     OK = "ok"
-    LOST = "somebody else recovered the ledger, or closed it at another entry"
+    LOST = "another client recovered the ledger, or closed it at another entry"
     FAILED = "failed"
 
 

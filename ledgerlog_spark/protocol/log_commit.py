@@ -229,7 +229,7 @@ class CommitMachine(LogMachine):
         """Whether the batch is still to be committed, and by this run (K2, K3)."""
         if self._producer is None:
             raise ProducerFencedError(
-                f"log {self.log!r} no longer knows producer {self._request.app!r}: the job took "
+                f"log {self.log!r} no longer has producer {self._request.app!r}: the job took "
                 "longer than stagingTtlMs; run it again",
                 log=self.log,
                 app=self._request.app,
@@ -259,9 +259,8 @@ class CommitMachine(LogMachine):
         missing = self._missing(reply.ledger_ids)
         if missing:
             raise ProducerFencedError(
-                f"{len(missing)} ledgers of the batch, {missing[0]} among them, were let go "
-                f"because log {self.log!r} had waited for them longer than stagingTtlMs; run the "
-                "job again",
+                f"{len(missing)} ledgers of the batch, {missing[0]} among them, expired: log "
+                f"{self.log!r} waited for them longer than stagingTtlMs; run the job again",
                 log=self.log,
                 app=self._request.app,
                 ledger_ids=tuple(missing[:100]),

@@ -167,7 +167,7 @@ class EpochMachine(LogMachine):
             return self._sync()
         if found is None and not self._may_create:
             raise ProducerFencedError(
-                f"log {self.log!r} no longer knows producer {self._app!r}: the job took longer "
+                f"log {self.log!r} no longer has producer {self._app!r}: the job took longer "
                 "than stagingTtlMs; run it again",
                 log=self.log,
                 app=self._app,
@@ -248,7 +248,8 @@ class EpochMachine(LogMachine):
         self._attempts += 1
         if self._attempts > ATTEMPTS_MAX:
             raise MetadataVersionError(
-                f"producer {self._app!r} of log {self.log!r} is changed all the time by others",
+                f"producer {self._app!r} of log {self.log!r} was changed by others at every "
+                "attempt",
                 app=self._app,
             )
         return self._sync()
@@ -258,7 +259,7 @@ class EpochMachine(LogMachine):
         if self._unknowns == 0:
             return super()._read_error(outcome)
         return MetadataUnknownError(
-            f"whether run {self._run!r} took over producer {self._app!r} is not known: try again",
+            f"whether run {self._run!r} took over producer {self._app!r} is unknown: try again",
             app=self._app,
             run=self._run,
         )

@@ -154,7 +154,7 @@ class HeadChanger(HeadReader):
         """Not "nothing was changed" while an attempt may still be on its way."""
         if self._is_unsure:
             return MetadataUnknownError(
-                f"whether log {self.log!r} was changed is not known: do it again", log=self.log
+                f"whether log {self.log!r} was changed is unknown: try again", log=self.log
             )
         return super()._read_error(outcome)
 

@@ -120,13 +120,13 @@ class LogMachine:
             MetadataFormatError: It has a feature that this version does not know.
         """
         if head is None or head.deleted_ms:
-            raise LogNotFoundError(f"no log {self.log!r}: it was deleted", log=self.log)
+            raise LogNotFoundError(f"log {self.log!r} does not exist: it was deleted", log=self.log)
         known = WRITER_FEATURES if writes else READER_FEATURES
         named = (*head.reader_features, *head.writer_features) if writes else head.reader_features
         unknown = [feature for feature in named if feature not in (*known, *READER_FEATURES)]
         if unknown:
             raise MetadataFormatError(
-                f"log {self.log!r} uses {', '.join(unknown)}, which this version does not know: "
+                f"log {self.log!r} uses {', '.join(unknown)}, which this version does not support: "
                 "use a later ledgerlog",
                 log=self.log,
                 features=tuple(unknown),

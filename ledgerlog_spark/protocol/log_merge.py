@@ -132,7 +132,7 @@ class MergeMachine(ListingCommit):
         if found != wanted:
             raise ConcurrentCommitError(
                 f"log {self.log!r} no longer lists the {len(wanted)} ranges from offset {first} to "
-                f"{end} that were merged: they were truncated, or somebody else merged them; "
+                f"{end} that were merged: they were truncated, or another process merged them; "
                 "nothing was changed",
                 log=self.log,
                 first_offset=first,

@@ -94,7 +94,7 @@ def _salt(log: str, stored: str) -> bytes:
         except ValueError:
             pass
     raise MetadataFormatError(
-        f"log {log!r} stores its password as {scheme!r}, which this version does not know: use a "
-        "later ledgerlog",
+        f"log {log!r} stores its password as {scheme!r}, which this version does not support: use "
+        "a later ledgerlog",
         log=log,
     )

@@ -68,7 +68,7 @@ class PasswordGuard:
         if self._ledger_ids:
             return partial(ReadPassword, ledger_id=self._ledger_ids[0])
         raise DataLossError(
-            f"the password of log {self._log!r} cannot be found out: none of the newest ledgers "
+            f"the password of log {self._log!r} cannot be determined: none of the newest ledgers "
             f"that it lists has a record; run `ledgerlog logs check {self._log}`",
             log=self._log,
         )

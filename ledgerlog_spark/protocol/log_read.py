@@ -276,7 +276,8 @@ def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
 
 def _not_available(head: LogHead, version: int | None) -> VersionNotAvailableError:
     return VersionNotAvailableError(
-        f"log {head.name!r} has versions {head.oldest_version} to {head.version}, and no {version}",
+        f"version {version} of log {head.name!r} does not exist; available versions are "
+        f"{head.oldest_version} to {head.version}",
         log=head.name,
         version=version,
         oldest=head.oldest_version,

@@ -119,8 +119,8 @@ class RestoreMachine(ListingCommit):
         wanted = self._restore.version
         if not head.oldest_version <= wanted <= head.version:
             raise VersionNotAvailableError(
-                f"log {head.name!r} has versions {head.oldest_version} to {head.version}, and no "
-                f"{wanted} to restore",
+                f"version {wanted} of log {head.name!r} does not exist; available versions are "
+                f"{head.oldest_version} to {head.version}",
                 log=head.name,
                 version=wanted,
                 oldest=head.oldest_version,
@@ -129,7 +129,7 @@ class RestoreMachine(ListingCommit):
         if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
             raise ConcurrentCommitError(
                 f"log {head.name!r} is at version {head.version}, restoring {wanted} was planned "
-                f"at {self._restore.planned_version}: look at what was committed, then restore "
+                f"at {self._restore.planned_version}: check the new commits, then restore "
                 "again",
                 log=head.name,
                 version=head.version,

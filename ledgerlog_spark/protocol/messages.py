@@ -118,7 +118,7 @@ class Failure(Enum):
     OVERLOADED = "its bookies have too many requests"
     METADATA_UNAVAILABLE = "the metadata store cannot be reached"
     METADATA_UNREADABLE = "a metadata record that cannot be read"
-    METADATA_CHANGED = "somebody else changed the record"
+    METADATA_CHANGED = "another client changed the record"
     RECOVERY = "an entry could be shown neither present nor absent"
     NEEDS_OPERATOR = "closing would lose entries that are listed or were confirmed"
     ENTRY_ABSENT = "no replica has the entry"

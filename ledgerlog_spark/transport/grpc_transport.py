@@ -208,10 +208,9 @@ class GrpcTransport:
         return bookie
 
     def _drop_idle(self) -> None:
-        """Close the channels that nobody waits for: records name bookies that are long gone."""
-        for bookie_id, bookie in list(self._bookies.items()):
-            if bookie.is_idle:
-                del self._bookies[bookie_id]
-                task = self._loop.create_task(bookie.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+        """Close channels that nobody waits for, the oldest: records name bookies that are gone."""
+        idle = [bookie_id for bookie_id, bookie in self._bookies.items() if bookie.is_idle]
+        for bookie_id in idle[: max(1, BOOKIES_MAX // 4)]:
+            task = self._loop.create_task(self._bookies.pop(bookie_id).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)

@@ -181,8 +181,7 @@ class V2Transport:
         return link
 
     def _drop_idle(self) -> None:
-        """Close the links that nobody waits for: records name bookies that are long gone."""
-        for key, link in list(self._links.items()):
-            if link.is_idle:
-                link.drop()
-                del self._links[key]
+        """Close links that nobody waits for, the oldest: records name bookies that are gone."""
+        idle = [key for key, link in self._links.items() if link.is_idle]
+        for key in idle[: max(1, LINKS_MAX // 4)]:
+            self._links.pop(key).drop()

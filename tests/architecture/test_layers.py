@@ -82,7 +82,9 @@ ONLY_HERE = {
 
 
 def sources(folder: str) -> list[Path]:
-    return [p for p in sorted((ROOT / folder).rglob("*.py")) if "_pb2" not in p.name]
+    found = [p for p in sorted((ROOT / folder).rglob("*.py")) if "_pb2" not in p.name]
+    assert found, f"{folder} has no module: a rule about it would hold for nothing"
+    return found
 
 
 def imported(path: Path) -> set[str]:
@@ -151,6 +153,7 @@ def test_pure_layers_use_the_standard_library_and_no_io(folder: str) -> None:
 
 
 def test_storage_reaches_the_world_through_ports_only() -> None:
+    assert {path for path in ADAPTERS_OF_PORTS if not (ROOT / path).exists()} == set()
     for path in sources(BEHIND_PORTS):
         if str(path.relative_to(ROOT)) in ADAPTERS_OF_PORTS:
             continue

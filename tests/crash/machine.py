@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from bookie_server.core.ledger_state import decode_states, encode_states
+from bookie_server.core.ledger_state import LedgerStates, decode_states, encode_states
 from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.core.settings import StorageSettings
@@ -139,15 +139,19 @@ class Machine:
 
     def check_states(self) -> None:
         """The ledger-state file and what is noted as changed make up all states."""
-        states, manifest = self.serving._states, self.manifest()
-        content = self.disk.durable_names[manifest.state_file].durable
-        stored = decode_states(bytes(content[: manifest.state_bytes]), manifest.state_file)
+        states, stored = self.serving._states, self.stored_states()
         unnoted = {
             ledger_id
             for ledger_id in {*states, *stored} - states.changed
             if encode_states(1, states, [ledger_id]) != encode_states(1, stored, [ledger_id])
         }
         assert not unnoted, f"not in the ledger-state file, and not noted: {unnoted}"
+
+    def stored_states(self) -> LedgerStates:
+        """What the ledger-state file on the device holds, as far as the MANIFEST names it."""
+        manifest = self.manifest()
+        content = self.disk.durable_names[manifest.state_file].durable
+        return decode_states(bytes(content[: manifest.state_bytes]), manifest.state_file)
 
     def check_descriptors(self) -> None:
         """What is open is bounded and known to the pool; what stays open has a reason."""

@@ -354,3 +354,20 @@ def test_full_disk_never_gives_a_file_away_that_may_have_held_records():
         machine.start()
         assert machine.read(1, 0) == (Code.IO_ERROR, None)
         machine.crash()
+
+
+def test_lac_that_a_damaged_entry_carried_is_unknown_until_a_larger_one_comes():
+    machine = Machine()
+    machine.start()
+    filled(machine, 6, bytes(300))
+    machine.scheduler.run_for(200)
+    run = machine.serving._keeper.active.index.find(1, 5).target
+    machine.disk.flip_bit(run.identity.name, run.offset + run.header_size + 100, 1)
+    for restart in (machine.crash, machine.stop, machine.stop):
+        restart()
+        machine.start()
+        assert machine.ask(lambda done: machine.serving.read_lac(1, done)) == (Code.IO_ERROR, -1)
+    assert machine.read(1, 4) == (Code.OK, entry(1, 4, bytes(300)))
+    assert machine.read(1, 5) == (Code.IO_ERROR, None)
+    assert machine.add(1, (6,), lac=5) is Code.OK
+    assert machine.ask(lambda done: machine.serving.read_lac(1, done)) == (Code.OK, 5)

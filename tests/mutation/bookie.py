@@ -346,6 +346,7 @@ _STORAGE = [
         "if piece is not None and (best is None or piece.origin > best.origin):",
         "if piece is not None and (best is None or piece.origin < best.origin):",
         "a copy that was overwritten is served",
+        equivalent="origins rise with files: an older file is passed over by its newest origin",
     ),
     Mutation(
         "reads_active_file_alone",

@@ -299,6 +299,44 @@ _CONTROL = [
         "            self._is_over = True",
         "a follower whose watch broke hears nothing more",
     ),
+    Mutation(
+        "grpc_requests_stay_in_line_when_they_are_over",
+        f"{TRANSPORT}/grpc_bookie.py",
+        "self._unsent = deque(each for each in self._unsent if each[1].is_open)",
+        "pass",
+        "a stream whose bookie took nothing for a while is BUSY for ever",
+    ),
+    Mutation(
+        "grpc_channels_stay",
+        f"{TRANSPORT}/grpc_transport.py",
+        "            if len(self._bookies) >= BOOKIES_MAX:\n",
+        "            if False:\n",
+        "a client keeps a channel to each bookie that a record ever named",
+    ),
 ]
 
-MUTATIONS = [*_REQUESTS, *_CONNECTION, *_LINK, *_CONTROL]
+_BOUNDS = [
+    Mutation(
+        "requests_are_unbounded",
+        f"{TRANSPORT}/v2_link.py",
+        "        if self._deadlines.is_full:\n",
+        "        if False:\n",
+        "requests pile up for as long as a bookie does not answer",
+    ),
+    Mutation(
+        "links_stay",
+        f"{TRANSPORT}/v2_transport.py",
+        "            if len(self._links) >= LINKS_MAX:\n",
+        "            if False:\n",
+        "a client keeps connections to each bookie that a record ever named",
+    ),
+    Mutation(
+        "links_in_use_are_closed",
+        f"{TRANSPORT}/v2_transport.py",
+        "idle = [key for key, link in self._links.items() if link.is_idle]",
+        "idle = list(self._links)",
+        "requests fail because another bookie is asked",
+    ),
+]
+
+MUTATIONS = [*_REQUESTS, *_CONNECTION, *_LINK, *_CONTROL, *_BOUNDS]

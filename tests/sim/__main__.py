@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
+from multiprocessing import get_context
 
 from tests.sim.coverage import Wanted, is_covered
 from tests.sim.mutations import MUTATIONS, applied
@@ -26,6 +29,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--coverage", action="store_true", help="print what the schedules reach, and what not"
     )
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the seeds")
     parser.add_argument("--keep-going", action="store_true", help="past the first violation")
     return parser.parse_args(arguments)
 
@@ -82,6 +86,18 @@ def cover(options: argparse.Namespace) -> int:
     return 0 if is_whole and not broken else 1
 
 
+def played(options: argparse.Namespace) -> Iterator[Outcome]:
+    """The outcomes of all seeds in order; ends early when its caller does."""
+    seeds = range(options.seed, options.seed + options.schedules)
+    play = partial(run_schedule, keeps_trace=options.trace_hash)
+    if options.workers == 1:
+        yield from map(play, seeds)
+        return
+    # Forked, so that a mutation that is on here is on in all of them.
+    with get_context("fork").Pool(options.workers) as pool:
+        yield from pool.imap(play, seeds, chunksize=4)
+
+
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
     if options.coverage:
@@ -92,15 +108,14 @@ def main(arguments: list[str]) -> int:
         began = time.monotonic()
         events = faults = violations = done = 0
         marks: dict[str, int] = {}
-        for seed in range(options.seed, options.seed + options.schedules):
-            outcome = run_schedule(seed, keeps_trace=options.trace_hash)
+        for outcome in played(options):
             done += 1
             events += outcome.events
             faults += len(outcome.deviations)
             for name in outcome.marks:
                 marks[name] = marks.get(name, 0) + 1
             if options.trace_hash:
-                sys.stdout.write(f"{seed} {outcome.trace_hash}\n")
+                sys.stdout.write(f"{outcome.seed} {outcome.trace_hash}\n")
             if outcome.violation is not None:
                 violations += 1
                 report(options, outcome)

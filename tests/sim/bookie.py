@@ -305,10 +305,15 @@ class SimBookie:
 
         return on_done
 
+    def _is_busy(self) -> bool:
+        """Whether a request is refused in front of the storage, for there are too many."""
+        self._answers += 1
+        world = self.world
+        return world.faults.happens(world.options.busy_rate, "busy", self.name, self._answers)
+
     def add(self, request: AddRequest, answer: Callable[[Code], None]) -> bool:
         checkers, faults = self.world.checkers, self.world.faults
-        self._answers += 1
-        if faults.happens(self.world.options.busy_rate, "busy", self.name, self._answers):
+        if self._is_busy():
             answer(Code.BUSY)
             return self.is_up
         rate = self.world.options.write_back_crash_rate
@@ -339,6 +344,9 @@ class SimBookie:
 
     def read(self, request: ReadRequest, answer: Callable[[Code, bytes | None], None]) -> bool:
         checkers = self.world.checkers
+        if self._is_busy():
+            answer(Code.BUSY, None)
+            return self.is_up
 
         def look(storage: LedgerStorage) -> None:
             promise = checkers.promise(self.name, request.ledger_id, request.entry_id)
@@ -357,6 +365,9 @@ class SimBookie:
         self, request: BatchReadRequest, answer: Callable[[Code, Sequence[bytes]], None]
     ) -> bool:
         checkers = self.world.checkers
+        if self._is_busy():
+            answer(Code.BUSY, ())
+            return self.is_up
 
         def look(storage: LedgerStorage) -> None:
             promise = checkers.promise(self.name, request.ledger_id, request.first_entry_id)
@@ -371,6 +382,9 @@ class SimBookie:
 
     def read_lac(self, ledger_id: int, answer: Callable[[Code, int], None]) -> bool:
         checkers = self.world.checkers
+        if self._is_busy():
+            answer(Code.BUSY, NO_ENTRY)
+            return self.is_up
 
         def look(storage: LedgerStorage) -> None:
             promise = checkers.promise(self.name, ledger_id, -1)

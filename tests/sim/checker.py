@@ -6,6 +6,7 @@ machine's own account of it. Everything here is about one ledger with one writer
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,10 @@ class Violation(AssertionError):  # noqa: N818 - it is one
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
         self.name = name
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[Violation], tuple[str, str]]:
+        return Violation, (self.name, self.message)
 
 
 def require(holds: bool, name: str, message: str) -> None:
@@ -90,6 +95,7 @@ class Checker:
         self._recoveries: dict[str, RecoverySeen] = {}
         self._closes: list[tuple[LedgerMetadata, RecoverySeen]] = []
         self._closes_sent: list[tuple[str, LedgerMetadata]] = []
+        self._chosen: dict[str, Counter[str]] = {}
         self._closes_denied: list[LedgerMetadata] = []
 
     def mark(self, name: str) -> None:
@@ -214,13 +220,16 @@ class Checker:
         if isinstance(machine, LedgerWriter):
             if type(event) is m.AddReplied and event.code is Code.FENCED:
                 self.writer_saw_fence = True
+            if type(event) is m.TimerFired and event.request == machine._retry_timer:
+                self._chosen.pop(client.name, None)
             before = machine.last_add_confirmed
             effects = machine.handle(event)
             require(machine.last_add_confirmed >= before, "L8", "the writer's LAC fell")
             self.writers.add(client.name)
             self._require_confirmed(machine)
             if type(event) is m.BookiesListed:
-                self._require_fresh_bookies(machine, event.candidates, effects)
+                chosen = self._chosen.setdefault(client.name, Counter())
+                self._require_fresh_bookies(machine, event.candidates, effects, chosen)
             return effects
         effects: list[Any] = machine.handle(event)
         return effects
@@ -235,9 +244,16 @@ class Checker:
             require(not is_waiting, "V2", f"{oldest} has its ack quorum and is not confirmed")
 
     def _require_fresh_bookies(
-        self, machine: LedgerWriter, candidates: Sequence[str], effects: Sequence[Any]
+        self,
+        machine: LedgerWriter,
+        candidates: Sequence[str],
+        effects: Sequence[Any],
+        chosen: Counter[str],
     ) -> None:
-        """L36: a bookie that failed this ledger is chosen only where no other one was listed."""
+        """L36: a bookie that failed this ledger is chosen only where no other one was listed.
+
+        And none is chosen more than three times between two pauses of the writer; `chosen` counts.
+        """
         changes = [effect.metadata for effect in effects if type(effect) is m.CasMetadata]
         if not changes:
             return
@@ -248,8 +264,8 @@ class Checker:
         for name in after - before:
             is_fresh = not failures.get(name, 0) or not left
             require(is_fresh, "L36", f"{name} failed before and is chosen, {left} never did")
-            in_a_row = machine._failed._counts_lately.get(name, 0)
-            require(in_a_row < 3, "L36", f"{name} is chosen after {in_a_row} failures in a row")
+            chosen[name] += 1
+            require(chosen[name] <= 3, "L36", f"{name} is chosen 4 times without a pause")
 
     def _around_recovery(self, client: SimClient, machine: LedgerRecovery, event: Any) -> list[Any]:
         seen = self._recoveries.setdefault(client.name, RecoverySeen())

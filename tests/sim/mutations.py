@@ -22,12 +22,13 @@ from bookie_server.service.collector import Collector
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.drops import Drops
 from bookie_server.storage.read_answers import ReadAnswers
-from ledgerlog_spark.model import Code, Version, Versioned
+from ledgerlog_spark.model import Code, Fragment, Version, Versioned
 from ledgerlog_spark.protocol import fencing, recovery_reads
 from ledgerlog_spark.protocol.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.messages import CasMetadata, Failure, MetadataOutcome
 from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, UpdatePhase
 from ledgerlog_spark.protocol.quorum import is_acknowledged
+from ledgerlog_spark.protocol.reader import LedgerReader
 from ledgerlog_spark.protocol.recovery_reads import EntryTally, RecoveryReads
 from ledgerlog_spark.protocol.recovery_tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.writer import LedgerWriter
@@ -219,6 +220,35 @@ def _forget_the_first_close(self: LedgerWriter, event: Any) -> list[Any]:
     return _on_close_requested(self, event)
 
 
+_see_about_the_head = LedgerReader._see_about_the_head
+_reader_replied = LedgerReader._on_read_replied
+
+
+def _absent_at_once(self: LedgerReader) -> list[Any]:
+    self._is_confirmed_by_reload = True
+    return _see_about_the_head(self)
+
+
+def _late_answer_is_dropped(self: LedgerReader, event: Any) -> list[Any]:
+    tally, _ = self._reads[event.request]
+    if self._tallies.get(tally.entry_id) is tally:
+        return _reader_replied(self, event)
+    del self._reads[event.request]
+    return []
+
+
+_measure = RecoveryTail.measure
+
+
+def _measure_in_last_fragment(self: RecoveryTail) -> list[Any]:
+    record, metadata = self._record, self._record.value
+    last_only = (Fragment(0, metadata.last_fragment.ensemble),)
+    self._record = replace(record, value=metadata.with_fragments(last_only))
+    effects = _measure(self)
+    self._record = record
+    return effects
+
+
 _finish_update = MetadataUpdate._finish
 
 
@@ -347,6 +377,15 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "second_close_forgets_the_first": Mutation(
         "B18", ((LedgerWriter, "_on_close_requested", _forget_the_first_close),)
+    ),
+    "absent_without_reload": Mutation(
+        "E2", ((LedgerReader, "_see_about_the_head", _absent_at_once),)
+    ),
+    "late_answer_makes_no_room": Mutation(
+        "E5", ((LedgerReader, "_on_read_replied", _late_answer_is_dropped),)
+    ),
+    "length_of_other_fragment": Mutation(
+        "C22", ((RecoveryTail, "measure", _measure_in_last_fragment),)
     ),
     "gone_is_definite": Mutation("B18", ((MetadataUpdate, "_finish", _gone_is_definite),)),
     "no_fsync": Mutation(

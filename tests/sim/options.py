@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ledgerlog_spark.model import Quorum
 from tests.sim.draws import Draws
@@ -119,20 +119,13 @@ class Options:
 
 def drawn(draws: Draws) -> Options:
     """The options of a seed: every kind of fault is on in some seeds and off in others."""
-    quorum = draws.pick(QUORUMS, "quorum")
     tight = draws.uniform("tight") < 0.2
-    heavy = draws.uniform("heavy") < 0.3
+    return _with_faults(_workload(draws, tight=tight), draws, tight=tight)
 
-    def rate(kind: str, most: float, chance: float = 0.5) -> float:
-        if draws.uniform("swarm", kind) >= chance:
-            return 0.0
-        return most * draws.uniform("rate", kind) * (2.0 if heavy else 1.0)
 
-    def count(kind: str, most: int, chance: float = 0.4) -> int:
-        if draws.uniform("swarm", kind) >= chance:
-            return 0
-        return draws.integer(1, most, "count", kind)
-
+def _workload(draws: Draws, *, tight: bool) -> Options:
+    """Sizes and what clients do; a tight schedule is a short one in which everything meets."""
+    quorum = draws.pick(QUORUMS, "quorum")
     low, high = draws.pick(((8, 40), (40, 90), (50, 110), (80, 200)), "size")
     entries = draws.integer(1, 14, "entries") if tight else draws.integer(low, high, "entries")
     run_entries = draws.pick((1, 1, 2, 5), "run_entries")
@@ -166,7 +159,7 @@ def drawn(draws: Draws) -> Options:
         read_batch_entries=draws.pick((1, 5, 64), "read batch"),
         read_ahead_entries=draws.pick((4, 16_384), "read ahead"),
         read_pause_us=draws.pick((0, 0, 3_000), "read pause"),
-        read_frames=draws.pick((None, None, 4, 6), "read frames"),
+        read_frames=draws.pick((None, None, 3, 4), "read frames"),
         old_record_rate=draws.pick((0.0, 0.5), "old records"),
         announcements=draws.pick((0, 0, 2, 5), "announcements"),
         delete_at_ms=span_ms if draws.uniform("deleted") < 0.05 else None,
@@ -177,6 +170,26 @@ def drawn(draws: Draws) -> Options:
         add_quorum_timeout_ms=draws.pick((None, None, None, None, 60, 200), "quorum timer"),
         metadata_attempts_max=draws.pick((3, 12, 12), "metadata attempts"),
         session_ms=draws.pick((0, 20, 100), "session"),
+        horizon_ms=400 + 4 * span_ms,
+    )
+
+
+def _with_faults(options: Options, draws: Draws, *, tight: bool) -> Options:
+    """The same schedule with the faults of a seed, twice as many when they are heavy."""
+    heavy = draws.uniform("heavy") < 0.3
+
+    def rate(kind: str, most: float, chance: float = 0.5) -> float:
+        if draws.uniform("swarm", kind) >= chance:
+            return 0.0
+        return most * draws.uniform("rate", kind) * (2.0 if heavy else 1.0)
+
+    def count(kind: str, most: int, chance: float = 0.4) -> int:
+        if draws.uniform("swarm", kind) >= chance:
+            return 0
+        return draws.integer(1, most, "count", kind)
+
+    return replace(
+        options,
         pieces_max=draws.pick((8, 30, 100_000), "pieces"),
         faults_max=draws.pick((5, 15, 40, 1 << 30 if tight else 40), "faults max"),
         away_max=100 if heavy else 1,
@@ -206,8 +219,7 @@ def drawn(draws: Draws) -> Options:
         rots=1 if draws.uniform("swarm", "rot") < 0.15 else 0,
         freezes=count("freeze", 2),
         collections=count("collect", 3),
-        cas_lost_rate=0.5 if deletes_closed else rate("cas_lost", 0.4),
+        cas_lost_rate=0.5 if options.delete_closed_rate else rate("cas_lost", 0.4),
         cas_late_rate=rate("cas_late", 0.2),
         store_away_rate=rate("store_away", 0.3),
-        horizon_ms=400 + 4 * span_ms,
     )

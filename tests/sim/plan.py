@@ -187,6 +187,8 @@ class FaultPlan:
         away = writer.machine.metadata.value.last_fragment.ensemble
         if self.draws.uniform("cut off all", number) < 0.5:
             away = tuple(self.names)
+            if self.draws.uniform("cut off and dies", number) < 0.5:
+                world.dies_at_change.add(writer.name)
         lasts_us = self._lasts_us(kind, number, 150)
         if not world.faults.take(f"partition cut {number}", for_us=lasts_us):
             return

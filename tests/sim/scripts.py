@@ -45,6 +45,25 @@ def hold(world: World, *matches: tuple[str, str, str]) -> None:
         world.network.holds.append(matching(kind, source, target))
 
 
+def closing_unheard() -> World:
+    """The writer's close is on its way to the store, whose answer is lost."""
+    world = world_with(rpc_timeout_ms=20)
+    lose(world, ("cas_reply", "zk", "w"))
+    world.add()
+    world.run_for(10)
+    world.clients["w"].feed(m.CloseRequested())
+    return world
+
+
+def deleted_under(world: World, client: str) -> World:
+    """The closed ledger is deleted before a client loads what became of its write."""
+    world.delete_ledger()
+    world.run_for(100)
+    ended = world.clients[client].ended
+    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
+    return world
+
+
 def v2_recovery_looks_for_stuck_runs_after_every_answer() -> World:
     """Two runs on their way back and no spare bookie; the second has lost its ack quorum.
 
@@ -98,18 +117,10 @@ def f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger() -> World:
 
 def b18_a_deleted_record_settles_no_unknown_write() -> World:
     """The close is written, its answer is lost, and the ledger is deleted before it is loaded."""
-    world = world_with(rpc_timeout_ms=20)
-    lose(world, ("cas_reply", "zk", "w"))
-    world.add()
-    world.run_for(10)
-    world.clients["w"].feed(m.CloseRequested())
+    world = closing_unheard()
     world.run_for(10)
     require(world.checker.record.is_closed, "SCRIPT", "not closed")
-    world.delete_ledger()
-    world.run_for(100)
-    ended = world.clients["w"].ended
-    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
-    return world
+    return deleted_under(world, "w")
 
 
 def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
@@ -122,11 +133,7 @@ def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
     recover(world)
     closed = world.run_until(lambda: world.checker.record.is_closed, 500)
     require(closed, "SCRIPT", "not closed")
-    world.delete_ledger()
-    world.run_for(100)
-    ended = world.clients["r"].ended
-    require(isinstance(ended, m.LedgerFailed), "SCRIPT", f"it ends with {ended}")
-    return world
+    return deleted_under(world, "r")
 
 
 def b18_a_conflict_may_be_with_the_own_write() -> World:
@@ -195,6 +202,46 @@ def v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted() -> World
     world.network.holds.clear()
     world.network.release(matching("add"))
     world.run_for(300)
+    return world
+
+
+def e2_a_reader_of_an_old_record_loads_it_again() -> World:
+    """E2/Qw2/Qa2. All bookies were replaced since the reader opened the ledger."""
+    world = world_with(Quorum(2, 2, 2))
+    world.prefers["w"] = ("b3", "b4")
+    world.add(3)
+    world.run_for(20)
+    lose(world, ("add", "w", "b0"), ("add", "w", "b1"))
+    world.add(2)
+    world.run_for(200)
+    require(world.checker.last_confirmed == 4, "SCRIPT", "not confirmed")
+    world.network.drops.clear()
+    reader = world.reader("old", world.store.first[LEDGER].value, 4)
+    world.run_for(300)
+    require(isinstance(reader.ended, m.RangeRead), "SCRIPT", f"it ends with {reader.ended}")
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(50)
+    return world
+
+
+def v2_a_late_answer_makes_room_for_the_next_request() -> World:
+    """Striped; only one frame fits. Entry 0 comes from the other bookie, and then the answer."""
+    world = world_with(Quorum(3, 2, 2), read_frames=3, rpc_timeout_ms=2_000)
+    for _ in range(6):
+        world.add()
+    world.run_for(20)
+    require(world.checker.last_confirmed == 5, "SCRIPT", "not confirmed")
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(20)
+    for name in ("b0", "b1", "b2"):
+        world.network.holds.append(matching("read_reply", name, "reader", 0))
+    world.reader("reader", world.checker.record, 5)
+    world.run_for(15)
+    require(len(world.network.held) == 1, "SCRIPT", f"held: {world.network.held}")
+    world.network.holds.clear()
+    world.run_for(100)
+    world.network.release(matching("read_reply"))
+    world.run_for(200)
     return world
 
 

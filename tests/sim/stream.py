@@ -100,7 +100,8 @@ class Stream:
             world, rate = self.world, self.options.change_crash_rate
             world.replay_adds(self.writer.ledger_id, indication.replaced)
             first = indication.first_entry_id
-            if world.faults.happens(rate, "change crash", self.name, first):
+            is_due = self.name in world.dies_at_change
+            if is_due or world.faults.happens(rate, "change crash", self.name, first):
                 world.checkers.mark("writer died after a change")
                 world.scheduler.call_later(0, self._die)
         elif isinstance(indication, m.LedgerClosed):

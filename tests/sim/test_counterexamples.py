@@ -25,11 +25,14 @@ from tests.sim.scripts import (
     b18_a_deleted_record_settles_no_unknown_write,
     b18_a_second_close_does_not_forget_the_first,
     b18_recovery_of_a_deleted_record_may_have_closed_it,
+    closing_unheard,
+    e2_a_reader_of_an_old_record_loads_it_again,
     f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger,
     f7_a_fence_that_rotted_is_asked_of_the_record,
     hold,
     lose,
     recover,
+    v2_a_late_answer_makes_room_for_the_next_request,
     v2_recovery_looks_for_stuck_runs_after_every_answer,
     v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted,
     world_with,
@@ -281,11 +284,7 @@ def t15_an_unknown_write_is_not_taken_for_done() -> World:
 
 def t15_an_unknown_write_is_not_taken_for_failed() -> World:
     """The close is written and its answer is lost."""
-    world = world_with(rpc_timeout_ms=20)
-    lose(world, ("cas_reply", "zk", "w"))
-    world.add()
-    world.run_for(10)
-    world.clients["w"].feed(m.CloseRequested())
+    world = closing_unheard()
     world.run_for(100)
     return world
 
@@ -489,6 +488,9 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (b12_everything_is_forgotten_before_anything_is_confirmed, "forget_one_by_one", "L4"),
     (b18_a_deleted_record_settles_no_unknown_write, "gone_is_definite", "L27"),
     (b18_recovery_of_a_deleted_record_may_have_closed_it, "gone_is_definite", "L27"),
+    (e2_a_reader_of_an_old_record_loads_it_again, "absent_without_reload", "L3"),
+    (v2_a_late_answer_makes_room_for_the_next_request, "late_answer_makes_no_room", "V2"),
+    (t2_recovery_starts_at_the_last_fragment, "length_of_other_fragment", "L35"),
     (b18_a_conflict_may_be_with_the_own_write, "conflict_is_definite", "L27"),
     (b18_a_second_close_does_not_forget_the_first, "second_close_forgets_the_first", "L27"),
     (

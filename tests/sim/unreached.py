@@ -97,17 +97,19 @@ CODES = (
     "LedgerWriter.TOO_MANY_CHANGES",
 )
 
+ROOM = "readers of schedules have a room each: tests/unit/protocol/test_read_budget.py"
+STATE_FILE = "rot spares the state file: tests/crash/test_faults.py"
 LATE = "an ignored answer of an earlier attempt or phase: too rare; test_tables walks every pair"
 FOREIGN = "only a client that breaks the rules would cause it: unit tests"
 SIZES = "entries of schedules are small: unit and property tests"
 CALLER = "a mistake of the caller, which the simulated application does not make: unit tests"
 ROT = "one flipped bit has to meet this very place: tests/crash/test_faults.py"
 SERVICE = "for the bookie's services (metrics, watches, auto-recovery): unit and contract tests"
-TOMBSTONES = "a tombstone is forgotten after a week: tests/unit/bookie/test_drops.py"
 WIRE = "the wire refuses it before: unit tests"
 
 REASONS: dict[str, str] = {
     "LAC_TABLE.DONE.*": LATE,
+    "READER_TABLE.*.RoomMade": ROOM,
     "READER_TABLE.RELOADING.*": LATE,
     "READER_TABLE.DONE.*": LATE,
     "RECOVERY_TABLE.*.AddReplied": LATE,
@@ -134,6 +136,7 @@ REASONS: dict[str, str] = {
     "*/quorum.py:is_acknowledged": "pipelines of unstriped ledgers count bits themselves",
     "*/read_tally.py:ReplicaTally.failure": "every replica garbled: test_reader",
     "*/reader.py:LedgerReader.*": "bookies without batches, reloads that meet changes: test_reader",
+    "*/read_answers.py:*": "refusals, and reads that wait without a fence: test_ledger_storage",
     "*/read_*.py:*": SIZES,
     "*:*.entries_written_back": SERVICE,
     "*:*.entries_confirmed": SERVICE,
@@ -148,13 +151,16 @@ REASONS: dict[str, str] = {
     "*/writer.py:LedgerWriter.size_bytes_in_flight": SERVICE,
     "*/writer.py:LedgerWriter._begin_change": "nothing waits for a replacement: test_writer",
     "*/writer.py:LedgerWriter._on_bookies_listed": LATE,
-    "*/writer.py:LedgerWriter._go_on_without": "no bookie for long: test_liveness",
+    "*/writer.py:LedgerWriter._on_member_busy": "BUSY for long: test_overload",
+    "*/writer.py:LedgerWriter._wait_for_busy": "BUSY for 15 s: test_overload",
     "*/durability.py:Durability.recovery_read_waits_for": "our recovery's reads all fence",
     "*/ledger_gate.py:admit_add": "BUSY is answered in front of the storage: test_ledger_storage",
     "*/ledger_gate.py:admit_read": WIRE,
     "*/ledger_gate.py:admit_fence": "wrong keys, and no room for a fence: tests/unit/bookie",
-    "*/ledger_state.py:decode_ledger_states": "rot spares the state file: tests/crash",
-    "*/ledger_state.py:_damage": "rot spares the state file: tests/crash/test_faults.py",
+    "*/ledger_state.py:decode_states": STATE_FILE,
+    "*/ledger_state.py:decode_states_of_version_1": "older builds wrote it: tests/golden",
+    "*/ledger_state.py:_checked_block": STATE_FILE,
+    "*/ledger_state.py:_damage": STATE_FILE,
     "*/pieces.py:Pieces._insert_within": "overlaps within one file: properties of pieces",
     "*/replay_decision.py:*": ROT,
     "*/active_index.py:*": SERVICE,
@@ -163,17 +169,13 @@ REASONS: dict[str, str] = {
     "*/adds.py:AddPath.*": "failures and stops in the middle of a wait: tests/crash",
     "*/boot.py:*": ROT,
     "*/drops.py:Drops.drop": "drops that are repeated or refused: tests/unit/bookie/test_drops.py",
-    "*/drops.py:Drops.forget*": TOMBSTONES,
-    "*/file_keeper.py:FileKeeper.ledgers_with_records": TOMBSTONES,
+    "*/drops.py:Drops._forget_now": "used again meanwhile, or a file in doubt: test_drops",
     "*/file_keeper.py:*": "disks that fill and stops in the middle: tests/crash, tests/unit/bookie",
-    "*/held_files.py:HeldFiles.ledgers_with_records": TOMBSTONES,
-    "*/held_files.py:HeldFiles.count_again": ROT,
-    "*/held_files.py:HeldFiles.__contains__": ROT,
+    "*/held_files.py:HeldFiles.counting_again": ROT,
     "*/index_rebuilds.py:*": ROT,
     "*/ledger_storage.py:*": SERVICE,
     "*/log.py:Log.*": "stops and failures in the middle of a group: tests/crash, test_log",
     "*/manifest.py:*": "damaged and new directories: tests/crash/test_faults.py",
-    "*/read_answers.py:*": "refusals, and reads that wait without a fence: test_ledger_storage",
     "*/reads.py:Reader._held": SERVICE,
     "*/reads.py:Reader.held": SERVICE,
     "*/reads.py:*": "sizes, and files that are freed while they are read: test_ledger_storage",

@@ -43,6 +43,7 @@ class World:
     """Everything of one schedule.
 
     Attributes:
+        dies_at_change: Writers that end right after their next ensemble change.
         trace: Lines of what happened, kept only when asked for.
     """
 
@@ -81,6 +82,7 @@ class World:
             name: SimBookie(self, name) for name in (f"b{i}" for i in range(options.bookies))
         }
         self.clients: dict[str, SimClient] = {}
+        self.dies_at_change: set[str] = set()
         self.prefers: dict[str, tuple[str, ...]] = {}
         self.trace: list[str] | None = [] if keeps_trace else None
         if keeps_trace:

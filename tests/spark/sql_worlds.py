@@ -7,7 +7,7 @@ import shutil
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyarrow import parquet
 from pyspark.sql import functions
@@ -34,62 +34,66 @@ class Effect:
     changed: bool = False
 
 
-class World:
-    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them."""
+class Storage(Protocol):
+    """Where one format keeps rows: each place is a log, or a directory."""
 
     format: str
     option: str
 
-    def __init__(self, spark: SparkSession) -> None:
+    def place(self, name: str) -> str:
+        """The place of that name."""
+
+    def stamp(self, place: str) -> object:
+        """Changes whenever anything is written there; None when nothing is there."""
+
+    def read(self, place: str) -> Any:
+        """The rows of what is there."""
+
+    def replace(self, place: str, rows: DataFrame) -> None:
+        """Give a place these rows, the same ones each time, and no others."""
+
+    def remove(self, place: str) -> None:
+        """Delete what is there."""
+
+
+class World:
+    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them."""
+
+    def __init__(self, spark: SparkSession, storage: Storage) -> None:
         self.spark = spark
+        self.storage = storage
         short = uuid.uuid4().hex[:6]
-        letter = self.format[0]
+        letter = storage.format[0]
         self.names = {
             **{key: f"{letter}{key}_{short}" for key in "tuvwn"},
-            **{key: self.place(f"{key}_{short}") for key in "abx"},
-            "f": self.format,
-            "o": self.option,
+            **{key: storage.place(f"{key}_{short}") for key in "abx"},
+            "f": storage.format,
+            "o": storage.option,
             "out": "",
         }
         self._stamps: dict[str, object] = {}
         for key in BASE:
-            self.reset(key)
-            self._stamps[key] = self.stamp(key)
+            self._reset(key)
         self.define()
 
-    def place(self, name: str) -> str:
-        """The log, or the directory, of that name."""
-        raise NotImplementedError
-
-    def stamp(self, key: str) -> object:
-        """Changes whenever anything is written to `a`, `b` or `x`; None when nothing is there."""
-        raise NotImplementedError
-
-    def read(self, key: str) -> Any:
-        """The rows of what is there."""
-        raise NotImplementedError
-
-    def reset(self, key: str) -> None:
-        """Give `a` or `b` the rows that it has at first."""
-        raise NotImplementedError
-
-    def remove(self, key: str) -> None:
-        """Delete what is there."""
-        raise NotImplementedError
+    @property
+    def places(self) -> set[str]:
+        """Where `a`, `b` and `x` are."""
+        return {self.names[key] for key in "abx"}
 
     def define(self) -> None:
         """Make tables and views anew."""
         n = self.names
-        columns = "" if self.format == "ledger" else f"({COLUMNS})"
+        columns = "" if self.storage.format == "ledger" else f"({COLUMNS})"
         for table, place in (("t", "a"), ("u", "b")):
             self.spark.sql(f"DROP TABLE IF EXISTS {n[table]}")
             self.spark.sql(
-                f"CREATE TABLE {n[table]} {columns} USING {self.format} "
-                f"OPTIONS ({self.option} '{n[place]}')"
+                f"CREATE TABLE {n[table]} {columns} USING {self.storage.format} "
+                f"OPTIONS ({self.storage.option} '{n[place]}')"
             )
         for view, place in (("v", "a"), ("w", "b")):
             self.spark.sql(
-                f"CREATE OR REPLACE TEMPORARY VIEW {n[view]} {columns} USING {self.format} "
+                f"CREATE OR REPLACE TEMPORARY VIEW {n[view]} {columns} USING {self.storage.format} "
                 f"OPTIONS (path '{n[place]}')"
             )
 
@@ -118,11 +122,10 @@ class World:
         """Everything as it was before the statements of `text`."""
         is_changed = False
         for key in BASE:
-            if self.stamp(key) != self._stamps[key]:
-                self.reset(key)
-                self._stamps[key] = self.stamp(key)
+            if self._stamp(key) != self._stamps[key]:
+                self._reset(key)
                 is_changed = True
-        self.remove("x")
+        self.storage.remove(self.names["x"])
         name = self.names["n"]
         if self.spark.catalog.tableExists(name):
             kind = "TABLE" if self._is_table(name) else "VIEW"
@@ -130,23 +133,31 @@ class World:
         is_defined_anew = any(
             word in text for word in ("ALTER TABLE", "DROP TABLE", "REPLACE TABLE")
         )
-        if is_defined_anew or (is_changed and self.format == "parquet"):
+        if is_defined_anew or (is_changed and self.storage.format == "parquet"):
             self.define()
 
     def rows(self, key: str) -> Any:
-        stamp = self.stamp(key)
+        stamp = self._stamp(key)
         if stamp is None:
             return NOTHING
         if stamp == self._stamps.get(key):
             return _sorted(BASE[key])
-        return self.read(key)
+        return self.storage.read(self.names[key])
+
+    def _stamp(self, key: str) -> object:
+        return self.storage.stamp(self.names[key])
+
+    def _reset(self, key: str) -> None:
+        """Give `a` or `b` the rows that it has at first."""
+        self.storage.replace(self.names[key], self._frame(key))
+        self._stamps[key] = self._stamp(key)
 
     def _is_table(self, name: str) -> bool:
         found = self.spark.catalog.getTable(name)
         return found.tableType not in {"VIEW", "TEMPORARY"}
 
     def _all_stamps(self) -> object:
-        return {key: self.stamp(key) for key in "abx"}
+        return {key: self._stamp(key) for key in "abx"}
 
     def _answer(self, text: str) -> Any:
         if text[0].isupper():
@@ -166,75 +177,72 @@ class World:
         return self.spark.sql(f"SELECT k, s FROM VALUES {values} AS rows(k, s)").coalesce(1)
 
 
-class LedgerWorld(World):
-    """Logs; a write to any log of the cluster is seen."""
+class Logs:
+    """Logs of a cluster."""
 
     format = "ledger"
     option = "log"
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._spark = spark
         self._logs = logs_at(uri)
-        super().__init__(spark)
 
     def place(self, name: str) -> str:
         return f"sql-{name}"
 
-    def stamp(self, key: str) -> object:
+    def stamp(self, place: str) -> object:
         try:
-            log = self._logs.open(self.names[key])
+            log = self._logs.open(place)
         except LogNotFoundError:
             return None
         return log.log_id, log.state().head.version
 
-    def other_logs(self) -> list[tuple[str, str, int]]:
-        """Every log of the cluster but `a`, `b` and `x`, with its version."""
-        ours = {self.names[key] for key in "abx"}
-        opened = [self._logs.open(name) for name in self._logs.names() if name not in ours]
+    def others(self, places: set[str]) -> list[tuple[str, str, int]]:
+        """Every log of the cluster but these, with its version."""
+        opened = [self._logs.open(name) for name in self._logs.names() if name not in places]
         return sorted((log.name, log.log_id, log.state().head.version) for log in opened)
 
-    def read(self, key: str) -> Any:
-        return _collected(self.spark.read.format("ledger").load(self.names[key]))
+    def read(self, place: str) -> Any:
+        return _collected(self._spark.read.format("ledger").load(place))
 
-    def reset(self, key: str) -> None:
-        writer = self._frame(key).write.format("ledger").mode("overwrite")
-        writer.option("overwriteSchema", "true").save(self.names[key])
+    def replace(self, place: str, rows: DataFrame) -> None:
+        writer = rows.write.format("ledger").mode("overwrite")
+        writer.option("overwriteSchema", "true").save(place)
 
-    def remove(self, key: str) -> None:
-        if self.stamp(key) is not None:
-            self._logs.delete(self.names[key])
+    def remove(self, place: str) -> None:
+        if self.stamp(place) is not None:
+            self._logs.delete(place)
 
 
-class ParquetWorld(World):
-    """Directories of Parquet files."""
+class ParquetFiles:
+    """Directories of Parquet files; what is written once is copied each further time."""
 
     format = "parquet"
     option = "path"
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        super().__init__(spark)
 
     def place(self, name: str) -> str:
         return str(self._folder / name)
 
-    def stamp(self, key: str) -> object:
-        files = sorted(Path(self.names[key]).glob("**/*.parquet"))
+    def stamp(self, place: str) -> object:
+        files = sorted(Path(place).glob("**/*.parquet"))
         return [(str(file), file.stat().st_mtime_ns) for file in files] or None
 
-    def read(self, key: str) -> Any:
-        table = parquet.read_table(self.names[key])
+    def read(self, place: str) -> Any:
+        table = parquet.read_table(place)
         return _sorted(tuple(row.values()) for row in table.to_pylist())
 
-    def reset(self, key: str) -> None:
-        place = Path(self.names[key])
-        pristine = place.with_name(f"{place.name}-pristine")
+    def replace(self, place: str, rows: DataFrame) -> None:
+        pristine = Path(f"{place}-pristine")
         if not pristine.exists():
-            self._frame(key).write.parquet(str(pristine))
-        self.remove(key)
+            rows.write.parquet(str(pristine))
+        self.remove(place)
         shutil.copytree(pristine, place)
 
-    def remove(self, key: str) -> None:
-        shutil.rmtree(self.names[key], ignore_errors=True)
+    def remove(self, place: str) -> None:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def reason(error: str) -> str:

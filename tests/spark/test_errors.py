@@ -52,7 +52,7 @@ def test_a_version_that_never_was_is_refused_with_those_there_are(
     spark: SparkSession, log_name: str, save: Save
 ) -> None:
     save(spark.range(1))
-    with pytest.raises(Exception, match="has versions 0 to 1, and no 5"):
+    with pytest.raises(Exception, match="does not exist; available versions are 0 to 1"):
         load(spark, log_name, versionAsOf="5")
 
 

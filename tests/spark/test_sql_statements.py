@@ -14,7 +14,7 @@ import pytest
 
 from ledgerlog_spark.datasource.table_options import is_hidden
 from tests.spark.sql_statements import STATEMENTS, Statement
-from tests.spark.sql_worlds import Effect, LedgerWorld, ParquetWorld, is_ours, reason
+from tests.spark.sql_worlds import Effect, Logs, ParquetFiles, World, is_ours, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,10 +61,11 @@ def runs(
     folder = tmp_path_factory.mktemp("sql")
     keys = ("spark.sql.caseSensitive", "spark.sql.ansi.enabled")
     before = [spark.conf.get(key) for key in keys]
-    ledger = LedgerWorld(spark, cluster.metadata_service_uri)
-    parquet = ParquetWorld(spark, folder)
+    stored = Logs(spark, cluster.metadata_service_uri)
+    ledger = World(spark, stored)
+    parquet = World(spark, ParquetFiles(folder))
     spark.table(ledger.names["t"]).write.parquet(str(folder / "parquet"))
-    logs = ledger.other_logs()
+    logs = stored.others(ledger.places)
     seen = {}
     for statement in STATEMENTS:
         for settings in statement.settings:
@@ -83,13 +84,13 @@ def runs(
                 ledger.restore(statement.instead)
             for run in refused:
                 run.instead = offered[statement.instead]
-    yield Runs(seen, logs, ledger.other_logs())
+    yield Runs(seen, logs, stored.others(ledger.places))
     for world in (ledger, parquet):
         for table in "tu":
             spark.sql(f"DROP TABLE IF EXISTS {world.names[table]}")
 
 
-def _run(statement: Statement, ledger: LedgerWorld, parquet: ParquetWorld, folder: Path) -> Run:
+def _run(statement: Statement, ledger: World, parquet: World, folder: Path) -> Run:
     text = statement.parquet or statement.text
     run = Run(ledger.run(statement.text, folder), parquet.run(text, folder))
     ledger.restore(statement.text)

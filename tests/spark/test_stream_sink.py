@@ -229,7 +229,7 @@ def test_log_that_is_deleted_and_made_again_by_others_under_a_query_stops_it(
         logs.delete(log_name)
         logs.create(log_name)
         numbers.add(10)
-        with pytest.raises(StreamingQueryException, match="deleted and made again"):
+        with pytest.raises(StreamingQueryException, match="deleted and created again"):
             query.processAllAvailable()
     finally:
         query.stop()

@@ -173,7 +173,7 @@ def test_a_log_deleted_and_made_again_is_another_log(
     reading.run()
     BlockingLogs(client).delete(log_name)
     write(100, 103)
-    stopped(reading, r"was deleted and made again: .*new checkpointLocation")
+    stopped(reading, r"was deleted and created again: .*new checkpointLocation")
     assert sorted(reading.run(failOnDataLoss="false")) == [(n,) for n in range(100, 103)]
 
 
@@ -227,7 +227,7 @@ def test_a_start_that_the_log_does_not_have_is_refused(reading: Reading, write: 
     stopped(reading, "says 11, and version .* of log .* ends at offset 10", startingOffsets="11")
     write(10, 12, mode="overwrite")
     stopped(reading, "begins at 10: the rows before were overwritten", startingOffsets="3")
-    stopped(reading, "both say where to begin: give one", startingTimestamp="-1h")
+    stopped(reading, "both set the start: give one", startingTimestamp="-1h")
 
 
 def test_a_moment_after_the_newest_row_is_refused(
@@ -248,7 +248,7 @@ def test_options_that_only_batch_reads_have_are_refused(reading: Reading, write:
 def test_a_log_that_does_not_exist_is_named(reading: Reading, log_name: str) -> None:
     stopped(reading, f"LogNotFoundError.*{log_name}")
     reading.schema = "id long"
-    stopped(reading, f"there is no log '{log_name}'")
+    stopped(reading, f"log '{log_name}' does not exist")
 
 
 def test_columns_that_do_not_fit_the_query_stop_it_before_a_task_runs(

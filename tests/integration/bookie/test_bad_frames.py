@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import socket
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.error_codes import number_of
 from ledgerlog_spark.wire.opcodes import Opcode, packet_header
 from ledgerlog_spark.wire.requests import encode_read
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
@@ -37,6 +40,7 @@ def _frame(opcode: int, fields: bytes, *, version: int = 2, flags: int = 0) -> b
 
 
 IDS = struct.pack(">qq", 5, 6)
+NUMBERS = {number_of(code) for code in Code}
 
 
 @pytest.mark.parametrize(
@@ -143,11 +147,41 @@ def test_peer_that_leaves_in_the_middle_of_a_frame_harms_nobody(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_bytes_never_stop_a_bookie(bookie: BookieProcess, ledger_id: int, seed: int) -> None:
+def test_random_bytes_are_answered_in_whole_frames_and_stop_neither_bookie_nor_newcomer(
+    bookie: BookieProcess, ledger_id: int, seed: int
+) -> None:
     chance = random.Random(seed)
     for _ in range(25):
         with bookie.peer() as peer:
             peer.send(_random_frames(chance, ledger_id))
+            for body in _answers_until_closed(peer):
+                # A refusal repeats whatever version and operation it was asked with.
+                assert body[1] == Opcode.AUTH or struct.unpack_from(">i", body, 4)[0] in NUMBERS
+            # Hundreds of entries were damaged on their way, this one not.
+            with bookie.peer() as newcomer:
+                assert newcomer.ask(encode_read(ledger_id + 1_000_000, 0)).code is Code.OK
+    assert bookie.process is not None
+    assert bookie.process.poll() is None
+
+
+def _answers_until_closed(peer: Peer) -> list[bytes]:
+    """What the bookie still answers to a peer that sends no more, up to the end of the connection.
+
+    Fails when the last answer is cut off.
+    """
+    with contextlib.suppress(OSError):  # the bookie may have closed it already
+        peer.socket.shutdown(socket.SHUT_WR)
+    received = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while piece := peer.socket.recv(1 << 16):
+            received += piece
+    answers = []
+    while received:
+        size = int.from_bytes(received[:4], "big")
+        assert len(received) >= 4 + size, "the bookie sent part of an answer"
+        answers.append(bytes(received[4 : 4 + size]))
+        del received[: 4 + size]
+    return answers
 
 
 def _random_frames(chance: random.Random, ledger_id: int) -> bytes:

@@ -66,9 +66,9 @@ async def test_reflection_lists_the_service(bookie: BookieProcess) -> None:
     async with _channel(bookie) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        async for answer in stub.ServerReflectionInfo(iter([request])):
-            names = {service.name for service in answer.list_services_response.service}
-            assert {"ledgerlog.v1.Bookie", "grpc.health.v1.Health"} <= names
+        (answer,) = [each async for each in stub.ServerReflectionInfo(iter([request]))]
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"ledgerlog.v1.Bookie", "grpc.health.v1.Health"} <= names
 
 
 async def test_entries_appended_by_grpc_are_read_by_both_protocols(

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.command_line import PATIENCE_SECONDS, processes_of, spawn, until
+from tests.fixtures.command_line import (
+    PATIENCE_SECONDS,
+    command_lines_of,
+    processes_of,
+    spawn,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,4 +63,4 @@ def test_demonstration_interrupted_while_it_writes_leaves_nothing(scratch: Path)
 
 def _java_of_spark(scratch: Path) -> bool:
     """Whether the JVM is there, which PySpark starts with the scratch directory in its options."""
-    return any("SparkSubmit" in " ".join(p.cmdline()) for p in processes_of(scratch))
+    return any("SparkSubmit" in line for line in command_lines_of(scratch))

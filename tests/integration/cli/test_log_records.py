@@ -104,16 +104,20 @@ def test_log_of_spark_is_refused_with_what_reads_and_writes_it(run: Run, log: st
         assert "Traceback" not in refused.err
 
 
-def test_tail_follows_until_ctrl_c_and_prints_no_traceback(run: Run, cluster: Cluster) -> None:
-    run("logs", "append", "followed", "before")
-    tail = subprocess.Popen(
-        [*COMMAND, "logs", "tail", "followed", "--from-beginning"],
+def tail_of(log: str, cluster: Cluster) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "logs", "tail", log, "--from-beginning"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ
         | {SERVICE_URI_VARIABLE: cluster.metadata_service_uri, "PYTHONPATH": str(ROOT)},
     )
+
+
+def test_tail_follows_until_ctrl_c_and_prints_no_traceback(run: Run, cluster: Cluster) -> None:
+    run("logs", "append", "followed", "before")
+    tail = tail_of("followed", cluster)
     assert tail.stdout is not None
     assert tail.stdout.readline() == "before\n"
     run("logs", "append", "followed", "after")
@@ -121,6 +125,17 @@ def test_tail_follows_until_ctrl_c_and_prints_no_traceback(run: Run, cluster: Cl
     tail.send_signal(signal.SIGINT)
     _, errors = tail.communicate(timeout=PATIENCE_SECONDS)
     assert (tail.returncode, errors.strip()) == (130, "interrupted")
+
+
+def test_tail_ends_when_nobody_reads_its_output_any_more(run: Run, cluster: Cluster) -> None:
+    run("logs", "append", "piped", "the only one")
+    tail = tail_of("piped", cluster)
+    assert tail.stdout is not None
+    assert tail.stderr is not None
+    assert tail.stdout.readline() == "the only one\n"
+    tail.stdout.close()
+    assert tail.wait(PATIENCE_SECONDS) == 1
+    assert tail.stderr.read() == ""
 
 
 def test_person_at_a_terminal_sees_what_was_appended_until_ctrl_c(

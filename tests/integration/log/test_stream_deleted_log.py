@@ -47,7 +47,7 @@ def test_query_whose_log_is_deleted_and_made_again_by_others_is_told_that(
     query.batch(1)
     all_logs.delete("replaced")
     all_logs.create("replaced")
-    with pytest.raises(LogNotFoundError, match="was deleted and made again while the query ran"):
+    with pytest.raises(LogNotFoundError, match="was deleted and created again while the query ran"):
         query.batch(1)
     assert all_logs.open("replaced").state().head.end_offset == 0
     query.close()

@@ -19,6 +19,7 @@ from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger
+from tests.fixtures.patience import until
 from tests.integration.stream_source.stream_query import (
     SCHEMA_JSON,
     CrashError,
@@ -246,19 +247,22 @@ def asked_until(
     reader: LedgerStreamReader, start: dict[str, Any], ends: dict[str, int]
 ) -> dict[str, Any]:
     """Where a batch ends once a watch has told of everything that was written."""
-    for _ in range(1_000_000):
-        end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        if {log: place["offset"] for log, place in end.items()} == ends:
-            return end
-    raise AssertionError(f"{end} instead of {ends}")
+
+    def end_of_all() -> dict[str, Any] | None:
+        end: dict[str, Any] = reader.latestOffset(start, reader.getDefaultReadLimit())
+        return end if {log: place["offset"] for log, place in end.items()} == ends else None
+
+    return until(end_of_all)
 
 
 def run_until(query: Query, count: int) -> None:
     """What was appended is announced to readers a little later."""
-    for _ in range(200):
+
+    def has_read_all() -> bool:
         query.run()
-        if len(query.all_rows) >= count:
-            break
+        return len(query.all_rows) >= count
+
+    until(has_read_all)
     assert column(query.all_rows) == [b"%d" % n for n in range(count)]
 
 
@@ -305,9 +309,11 @@ def test_a_query_goes_on_with_what_it_knows_while_zookeeper_is_away(
 
 
 def write_when_it_is_back(uri: str, log: str, ids: range) -> None:
-    for _ in range(50):
+    def has_written() -> bool:
         try:
-            return write(uri, log, ids)
+            write(uri, log, ids)
         except MetadataUnavailableError:
-            continue
-    raise AssertionError("ZooKeeper did not come back")
+            return False
+        return True
+
+    until(has_written)

@@ -15,7 +15,6 @@ from ledgerlog_spark.transport.v2_connection import V2Connection
 from ledgerlog_spark.transport.v2_link import V2Link
 from tests.sim.handles.schedules import run_schedules
 from tests.sim.handles.world import handle_schedule
-from tests.sim.log.checks import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,12 +96,6 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_mutation_is_caught(
-    mutation: Callable[[pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
 ) -> None:
-    mutation(monkeypatch)
-    with pytest.raises(Violation, match=MUTATIONS[mutation]) as caught:
-        run_schedules(range(SCHEDULES_TO_CATCH_MAX))
-    with capsys.disabled():
-        print(f"\n{mutation.__name__}: {caught.value}")  # noqa: T201 (its seed counts schedules)
+    catch(MUTATIONS, mutation, lambda: run_schedules(range(SCHEDULES_TO_CATCH_MAX)))

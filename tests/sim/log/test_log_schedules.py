@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.sim.log.checks import Violation
 from tests.sim.log.mutations import MUTATIONS
 from tests.sim.log.schedules import run_schedules, trace_under_two_hash_seeds
 from tests.sim.log.world import schedule
@@ -39,12 +38,6 @@ def test_history_does_not_depend_on_the_hash_seed() -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_mutation_is_caught(
-    mutation: Callable[[pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
 ) -> None:
-    mutation(monkeypatch)
-    with pytest.raises(Violation, match=MUTATIONS[mutation]) as caught:
-        run_schedules(range(SCHEDULES_TO_CATCH_MAX))
-    with capsys.disabled():
-        print(f"\n{mutation.__name__}: {caught.value}")  # noqa: T201 (its seed counts schedules)
+    catch(MUTATIONS, mutation, lambda: run_schedules(range(SCHEDULES_TO_CATCH_MAX)))

@@ -23,6 +23,18 @@ def copied(fixture: Path, expected) -> Machine:
     return machine
 
 
+def check_what_is_stored(machine: Machine, expected) -> None:
+    """Entries, what is held of each ledger, and fences are those that were written down."""
+    assert expected["entries"]
+    for ledger_id, entry_id, data in expected["entries"]:
+        assert machine.read(ledger_id, entry_id) == (Code.OK, bytes.fromhex(data))
+    for ledger_id, held in expected["held"].items():
+        assert machine.held(int(ledger_id)) == [tuple(span) for span in held]
+    for ledger_id in expected["fenced"]:
+        assert machine.add(ledger_id, (50,)) is Code.FENCED
+    assert machine.serving.counters.boot.damaged_records == 0
+
+
 def test_directory_of_the_first_version_is_read_back_whole():
     fixture = GOLDEN / "bookie_v1"
     expected = json.loads((fixture / "expected.json").read_text())
@@ -51,13 +63,7 @@ def test_directory_with_dropped_ledgers_and_recycled_files_is_read_back_whole():
     assert any(file.slot != f"slot-{file.file_id:08d}" for file in manifest.files)
     for _ in range(2):
         machine.start()
-        for ledger_id, entry_id, data in expected["entries"]:
-            assert machine.read(ledger_id, entry_id) == (Code.OK, bytes.fromhex(data))
-        for ledger_id, held in expected["held"].items():
-            assert machine.held(int(ledger_id)) == [tuple(span) for span in held]
-        for ledger_id in expected["fenced"]:
-            assert machine.add(ledger_id, (50,)) is Code.FENCED
-        assert machine.serving.counters.boot.damaged_records == 0
+        check_what_is_stored(machine, expected)
         machine.crash()
     machine.start()
     assert machine.metadata.asked == []
@@ -76,15 +82,9 @@ def test_directory_with_appended_states_is_read_back_whole():
     for _ in range(2):
         machine.start()
         assert list(machine.serving.ledgers()) == [2, 3, 4, 5]
-        for ledger_id, entry_id, data in expected["entries"]:
-            assert machine.read(ledger_id, entry_id) == (Code.OK, bytes.fromhex(data))
-        for ledger_id, held in expected["held"].items():
-            assert machine.held(int(ledger_id)) == [tuple(span) for span in held]
-        for ledger_id in expected["fenced"]:
-            assert machine.add(ledger_id, (50,)) is Code.FENCED
+        check_what_is_stored(machine, expected)
         lac = expected["lac"][1]
         assert machine.ask(lambda done: machine.serving.read_lac(3, done)) == (Code.OK, lac)
-        assert machine.serving.counters.boot.damaged_records == 0
         machine.crash()
     machine.start()
     assert machine.add(expected["forgotten"][0], (0,)) is Code.OK

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from bookie_server.service.metrics_server import (
 )
 from ledgerlog_spark.model import Code
 from tests.abuse.loop_lags import Lag, LoopLags
+from tests.fixtures.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,12 +154,6 @@ class Served:
         peer.sendall(request)
         return _rest_of(peer)
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0)
-
 
 def _rest_of(peer: socket.socket) -> bytes:
     parts = []
@@ -180,26 +174,26 @@ def served() -> Iterator[Served]:
 
 def test_the_metrics_port_has_few_places_and_they_come_free(served: Served) -> None:
     silent = [served.peer() for _ in range(CONNECTIONS_MAX)]
-    served.until(lambda: served.server.connections_count == CONNECTIONS_MAX)
+    until(lambda: served.server.connections_count == CONNECTIONS_MAX)
     threads = threading.active_count()
     for _ in range(50):
         assert _rest_of(served.peer()) == b"", "there is no place for it"
     assert threading.active_count() == threads
     silent[0].close()
-    served.until(lambda: served.server.connections_count < CONNECTIONS_MAX)
+    until(lambda: served.server.connections_count < CONNECTIONS_MAX)
     assert served.answer(b"GET /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
 
 
 def test_a_request_for_metrics_that_comes_in_drops_ends_in_time(served: Served) -> None:
     peer = served.peer()
-    served.until(lambda: served.server.connections_count == 1)
+    until(lambda: served.server.connections_count == 1)
     for byte in b"GET /met":
         served.now += CONNECTION_SECONDS_MAX / 10
         peer.sendall(bytes([byte]))
     assert served.server.connections_count == 1
     served.now = CONNECTION_SECONDS_MAX
     assert _rest_of(peer) == b""
-    served.until(lambda: not served.server.connections_count)
+    until(lambda: not served.server.connections_count)
 
 
 @pytest.mark.parametrize("request_", [b"GET /", b"GET / HTTP/1.0\r\nA: "])
@@ -218,5 +212,5 @@ def test_peers_of_the_metrics_port_that_go_away_or_send_garbage_leave_no_trace(
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.close()
     assert served.answer(b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
-    served.until(lambda: not served.server.connections_count)
+    until(lambda: not served.server.connections_count)
     assert capfd.readouterr() == ("", "")

@@ -33,7 +33,7 @@ def test_a_no_at_the_terminal_ends_the_command_and_says_what_did_not_happen(
     assert "nothing was dropped" in capsys.readouterr().out
 
 
-def test_where_nobody_can_be_asked_yes_has_to_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_yes_has_to_be_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(ConfigurationError, match=r"nothing was dropped.*--yes"):
         confirm("drop 3 rows", otherwise="nothing was dropped")

@@ -38,4 +38,4 @@ def test_long_ledger_is_drawn_within_the_width() -> None:
 
 def test_ledger_without_confirmed_entries_says_so() -> None:
     lines = drawn(DrawnLedger(7, CHANGED[:1], 0))
-    assert lines[1].strip() == "nothing known to be confirmed yet"
+    assert lines[1].strip() == "no confirmed entry yet"

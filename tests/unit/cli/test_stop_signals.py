@@ -49,7 +49,13 @@ def test_arming_takes_the_signal_back_from_a_library() -> None:
 def test_hang_up_that_nohup_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with StopSignals():
-            os.kill(os.getpid(), signal.SIGHUP)
+        with StopSignals() as signals:
+            for _ in range(2):
+                assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+                os.kill(os.getpid(), signal.SIGHUP)
+                signals.arm()
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

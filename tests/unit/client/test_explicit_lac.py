@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -13,19 +13,9 @@ from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.model import NO_ENTRY
-from tests.fixtures.autojump import run_in_virtual_time
-from tests.fixtures.client_world import ClientWorld
+from tests.fixtures.client_world import ClientWorld, in_world
 
-Work = Callable[[ClientWorld], Awaitable[None]]
 VISIBLE_SECONDS = 0.1
-
-
-def in_world(work: Work, *, bookies: int = 3) -> None:
-    async def inside() -> None:
-        async with ClientWorld(bookies) as world:
-            await work(world)
-
-    run_in_virtual_time(inside())
 
 
 class Following:

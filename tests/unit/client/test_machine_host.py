@@ -39,8 +39,7 @@ from ledgerlog_spark.protocol.messages import (
     StartTimer,
     TimerFired,
 )
-from tests.fixtures.autojump import run_in_virtual_time
-from tests.fixtures.client_world import ClientWorld
+from tests.fixtures.client_world import ClientWorld, in_world
 
 QUORUM = Quorum(3, 3, 2)
 METADATA = LedgerMetadata(QUORUM, (Fragment(0, ("bookie-0", "bookie-1", "bookie-2")),), token=1)
@@ -95,14 +94,6 @@ def send_add(request: int, bookie_id: str, run: Run | None = None) -> SendAdd:
         ledger_id=1, first_entry_id=0, payloads=[b"a", b"b"], last_add_confirmed=-1, length_before=0
     )
     return SendAdd(request, bookie_id, 0, run, None, is_recovery=False)
-
-
-def in_world(work: Callable[[ClientWorld], Any]) -> None:
-    async def inside() -> None:
-        async with ClientWorld() as world:
-            await work(world)
-
-    run_in_virtual_time(inside())
 
 
 def test_a_silent_bookie_is_answered_with_its_deadline_and_later_replies_are_dropped() -> None:

@@ -26,17 +26,7 @@ from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.fixtures.autojump import run_in_virtual_time
-from tests.fixtures.client_world import ClientWorld
-
-Work = Callable[[ClientWorld], Awaitable[None]]
-
-
-def in_world(work: Work, *, bookies: int = 3, settings: ClientSettings | None = None) -> None:
-    async def inside() -> None:
-        async with ClientWorld(bookies, settings) as world:
-            await work(world)
-
-    run_in_virtual_time(inside())
+from tests.fixtures.client_world import ClientWorld, in_world
 
 
 async def written(world: ClientWorld, entries: int, *, close: bool = True, **kind: object) -> int:

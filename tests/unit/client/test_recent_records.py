@@ -19,8 +19,8 @@ from ledgerlog_spark.client.recent_records import (
     memory_size_bytes,
 )
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
-from tests.fixtures.client_world import ClientWorld
-from tests.unit.client.test_reader_handle import in_world, written
+from tests.fixtures.client_world import ClientWorld, in_world
+from tests.unit.client.test_reader_handle import written
 
 if TYPE_CHECKING:
     from ledgerlog_spark.metadata.stores import MetadataStores

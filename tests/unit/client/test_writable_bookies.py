@@ -10,7 +10,7 @@ from ledgerlog_spark.metadata.port import CancelWatch, OnChange
 from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import BookieInfo
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 20
 
 
 class CountedRegistration:

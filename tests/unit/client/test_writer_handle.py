@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -26,18 +25,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import WriterSettings
-from tests.fixtures.autojump import run_in_virtual_time
-from tests.fixtures.client_world import ClientWorld
-
-Work = Callable[[ClientWorld], Awaitable[None]]
-
-
-def in_world(work: Work, *, bookies: int = 3, settings: ClientSettings | None = None) -> None:
-    async def inside() -> None:
-        async with ClientWorld(bookies, settings) as world:
-            await work(world)
-
-    run_in_virtual_time(inside())
+from tests.fixtures.client_world import ClientWorld, in_world
 
 
 def hold_all(world: ClientWorld) -> None:

@@ -77,7 +77,7 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest(key: str, nearest:
 
 
 def test_an_option_like_no_other_is_an_error_that_lists_all() -> None:
-    with pytest.raises(ConfigurationError, match="Known are: log, logs, logPattern") as caught:
+    with pytest.raises(ConfigurationError, match="Options are: log, logs, logPattern") as caught:
         read(zzzzqqqq="1")
     assert caught.value.nearest is None
 

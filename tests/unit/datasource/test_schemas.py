@@ -56,7 +56,7 @@ def test_columns_are_picked_in_the_order_given() -> None:
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(ConfigurationError, match="names 'z', which is none of a, b"):
+    with pytest.raises(ConfigurationError, match="'z', which does not exist; columns are a, b"):
         scanned(schema(a="long", b="long"), columns=("z",))
 
 

@@ -41,7 +41,7 @@ BUGS = {"LocalProtocolError", "InternalError"}
 
 BETWEEN = {
     # Spark's own mistake: no query of writeStream meets it.
-    "Spark does not say which streaming query this is (… is not set): write with writeStream",
+    "Spark did not name the streaming query (… is not set): write with writeStream",
     # Wraps another one's message.
     "…. Some rows may have been lost. Set the option",
 }

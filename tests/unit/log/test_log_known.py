@@ -108,7 +108,7 @@ def test_a_producer_record_that_the_sweeper_changed_is_read_again() -> None:
     moved = replace(found.version, number=found.version.number + 1)
     log.producers["app"] = Versioned(found.value, moved)
     log.registered["app"] = (8,)
-    with pytest.raises(ProducerFencedError, match="let go"):
+    with pytest.raises(ProducerFencedError, match="expired"):
         log.commit(2, known, 7)
     assert log.asked == ["refused", "ReadHead", *EVERYTHING[:-1]]
 

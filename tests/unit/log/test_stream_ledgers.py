@@ -284,7 +284,7 @@ def test_run_that_meets_another_log_of_the_same_name_is_stopped(in_world: Any) -
         await logs.delete("flights")
         stream.log = await logs.create("flights")
         job = await stream.job()
-        with pytest.raises(LogNotFoundError, match="made again"):
+        with pytest.raises(LogNotFoundError, match="created again"):
             await stream.ledgers.join(stream.log, job)
 
     in_world(work)

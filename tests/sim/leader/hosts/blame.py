@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
+    DataLossError,
     LeaderDeposedError,
     LedgerLogError,
     LedgerNotFoundError,
@@ -38,6 +39,11 @@ class LeaderCall(Call):
                 return is_deleted or world.has_rival(self.log_id, self.process)
             case NotEnoughBookiesError() | LedgerRecoveryError():
                 return had_faults
+            case DataLossError():
+                # A reader that is slower than the grace of what was truncated meanwhile.
+                age_ms = world.now_ms() - self.since_ms
+                is_slow = age_ms >= view.properties.deleted_retention_ms
+                return is_slow and (is_deleted or view.oldest_moved)
             case LedgerNotFoundError():
                 return is_deleted or (view is not None and view.oldest_moved)
             case LocalProtocolError():

@@ -1,0 +1,75 @@
+"""A command whose output nobody reads any more ends (ledgerlog_spark.cli.closed_output)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledgerlog_spark.cli.closed_output import ends_with_its_reader
+
+
+class Output:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+
+def wait_for_ever() -> None:
+    """As a thread waits for a record; only a signal ends it."""
+    assert threading.Event().wait(20), "nothing ended the wait"
+
+
+@pytest.fixture
+def pipe() -> tuple[int, int]:
+    return os.pipe()
+
+
+def wait_after(happens: Callable[[], None]) -> None:
+    with ends_with_its_reader():
+        happens()
+        wait_for_ever()
+
+
+def test_who_waits_is_interrupted_when_the_reader_ends(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = pipe
+    monkeypatch.setattr(sys, "stdout", Output(write))
+    with pytest.raises(BrokenPipeError):
+        wait_after(lambda: os.close(read))
+    os.close(write)
+
+
+def test_ctrl_c_stays_ctrl_c(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Output(pipe[1]))
+    with pytest.raises(KeyboardInterrupt):
+        wait_after(lambda: os.kill(os.getpid(), signal.SIGINT))
+    for descriptor in pipe:
+        os.close(descriptor)
+
+
+def test_a_block_that_ends_before_its_reader_leaves_nothing_behind(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Output(pipe[1]))
+    threads = threading.active_count()
+    with ends_with_its_reader():
+        assert threading.active_count() == threads + 1
+    assert threading.active_count() == threads
+    for descriptor in pipe:
+        os.close(descriptor)
+
+
+def test_a_file_is_not_watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        with ends_with_its_reader():
+            assert not [t for t in threading.enumerate() if t.name == "reader of the output"]
