@@ -14,6 +14,7 @@ from ledgerlog_spark.client.append_batches import complete_each
 from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.entry_copies import entry_copies
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
+from ledgerlog_spark.client.known_ends import KnownEnds
 from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC, EXPLICIT_LAC_KEY
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_creation import (
@@ -75,6 +76,7 @@ class LedgerClient:
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
         self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
         self._recent = RecentRecords()
+        self._ends = KnownEnds()
         self._drawn = DrawnIds()
         self._closing: set[Callable[[], None]] = set()
         self._is_closed = False
@@ -205,11 +207,13 @@ class LedgerClient:
     ) -> ReadHandle:
         """A handle for reading, in whatever state the ledger is. Never fences, changes nothing.
 
+        Its end is never before one that this client saw, as long as that is among the last 10,000.
+
         Args:
             ledger_id: Of the ledger.
             password: Of the ledger.
             is_listed: Only ranges that a durable list names will be read: no bookie is asked for
-                the last add confirmed, which then stays NO_ENTRY as long as the ledger is open.
+                the last add confirmed, which is then NO_ENTRY, or what this client saw before.
             may_be_outdated: The record may be one that this client read in the last 60 s; reads
                 that find it outdated load it again.
 
@@ -232,10 +236,11 @@ class LedgerClient:
             metadata=metadata,
             password=password,
             services=self.services,
+            ends=self._ends,
             on_record=partial(self._recent.put, ledger_id),
         )
         self._readers.add(handle)
-        if not metadata.is_closed and not is_listed:
+        if not handle.is_closed and not is_listed:
             await handle.read_last_add_confirmed()
         return handle
 

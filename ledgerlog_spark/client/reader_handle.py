@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from ledgerlog_spark.client.errors_from_codes import error_from_failure, error_from_read
+from ledgerlog_spark.client.known_ends import KnownEnds
 from ledgerlog_spark.client.lac_announcer import announces
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_follower import LedgerFollower
@@ -20,6 +21,7 @@ from ledgerlog_spark.client.machine_host import Machine, MachineHost
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.stall_watch import StallWatch
 from ledgerlog_spark.errors import (
+    EntryNotFoundError,
     EntryUnknownError,
     InternalError,
     LedgerLogError,
@@ -27,7 +29,7 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataUnavailableError,
 )
-from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, Versioned
+from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import (
@@ -68,6 +70,7 @@ class ReadHandle:
         metadata: LedgerMetadata,
         password: bytes,
         services: Services,
+        ends: KnownEnds,
         on_record: Callable[[LedgerMetadata], None] | None = None,
     ) -> None:
         self.id = ledger_id
@@ -79,7 +82,8 @@ class ReadHandle:
             password,
             has_explicit_lac=announces(metadata),
         )
-        self._last_add_confirmed = NO_ENTRY
+        self._ends = ends
+        self._last_add_confirmed = ends.last_add_confirmed(ledger_id)
         self._on_record = on_record
         self._ranges: set[_Range] = set()
         self._followers: set[LedgerFollower] = set()
@@ -91,7 +95,8 @@ class ReadHandle:
     def last_add_confirmed(self) -> int:
         """Last entry known to be acknowledged, NO_ENTRY (-1) if none; once closed, the last at all.
 
-        Lags behind the writer while the ledger is open; see `refresh`.
+        Lags behind the writer while the ledger is open; see `refresh`. Never below what another
+        handle of the same client saw before this one was opened or refreshed.
         """
         return self._last_add_confirmed
 
@@ -186,6 +191,7 @@ class ReadHandle:
             EntryUnknownError: None of them answered; retriable.
         """
         self._check_open()
+        self._raise_lac(self._ends.last_add_confirmed(self.id))
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def on_indication(indication: Any) -> None:
@@ -266,6 +272,9 @@ class ReadHandle:
                 self._raise_lac(batch[-1].last_add_confirmed)
                 yield batch
             self._adopt(reading.reader.metadata)
+        except EntryNotFoundError:
+            self._ends.forget_from(self.id, reading.reader.next_entry_id)
+            raise
         finally:
             reading.stop()
             self._ranges.discard(reading)
@@ -298,6 +307,7 @@ class ReadHandle:
         )
 
     def _adopt(self, metadata: LedgerMetadata) -> None:
+        metadata = self._ends.newest(self.id, metadata)
         if self.metadata.is_closed and not metadata.is_closed:
             return  # a stale replica of the store: CLOSED is final
         if self._on_record is not None and metadata != self.metadata:
@@ -309,6 +319,7 @@ class ReadHandle:
     def _raise_lac(self, last_add_confirmed: int) -> None:
         if not self.metadata.is_closed and last_add_confirmed > self._last_add_confirmed:
             self._last_add_confirmed = last_add_confirmed
+            self._ends.rise(self.id, last_add_confirmed)
 
     def _check_range(self, first_entry_id: int, last_entry_id: int, *, is_listed: bool) -> None:
         if not 0 <= first_entry_id <= last_entry_id:

@@ -16,7 +16,7 @@ from ledgerlog_spark.datasource.admission import Backlog, Limits, admitted
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.log_selection import LogSelection
 from ledgerlog_spark.datasource.option_table import CONTINUE
-from ledgerlog_spark.datasource.patience import looked_again, patiently
+from ledgerlog_spark.datasource.patience import patiently
 from ledgerlog_spark.datasource.plan import LogScan
 from ledgerlog_spark.datasource.planning import scan_options, tasks_from
 from ledgerlog_spark.datasource.schemas import with_records_schema
@@ -263,9 +263,7 @@ class LedgerStream:
             view = log.view(END)
             self._accept(view)
             return LogOffset(log.log_id, view.start_offset)
-        view = log.view(position.offset)
-        if position.offset > view.end_offset:
-            view = log.view(position.offset, is_fresh=True)
+        view = log.view(position.offset, seen_offset=position.offset)
         accepted = self._accepted.get(log.log_id)
         first = readable_from(view, position.offset, self._rules, accepted_version=accepted)
         self._accept(view)
@@ -339,17 +337,9 @@ class LedgerStream:
         return starts
 
     def _view_up_to(self, name: str, first_offset: int, until: LogOffset) -> LogView:
+        """The log's rows from an offset on; whoever planned the batch saw it end at `until`."""
         log = self._logs.by_id(name, until.log_id)
-        view = log.view(first_offset)
-        if until.offset > view.end_offset:
-            view = log.view(first_offset, is_fresh=True)
-        # The end of an open ledger is the best of the bookies that answered: one look may see less
-        # than an earlier one, which proves nothing.
-        return looked_again(
-            view,
-            lambda: log.view(first_offset, is_fresh=True),
-            lambda seen: until.offset > seen.end_offset and bool(seen.open_ledgers),
-        )
+        return log.view(first_offset, seen_offset=until.offset)
 
 
 def _scan(view: LogView, *, start_offset: int) -> LogScan:

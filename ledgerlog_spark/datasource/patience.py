@@ -1,7 +1,4 @@
-"""Asking again while a failure, or an answer that is behind, may pass.
-
-An error that gets out of a source ends the query.
-"""
+"""Asking again while a failure may pass: an error that gets out of a source ends the query."""
 
 from __future__ import annotations
 
@@ -19,9 +16,6 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS_FIRST = 0.05
 _PAUSE_SECONDS_MAX = 2.0
-
-LOOK_SECONDS = 3.0
-"""How long `looked_again` goes on, each look taking no time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -43,23 +37,3 @@ def patiently(ask: Callable[[], T]) -> T:
             _logger.warning("asked again: %s", error)
         time.sleep(pause)
         pause = min(2 * pause, _PAUSE_SECONDS_MAX)
-
-
-def looked_again(seen: T, look: Callable[[], T], is_behind: Callable[[T], bool]) -> T:
-    """What was seen, or what is seen later while that is behind: the last look, after 3 s.
-
-    Errors are those of `look`.
-
-    Args:
-        seen: By the first look.
-        look: Looks again.
-        is_behind: Whether what was seen may be older than what is there.
-    """
-    pause = _PAUSE_SECONDS_FIRST
-    left = LOOK_SECONDS
-    while left > 0 and is_behind(seen):
-        time.sleep(min(pause, left))
-        left -= pause
-        pause = min(2 * pause, _PAUSE_SECONDS_MAX)
-        seen = look()
-    return seen

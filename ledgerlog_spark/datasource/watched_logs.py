@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_records import VersionInterval
     from ledgerlog_spark.protocol.log_view import LogView
 
-LOOKS_AFTER_SECONDS = (0.05, 0.25, 1.0, 4.0)
-"""When a leader log is looked at again after it changed. One bookie tells that records can be read,
-and those that are asked then may not have heard of it yet."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -51,7 +46,6 @@ class WatchedLog:
         self._log = log
         self._view: LogView | None = None
         self._arrivals = ArrivalTimes()
-        self._looks: list[float] = []
         self._has_changed = threading.Event()
         self._cancel = log.watch_end(self._has_changed.set)
 
@@ -60,7 +54,7 @@ class WatchedLog:
         """What `view` found last, without looking again."""
         return self._view
 
-    def view(self, first_offset: int, *, is_fresh: bool = False) -> LogView:
+    def view(self, first_offset: int, *, is_fresh: bool = False, seen_offset: int = 0) -> LogView:
         """The log's rows from `first_offset` on, with all schemas and commit times that they need.
 
         While the metadata store cannot be reached it stays as it was.
@@ -68,6 +62,8 @@ class WatchedLog:
         Args:
             first_offset: The first row that may be read.
             is_fresh: Whether it has to be of this moment.
+            seen_offset: Where the log was seen to end, by this process or an earlier one: a view
+                that ends before it is not good enough, see `Log.view`.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -76,15 +72,17 @@ class WatchedLog:
         known = self._view
         if known is not None and first_offset < known.first_offset:
             known = None if known.first_offset > known.oldest_offset else known
-        if known is not None and not is_fresh and not self._is_due():
-            return known
-        has_changed = self._has_changed.is_set()
+        if known is not None:
+            is_fresh = is_fresh or seen_offset > known.end_offset
+            seen_offset = max(seen_offset, known.end_offset)
+            if not is_fresh and not self._has_changed.is_set():
+                return known
         self._has_changed.clear()  # before reading: what changes meanwhile is read next time
         try:
             if known is None or is_fresh:
-                self._view = patiently(lambda: self._read(first_offset, known, is_fresh=is_fresh))
+                self._view = patiently(lambda: self._read(first_offset, seen_offset, known))
             else:
-                self._view = self._read(first_offset, known, is_fresh=False)
+                self._view = self._read(first_offset, seen_offset, known, is_fresh=False)
         except LedgerLogError as error:
             self._has_changed.set()
             if known is None or is_fresh or not error.retriable:
@@ -93,9 +91,6 @@ class WatchedLog:
             return known
         if self._view.kind is LogKind.LEADER:
             self._arrivals.note(self._view.items)
-            if has_changed or known is None:
-                now = time.monotonic()
-                self._looks = [now + seconds for seconds in LOOKS_AFTER_SECONDS]
         return self._view
 
     def came_ms(self, offset: int) -> int:
@@ -110,20 +105,14 @@ class WatchedLog:
             return self._arrivals.came_ms(offset)
         return committed_ms(self._view.versions, offset)
 
-    def _is_due(self) -> bool:
-        """Whether there may be something new to see."""
-        if self._has_changed.is_set():
-            return True
-        if self._looks and time.monotonic() >= self._looks[0]:
-            del self._looks[0]
-            return True
-        return False
-
-    def _read(self, first_offset: int, known: LogView | None, *, is_fresh: bool) -> LogView:
+    def _read(
+        self, first_offset: int, seen_offset: int, known: LogView | None, *, is_fresh: bool = True
+    ) -> LogView:
         if known is None:
-            return self._log.view(first_offset)
+            return self._log.view(first_offset, seen_offset=seen_offset)
         read = self._log.view(
             first_offset,
+            seen_offset=seen_offset,
             known_version=known.versions[-1].version if known.versions else None,
             known_schemas=known.schemas,
             is_fresh=is_fresh,

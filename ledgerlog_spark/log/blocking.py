@@ -164,6 +164,7 @@ class BlockingLog(BlockingLogUpkeep):
         self,
         first_offset: int = 0,
         *,
+        seen_offset: int = 0,
         known_version: int | None = None,
         known_schemas: Collection[int] = (),
         is_fresh: bool = True,
@@ -172,6 +173,7 @@ class BlockingLog(BlockingLogUpkeep):
         return self._run(
             lambda log: log.view(
                 first_offset,
+                seen_offset=seen_offset,
                 known_version=known_version,
                 known_schemas=known_schemas,
                 is_fresh=is_fresh,

@@ -126,6 +126,7 @@ class Log(LogRecords):
         self,
         first_offset: int = 0,
         *,
+        seen_offset: int = 0,
         known_version: int | None = None,
         known_schemas: Collection[int] = (),
         is_fresh: bool = True,
@@ -134,6 +135,9 @@ class Log(LogRecords):
 
         Args:
             first_offset: The first row that may be read.
+            seen_offset: Where the log was seen to end, also by another process: a fresh view of an
+                open ledger goes up to there, even if the bookies that answer were not told yet how
+                far it is acknowledged. It ends before only if records are lost.
             known_version: The newest version that the caller has; None for as many as say when
                 those rows were committed.
             known_schemas: Ids of the schemas that the caller has.
@@ -145,6 +149,7 @@ class Log(LogRecords):
             self._driver,
             self._ledgers,
             first_offset=first_offset,
+            seen_offset=seen_offset,
             known_version=known_version,
             known_schemas=known_schemas,
             is_fresh=is_fresh,

@@ -22,6 +22,7 @@ async def read_view(
     ledgers: Ledgers,
     *,
     first_offset: int,
+    seen_offset: int = 0,
     known_version: int | None,
     known_schemas: Collection[int],
     is_fresh: bool,
@@ -38,12 +39,16 @@ async def read_view(
         )
         view: LogView = await driver.run(machine)
         is_led = view.kind is LogKind.LEADER
-        return await _with_open_ends(view, ledgers, first_offset) if is_led else view
+        # A list that may be older than what was seen proves nothing about its open ledgers.
+        seen = seen_offset if is_fresh else 0
+        return await _with_open_ends(view, ledgers, first_offset, seen) if is_led else view
 
     return await while_ledgers_go(viewed)
 
 
-async def _with_open_ends(view: LogView, ledgers: Ledgers, first_offset: int) -> LogView:
+async def _with_open_ends(
+    view: LogView, ledgers: Ledgers, first_offset: int, seen_offset: int
+) -> LogView:
     """What an open ledger holds is known to its bookies alone: they are asked."""
     end_offset, items = await open_items(
         ledgers,
@@ -51,6 +56,7 @@ async def _with_open_ends(view: LogView, ledgers: Ledgers, first_offset: int) ->
         end_offset=view.end_offset,
         schema_id=view.schema_id,
         log=view.name,
+        seen_offset=seen_offset,
     )
     first = max(first_offset, view.start_offset)
     return replace(

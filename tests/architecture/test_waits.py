@@ -29,7 +29,6 @@ BLOCKING = {
 
 PAUSES = {
     "client/ledger_follower.py _reload": "an error that is not retriable; `cancel` ends the task",
-    "datasource/patience.py looked_again": "LOOK_SECONDS",
     "datasource/patience.py patiently": "PATIENCE_SECONDS",
     "log/end_watch.py _refresh": "the watch is cancelled",
     "log/record_reader.py _relisted": "another error; the client is closed, or the caller ends it",

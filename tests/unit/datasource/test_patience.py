@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledgerlog_spark.datasource import patience
-from ledgerlog_spark.datasource.patience import (
-    LOOK_SECONDS,
-    PATIENCE_SECONDS,
-    looked_again,
-    patiently,
-)
+from ledgerlog_spark.datasource.patience import PATIENCE_SECONDS, patiently
 from ledgerlog_spark.errors import LogNotFoundError, MetadataUnavailableError
 
 
@@ -67,26 +62,3 @@ def test_a_failure_that_cannot_pass_is_raised_at_once(clock: Clock) -> None:
     with pytest.raises(LogNotFoundError):
         patiently(Asked(1, LogNotFoundError))
     assert not clock.pauses
-
-
-def test_what_is_not_behind_is_not_looked_at_again(clock: Clock) -> None:
-    assert looked_again(7, Asked(0), lambda seen: seen < 7) == 7
-    assert not clock.pauses
-
-
-def test_what_is_behind_is_looked_at_until_it_is_not(clock: Clock) -> None:
-    looks = Asked(0)
-    assert looked_again(0, looks, lambda seen: seen < 3) == 3
-    assert looks.times == len(clock.pauses) == 3
-
-
-def test_what_stays_behind_is_returned_as_it_is_after_a_while(clock: Clock) -> None:
-    looks = Asked(0)
-    assert looked_again(0, looks, lambda _: True) == looks.times > 5
-    assert clock.now - 100 == pytest.approx(LOOK_SECONDS)
-
-
-def test_an_error_of_a_look_ends_it(clock: Clock) -> None:
-    with pytest.raises(LogNotFoundError):
-        looked_again(0, Asked(1, LogNotFoundError), lambda _: True)
-    assert len(clock.pauses) == 1

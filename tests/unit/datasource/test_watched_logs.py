@@ -137,21 +137,6 @@ def stream(cluster: Cluster) -> LedgerStream:
     return LedgerStream("uri", SourceOptions.parse({"log": "a"}).for_stream(), SCHEMA)
 
 
-def test_a_batch_that_ends_behind_one_look_is_looked_for_again(
-    cluster: Cluster, stream: LedgerStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The end of an open ledger is the best of the bookies that answered."""
-    pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
-    cluster.ends["1"] = [100, 100, 100, 150, 170]
-    view = stream._view_up_to("a", 0, LogOffset("1", 150))
-    assert view.end_offset == 150
-    assert len(pauses) == 2
-    cluster.ends["1"] = [100]
-    assert stream._view_up_to("a", 0, LogOffset("1", 200)).end_offset == 100
-    assert len(pauses) < 20
-
-
 def test_what_was_seen_of_logs_that_are_gone_is_forgotten(stream: LedgerStream) -> None:
     current: Any = {"a": SimpleNamespace(log_id="1")}
     ends = {"b": LogOffset("2", 7)}

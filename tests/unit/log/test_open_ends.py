@@ -11,11 +11,16 @@ import pytest
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.writer_handle import WriteHandle
-from ledgerlog_spark.errors import DataLossError, LedgerNotFoundError, LogKindError
+from ledgerlog_spark.errors import (
+    DataLossError,
+    EntryUnknownError,
+    LedgerNotFoundError,
+    LogKindError,
+)
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.metadata.log_store_port import LogStore
-from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.leader_entry import (
     LeaderCodec,
     LeaderEntryHeader,
@@ -33,6 +38,7 @@ from ledgerlog_spark.protocol.log_records import (
 )
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
+from tests.unit.client.test_explicit_lac import herald
 
 TIME_MS = 1_700_000_000_000
 
@@ -67,11 +73,15 @@ class LedWorld(ClientWorld):
         await self.change(open_ledgers=listed)
 
 
+def entry_of(first_offset: int, count: int = 1) -> bytes:
+    body = encode_records([b"record"] * count)
+    header = LeaderEntryHeader(LeaderCodec.PLAIN, first_offset, TIME_MS, count, len(body))
+    return encode_entry_header(header) + body
+
+
 async def appended(ledger: WriteHandle, first_offset: int, *counts: int) -> None:
     for count in counts:
-        body = encode_records([b"record"] * count)
-        header = LeaderEntryHeader(LeaderCodec.PLAIN, first_offset, TIME_MS, count, len(body))
-        await ledger.append(encode_entry_header(header) + body)
+        await ledger.append(entry_of(first_offset, count))
         first_offset += count
 
 
@@ -171,6 +181,85 @@ def test_ledger_that_holds_less_than_is_listed_before_it_is_a_loss_that_is_named
         await asyncio.sleep(0.1)
         with pytest.raises(DataLossError, match="ends at offset 3"):
             await world.log.snapshot()
+
+    in_world(work)
+
+
+async def announced_to_the_herald_alone(world: LedWorld) -> WriteHandle:
+    """A ledger of records 0 to 149; two of its bookies were told of 0 to 100."""
+    ledger = await world.client(explicit_lac_ms=10**9).create_ledger(explicit_lac=True)
+    await world.open((ledger, 0))
+    await appended(ledger, 0, *[1] * 101)
+    await ledger.append_batch([entry_of(offset) for offset in range(101, 150)])
+    return ledger
+
+
+async def other_log(world: LedWorld) -> Log:
+    """The same log, of a client that has seen nothing of it."""
+    client, stores = world.client_and_stores()
+    return await Logs(store=stores.logs, ledgers=client).open("orders")
+
+
+def test_end_of_a_log_never_falls_though_a_bookie_that_lags_answers_the_next_look() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await announced_to_the_herald_alone(world)
+        log = await other_log(world)
+        assert (await log.view()).end_offset == 150
+        world.transport.held.add(herald(ledger))
+        assert (await log.view()).end_offset == 150
+        assert (await log.snapshot()).interval.end_offset == 150
+        world.transport.release(herald(ledger))
+
+    in_world(work)
+
+
+def test_fresh_view_goes_up_to_where_another_process_saw_the_log_end() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await announced_to_the_herald_alone(world)
+        world.transport.held.add(herald(ledger))
+        assert (await (await other_log(world)).view()).end_offset == 101
+        log = await other_log(world)
+        # What was seen before says nothing about a list that may be older.
+        assert (await log.view(seen_offset=150, is_fresh=False)).end_offset == 101
+        view = await log.view(seen_offset=150)
+        assert (view.end_offset, view.items[-1].last_entry_id) == (150, 149)
+        assert view.items[-1].size_bytes == ledger.length
+        assert (await (await other_log(world)).view(seen_offset=120)).end_offset == 120
+        world.transport.release(herald(ledger))
+
+    in_world(work)
+
+
+def test_records_that_were_seen_and_that_no_bookie_has_are_not_in_the_view() -> None:
+    async def work(world: LedWorld) -> None:
+        await announced_to_the_herald_alone(world)
+        log = await other_log(world)
+        assert (await log.view(seen_offset=100_000)).end_offset == 150
+
+    in_world(work)
+
+
+def test_records_that_were_seen_and_cannot_be_read_now_are_no_shorter_log() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await announced_to_the_herald_alone(world)
+        world.transport.refusing[herald(ledger)] = Code.UNAVAILABLE
+        for name in set(world.names) - {herald(ledger)}:
+            for entry_id in range(120, 150):
+                del world.storages[name].ledgers[ledger.id].entries[entry_id]
+        with pytest.raises(EntryUnknownError) as failed:
+            await (await other_log(world)).view(seen_offset=150)
+        assert failed.value.retriable
+
+    in_world(work)
+
+
+def test_closed_ledger_ends_where_its_record_says_whatever_was_seen() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await announced_to_the_herald_alone(world)
+        await ledger.close()
+        asked = len(world.transport.asked)
+        assert (await (await other_log(world)).view(seen_offset=200)).end_offset == 150
+        assert len(world.transport.asked) == asked + 1  # its last entry
 
     in_world(work)
 
