@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_commit import CommitMachine
     from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+    from ledgerlog_spark.protocol.log_retention import PageSizes
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
 """Writes the rows of a part of a range again, in a ledger of the job."""
@@ -112,8 +113,15 @@ class LogUpkeep:
         machine = TruncateMachine(self.name, offset=offset, token=uuid.uuid4().hex)
         return await self._drop(machine, on_progress)
 
-    async def retain(self) -> Truncated:
-        """Drop what `retentionMs` and `retentionBytes` let go; errors as of `truncate`."""
+    async def retain(self, *, page_sizes: PageSizes | None = None) -> Truncated:
+        """Drop what `retentionMs` and `retentionBytes` let go; errors as of `truncate`.
+
+        Args:
+            page_sizes: Of earlier calls for this log; it saves requests. See `RetentionMachine`.
+
+        Returns:
+            With `next_due_ms` in the past when there was more to drop than some 8,000 ranges.
+        """
         state = await self._state()
         properties = LogProperties.from_mapping(state.head.properties)
         if (properties.retention_ms, properties.retention_bytes) == (KEPT, KEPT):
@@ -124,6 +132,7 @@ class LogUpkeep:
             retention_ms=properties.retention_ms,
             retention_bytes=properties.retention_bytes,
             token=uuid.uuid4().hex,
+            page_sizes=page_sizes,
         )
         done = await self._drop(machine, no_progress)
         return replace(done, next_due_ms=machine.next_due_ms)

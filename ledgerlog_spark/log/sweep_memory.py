@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.model import Version
     from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.log_retention import PageSizes
 
 LOOK_AGAIN_MS = 3_600_000
 """What is not due is looked at again after this long at the latest, except for registrations."""
@@ -43,6 +44,7 @@ class LogDue:
         removal: A deleted log's last records go.
         rows: Retention drops rows, or merging may find more closed ledgers.
         rows_head: The head in which retention and merging found nothing to do.
+        page_sizes: Payload bytes of what the pages of its list name, for retention by size.
         sealed: The epoch of each producer of whose older epochs no ledger is open.
         seen_ms: The store's clock when it was looked at last.
     """
@@ -57,6 +59,7 @@ class LogDue:
     removal: int = 0
     rows: int = 0
     rows_head: Version | None = None
+    page_sizes: PageSizes = field(default_factory=dict)
     sealed: dict[str, int] = field(default_factory=dict)
     seen_ms: int = 0
 
@@ -73,7 +76,7 @@ class LogDue:
 
 
 class SweepMemory:
-    """What is due in each log; one small record for each log that there is."""
+    """What is due in each log; a small record for each log, and a number for each page of it."""
 
     def __init__(self) -> None:
         """Everything is due."""

@@ -53,6 +53,9 @@ FAILED_SEALS_MAX = 64
 
 _logger = logging.getLogger(__name__)
 
+EXPIRY_STEPS_MAX = 100
+"""In one pass over one log; the next pass goes on."""
+
 ATTEMPTS_MAX = 20
 """Of a step that a commit crossed: a stream with a commit every few milliseconds crosses most."""
 
@@ -190,8 +193,8 @@ class _LogSweep:
         return Swept(self._log_id, unlisted, deregistered, deleted, pages)
 
     async def _expire(self, now_ms: int) -> int:
-        unlisted = crossed = 0
-        while crossed < ATTEMPTS_MAX:
+        unlisted = crossed = steps = 0
+        while crossed < ATTEMPTS_MAX and steps < EXPIRY_STEPS_MAX:
             machine = ExpiryMachine(
                 self._head.name,
                 version_retention_ms=self._properties.version_retention_ms,
@@ -201,6 +204,7 @@ class _LogSweep:
             step: Expired = await self._driver.run(machine)
             unlisted += len(step.unlisted)
             crossed += not step.is_changed
+            steps += step.is_changed
             if step.is_complete:
                 self._due.versions = min(
                     machine.next_due_ms, now_ms + self._properties.version_retention_ms

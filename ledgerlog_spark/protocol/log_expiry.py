@@ -2,7 +2,10 @@
 
 Intervals of versions only move forward, so the items that no retained version names are the oldest
 ones: those that end at or before the start of the oldest retained version. They go in steps of
-1,000, each one change of the head that also marks the ledgers which lost their last item.
+1,000, each one change of the head that also marks their ledgers. A step reads the oldest pages of
+the two sequences and no others, however long they are. So it may mark a ledger that is listed far
+behind as well, as after a restore: the sweeper looks at the whole list before it deletes what is
+marked, and the step that drops the last item of the ledger renews the mark.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.log_messages import AskedTime, LogEffect, LogReply, WriteHead
 from ledgerlog_spark.protocol.log_pages import drop_before
-from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase, listing_of
+from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase, oldest_of
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
 from ledgerlog_spark.protocol.log_walk import Walk
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_records import Item, LogHead, VersionInterval
 
 STEP_ITEMS_MAX = 1_000
+VERSIONS_AT_ONCE = 1_000
+"""Read from the oldest on, and as many more as the last of their pages holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Expired:
     Attributes:
         is_changed: Whether the head was changed (for certain).
         is_complete: Whether nothing more is due now.
-        unlisted: Ledgers that no retained version names from now on.
+        unlisted: Ledgers of the items that it dropped, without those that it saw listed behind.
     """
 
     is_changed: bool
@@ -98,7 +103,7 @@ class ExpiryMachine(HeadReader):
         )
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
-        return [Walk(HISTORY, head.history, head.oldest_version, head.version + 1)]
+        return [oldest_versions(head, head.oldest_version)]
 
     def _oldest(self, head: LogHead, history: Sequence[VersionInterval]) -> VersionInterval:
         """The oldest retained version; a leader log has one, which begins where the head says."""
@@ -114,15 +119,16 @@ class ExpiryMachine(HeadReader):
         oldest = self._oldest(head, walked[0].records())
         if oldest.start_offset == head.oldest_offset:
             return []
-        return [listing_of(head)]
+        return [oldest_of(head, STEP_ITEMS_MAX)]
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
         history = walked[0].records()
         oldest = self._oldest(head, history)
         later = [v.commit_time_ms for v in history if v.version > oldest.version]
         self.next_due_ms = min(later, default=self._now_ms) + (self._retention_ms or 0)
-        items: tuple[Item, ...] = walked[1].records() if len(walked) > 1 else ()
-        step = expiry_step(head, oldest, items)
+        step = expiry_step(head, oldest, walked[1] if len(walked) > 1 else None)
+        if walked[0].is_cut and oldest is history[-1]:
+            step = replace(step, is_last=False)  # versions that were not read may be as old
         if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):
             return self._finish(Expired(is_changed=False, is_complete=True))
         self._step_done = step
@@ -155,13 +161,27 @@ def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> Versio
     return history[-1]
 
 
-def expiry_step(head: LogHead, oldest: VersionInterval, items: Sequence[Item]) -> ExpiryStep:
-    """What the next step forgets, given all items of the head."""
+def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
+    """A walk over some versions from `first` on."""
+    return Walk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
+
+
+def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | None) -> ExpiryStep:
+    """What the next step forgets.
+
+    Args:
+        head: As it was read.
+        oldest: The oldest version that is to stay.
+        listed: The oldest items, more than `STEP_ITEMS_MAX` or all that there are; None when none
+            is due.
+    """
+    items = listed.records() if listed is not None else ()
     due = [item for item in items if item.end_offset <= oldest.start_offset]
-    is_last = len(due) <= STEP_ITEMS_MAX
     dropped = due[:STEP_ITEMS_MAX]
+    is_last = len(due) <= STEP_ITEMS_MAX
     offset = oldest.start_offset if is_last else dropped[-1].end_offset
-    kept = {item.ledger_id for item in items if item.end_offset > offset}
+    near = (*items, *head.items.recent)
+    kept = {item.ledger_id for item in near if item.end_offset > offset}
     ledgers = dict.fromkeys(item.ledger_id for item in dropped)
     return ExpiryStep(
         oldest_version=oldest.version,

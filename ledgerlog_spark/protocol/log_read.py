@@ -248,6 +248,11 @@ def listing_of(head: LogHead) -> Walk[Item]:
     return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset)
 
 
+def oldest_of(head: LogHead, count: int) -> Walk[Item]:
+    """A walk over the oldest of those items: more than `count`, by two pages at most, or all."""
+    return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
+
+
 def newest_of(head: LogHead) -> Walk[Item]:
     """A walk over some of the newest items: those in the head, or in the last page."""
     items = head.items

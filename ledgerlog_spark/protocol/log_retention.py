@@ -2,20 +2,32 @@
 
 Retention drops whole items, oldest first, and only once that frees a ledger: until then it would
 end versions and win no space. It never drops the newest item by size, so a log always holds at
-least `retentionBytes`.
+least `retentionBytes`. It looks at the oldest items alone, some 8,000 a pass, and by size at pages
+whose size it did not count in an earlier pass.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.log_messages import AskedTime
+from ledgerlog_spark.protocol.log_pages import PageRequest, overlapping, select
+from ledgerlog_spark.protocol.log_read import oldest_of
+from ledgerlog_spark.protocol.log_records import Item
+from ledgerlog_spark.protocol.log_rows import ITEMS
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from ledgerlog_spark.protocol.log_walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol.log_records import Item, LogHead
+    from ledgerlog_spark.protocol.log_records import LogHead, PageRef
+
+PageSizes = dict[tuple[str, int], int]
+"""Payload bytes of what a page lists, by its token and number."""
+
+ITEMS_AT_ONCE = 8_000
+"""Looked at in one pass, by age; each pass that drops some makes one version."""
 
 KEPT = -1
 """Value of a retention property that drops nothing."""
@@ -25,13 +37,22 @@ class RetentionMachine(TruncateMachine):
     """Ends with `Finished(Truncated)` of what retention let go, if anything; both kinds of logs.
 
     Attributes:
-        next_due_ms: When the next item is too old, None when age drops none.
+        next_due_ms: When the next item is too old, None when age drops none. Now, when it may be
+            among those that were not looked at.
     """
 
     asked_time = AskedTime.EXACT
-    __slots__ = ("_retention_bytes", "_retention_ms", "next_due_ms")
+    __slots__ = ("_page_sizes", "_retention_bytes", "_retention_ms", "next_due_ms")
 
-    def __init__(self, log: str, *, retention_ms: int, retention_bytes: int, token: str) -> None:
+    def __init__(
+        self,
+        log: str,
+        *,
+        retention_ms: int,
+        retention_bytes: int,
+        token: str,
+        page_sizes: PageSizes | None = None,
+    ) -> None:
         """Machine of one pass.
 
         Args:
@@ -39,53 +60,116 @@ class RetentionMachine(TruncateMachine):
             retention_ms: Items whose youngest row is older than this may go; -1 keeps them.
             retention_bytes: Items may go as long as so many bytes are left; -1 keeps them.
             token: 32 random hexadecimal digits.
+            page_sizes: Payload bytes of pages of this log, which never change: those are not read.
+                Left with those of the pages that there are now.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
         self._retention_bytes = retention_bytes
+        self._page_sizes = {} if page_sizes is None else page_sizes
         self.next_due_ms: int | None = None
 
-    def _target(self, head: LogHead, items: Sequence[Item]) -> int:
+    def _walks(self, head: LogHead) -> list[Walk[Any]]:
+        self._history = None
+        walks: list[Walk[Any]] = [oldest_of(head, ITEMS_AT_ONCE)]
+        if self._retention_bytes != KEPT:
+            walks.append(_NewestVersion(head, self._page_sizes))
+        return walks
+
+    def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
+        del head
+        oldest: Walk[Item] = walked[0]
+        items = oldest.records()
         since_ms = self._now_ms - self._retention_ms if self._retention_ms != KEPT else 0
         if self._retention_ms != KEPT:
             younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
             oldest_ms = min(younger, default=self._now_ms)
             self.next_due_ms = oldest_ms + self._retention_ms + 1
-        count = due_items(
-            items,
-            since_ms=since_ms,
-            retention_bytes=self._retention_bytes,
-            start_offset=head.start_offset,
+            if oldest.is_cut and not younger:
+                self.next_due_ms = self._now_ms
+        offset = due_by_age(items, since_ms=since_ms)
+        if self._retention_bytes != KEPT:
+            newest: _NewestVersion = walked[1]
+            surplus_bytes = newest.size_bytes() - self._retention_bytes
+            items = (*items, *newest.records())
+            by_size = due_by_size(
+                newest.records(), surplus_bytes=surplus_bytes, is_all=not newest.is_cut
+            )
+            offset = max(offset, by_size)
+        gone = {item.ledger_id for item in items if item.end_offset <= offset}
+        kept = {item.ledger_id for item in items if item.end_offset > offset}
+        return offset if gone - kept else 0
+
+
+class _NewestVersion(Walk[Item]):
+    """Reads the oldest pages of the newest version, and those whose bytes are not known.
+
+    Attributes:
+        all_refs: Every page of the version.
+    """
+
+    __slots__ = ("_page_sizes", "all_refs")
+
+    def __init__(self, head: LogHead, page_sizes: PageSizes) -> None:
+        self._page_sizes = page_sizes
+        self.all_refs: list[PageRef] = []
+        super().__init__(
+            ITEMS, head.items, head.start_offset, head.end_offset, records_min=ITEMS_AT_ONCE
         )
-        return items[count - 1].end_offset if count else 0
+
+    def _want_pages(self, indexed: list[PageRef]) -> None:
+        super()._want_pages(indexed)
+        refs = (*indexed, *self._paged.pages)
+        self.all_refs = overlapping(refs, self._first_key, self._end_key)
+        unknown = (ref for ref in self.all_refs[len(self.refs) :] if not self._is_known(ref))
+        self._wanted += tuple(PageRequest(ITEMS, ref) for ref in unknown)
+
+    def _is_known(self, ref: PageRef) -> bool:
+        return (ref.token, ref.number) in self._page_sizes
+
+    def size_bytes(self) -> int:
+        """Payload bytes of the version; remembers those of its pages."""
+        known: PageSizes = {}
+        recent = select(ITEMS, self._paged.recent, self._first_key, self._end_key)
+        left = sum(item.size_bytes for item in recent)
+        for ref in self.all_refs:
+            place = ref.token, ref.number
+            page = self.loaded.get(place)  # of the page where the version begins a part counts
+            if page is None:
+                size_bytes = self._page_sizes[place]
+            else:
+                page = select(ITEMS, page, self._first_key, self._end_key)
+                size_bytes = sum(item.size_bytes for item in page)
+            known[place] = size_bytes
+            left += size_bytes
+        self._page_sizes.clear()
+        self._page_sizes.update(known)
+        return left
 
 
-def due_items(
-    items: Sequence[Item], *, since_ms: int, retention_bytes: int, start_offset: int
-) -> int:
-    """How many of the oldest items are to go.
+def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
+    """The end of what is to go because of its age; 0 when that is nothing.
 
     Args:
-        items: All that are listed, by offset.
+        items: The oldest that are listed, by offset.
         since_ms: Items whose youngest row came before this go; those that do not say when go with
             the next one that does.
-        retention_bytes: Items go as long as so many bytes of the newest version are left; -1 keeps
-            them.
-        start_offset: Of the newest version: what lies before is not counted as left.
     """
-    by_age = max(
-        (place for place, item in enumerate(items, 1) if 0 < item.newest_ms < since_ms), default=0
-    )
-    by_size = 0
-    if retention_bytes != KEPT:
-        left = sum(item.size_bytes for item in items if item.end_offset > start_offset)
-        for place, item in enumerate(items, 1):
-            if item.end_offset <= start_offset:
-                continue
-            left -= item.size_bytes
-            if left < retention_bytes or place == len(items):
-                break
-            by_size = place
-    count = max(by_age, by_size)
-    kept = {item.ledger_id for item in items[count:]}
-    return count if any(item.ledger_id not in kept for item in items[:count]) else 0
+    return max((i.end_offset for i in items if 0 < i.newest_ms < since_ms), default=0)
+
+
+def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
+    """The end of what is to go because there is enough behind it; 0 when that is nothing.
+
+    Args:
+        items: The oldest of the newest version, by offset.
+        surplus_bytes: Items go as long as they have no more bytes than this together.
+        is_all: Whether the last item is the log's last one, which never goes.
+    """
+    offset = 0
+    for item in items[:-1] if is_all else items:
+        surplus_bytes -= item.size_bytes
+        if surplus_bytes < 0:
+            break
+        offset = item.end_offset
+    return offset

@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol import log_pages
-from ledgerlog_spark.protocol.log_expiry import ExpiryStep, expiry_step
+from ledgerlog_spark.protocol.log_expiry import (
+    STEP_ITEMS_MAX,
+    ExpiryStep,
+    expiry_step,
+    oldest_versions,
+)
 from ledgerlog_spark.protocol.log_head_change import HeadChanger
 from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest, PageWriter, drop_before
-from ledgerlog_spark.protocol.log_read import listing_of
+from ledgerlog_spark.protocol.log_read import oldest_of
 from ledgerlog_spark.protocol.log_records import LogHead, LogKind, Operation, VersionInterval
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
-from ledgerlog_spark.protocol.log_walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.protocol.log_messages import LogEffect
-    from ledgerlog_spark.protocol.log_records import Item
+    from ledgerlog_spark.protocol.log_walk import Walk
 
 
 _IN_USE = "; rows of the ledger in use can be dropped by the leader, which closes it first"
@@ -38,9 +42,10 @@ class Truncated:
         version: The newest.
         start_offset: Of the newest version.
         oldest_version: The oldest that can still be read.
-        unlisted: Ledgers that no retained version names from now on, by this step.
+        unlisted: Ledgers of the items that this step dropped, see `Expired`.
         is_complete: Whether no item is left to be dropped.
-        next_due_ms: By retention, when age alone may drop more; None when nothing will be.
+        next_due_ms: By retention, when age alone may drop more; None when nothing will be. Now,
+            when more was due than one call drops.
     """
 
     version: int
@@ -93,7 +98,7 @@ class TruncateMachine(HeadChanger):
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
-    __slots__ = ("_offset", "_step_made")
+    __slots__ = ("_history", "_offset", "_step_made")
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
         """Machine of one truncation.
@@ -106,14 +111,15 @@ class TruncateMachine(HeadChanger):
         super().__init__(log, token=token)
         self._offset = offset
         self._step_made: ExpiryStep | None = None
+        self._history: Walk[VersionInterval] | None = None
 
-    def _target(self, head: LogHead, items: Sequence[Item]) -> int:
-        """The first row that stays.
+    def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
+        """The first row that stays, given the oldest items.
 
         Raises:
             ConfigurationError: The log does not have it yet.
         """
-        del items
+        del walked
         is_led = head.kind is LogKind.LEADER
         if not 0 <= self._offset <= head.end_offset:
             raise ConfigurationError(
@@ -127,14 +133,29 @@ class TruncateMachine(HeadChanger):
         return self._offset
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
-        history: Walk[Any] = Walk(HISTORY, head.history, head.oldest_version, head.version + 1)
-        return [history, listing_of(head)]
+        self._history = None
+        return [oldest_of(head, STEP_ITEMS_MAX)]
+
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        """The versions that end, when a version that there is begins at the offset or behind it."""
+        offset = self._target(head, walked)
+        if head.kind is LogKind.LEADER or offset > head.start_offset:
+            return []
+        if self._history is None:
+            first = head.oldest_version
+        else:
+            newest = self._history.records()[-1]
+            if newest.start_offset >= offset or not self._history.is_cut:
+                return []
+            first = newest.version + 1
+        self._history = oldest_versions(head, first)
+        return [self._history]
 
     def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
-        history, items = (walk.records() for walk in walked)
-        offset = self._target(head, items)
+        offset = self._target(head, walked)
+        history = self._history.records() if self._history is not None else ()
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)
-        step = expiry_step(head, oldest, items)
+        step = expiry_step(head, oldest, walked[0])
         unchanged = step.oldest_version == head.oldest_version and interval is None
         if unchanged and step.oldest_offset == head.oldest_offset and offset <= head.start_offset:
             return self._finish(Truncated(head.version, head.start_offset, head.oldest_version))
@@ -165,10 +186,8 @@ def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
     """The oldest version that a truncation leaves, and the same if it has to be made."""
-    newest = history[-1]
-    if head.kind is LogKind.LEADER:
-        return replace(newest, start_offset=max(head.start_offset, offset)), None
-    if offset <= head.start_offset:
+    is_led = head.kind is LogKind.LEADER
+    if not is_led and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None
     made = VersionInterval(
         version=head.version + 1,
@@ -179,4 +198,7 @@ def _oldest_left(
         schema_id=head.schema_id,
         operation=Operation.TRUNCATE,
     )
+    if is_led:
+        begun = max(head.start_offset, offset)
+        return replace(made, version=head.version, start_offset=begun), None
     return made, made

@@ -21,17 +21,38 @@ class Walk(Generic[T]):
     Attributes:
         refs: Every page of the range, oldest first; complete when nothing is wanted.
         loaded: Records of all pages and index pages that were read.
+        is_cut: Whether it ends before the range does, because of `records_min`.
     """
 
     __slots__ = (
-        "_end_key", "_first_key", "_is_indexed", "_kind", "_paged", "_wanted", "loaded", "refs",
+        "_end_key", "_first_key", "_is_indexed", "_kind", "_paged", "_records_min", "_wanted",
+        "is_cut", "loaded", "refs",
     )  # fmt: skip
 
-    def __init__(self, kind: RecordKind[T], paged: Paged[T], first_key: int, end_key: int) -> None:
-        """Walk over the keys [first_key, end_key)."""
+    def __init__(
+        self,
+        kind: RecordKind[T],
+        paged: Paged[T],
+        first_key: int,
+        end_key: int,
+        *,
+        records_min: int | None = None,
+    ) -> None:
+        """Walk over the keys [first_key, end_key).
+
+        Args:
+            kind: Of the records.
+            paged: The sequence.
+            first_key: Inclusive.
+            end_key: Exclusive.
+            records_min: Read only as many of the oldest pages as hold more records than that; None
+                reads all. What the head itself holds follows after the last page alone.
+        """
         self._kind = kind
         self._paged = paged
         self._first_key, self._end_key = first_key, end_key
+        self._records_min = records_min
+        self.is_cut = False
         self.loaded: Loaded = {}
         self.refs: list[PageRef] = []
         index = overlapping(paged.index, first_key, end_key)
@@ -66,12 +87,25 @@ class Walk(Generic[T]):
         everything: list[T] = []
         for ref in self.refs:
             everything += self.loaded[ref.token, ref.number]
-        everything += self._paged.recent
+        if not self.is_cut:
+            everything += self._paged.recent
         return select(self._kind, everything, self._first_key, self._end_key)
+
+    def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
+        """The oldest pages that are enough; of the first one some records may be dropped."""
+        if self._records_min is None:
+            return refs
+        count = 0
+        for place, ref in enumerate(refs[1:], 2):
+            count += ref.count
+            if count >= self._records_min and place < len(refs):
+                self.is_cut = True
+                return refs[:place]
+        return refs
 
     def _want_pages(self, indexed: list[PageRef]) -> None:
         refs = (*indexed, *self._paged.pages)
-        self.refs = overlapping(refs, self._first_key, self._end_key)
+        self.refs = self._oldest(overlapping(refs, self._first_key, self._end_key))
         self._wanted = tuple(PageRequest(self._kind, ref) for ref in self.refs)
 
 

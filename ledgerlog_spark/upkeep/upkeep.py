@@ -160,7 +160,7 @@ class Upkeep:
         due.see(now_ms)
         if not due.has_rows_due(head.version, now_ms):
             return None, None
-        truncated = await _tried(log.retain(), errors)
+        truncated = await _tried(log.retain(page_sizes=due.page_sizes), errors)
         if truncated is None:
             return None, None
         merged: Merged | None = None

@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_read import HistoryMachine, SnapshotMachine
 from ledgerlog_spark.protocol.log_records import Operation, WriteMode
-from ledgerlog_spark.protocol.log_retention import RetentionMachine, due_items
+from ledgerlog_spark.protocol.log_retention import RetentionMachine, due_by_age
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep
 from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
@@ -164,7 +164,6 @@ def test_retention_does_not_count_what_was_overwritten_and_leaves_it_to_its_vers
     log.commit(staged(2), mode=WriteMode.OVERWRITE)
     log.commit(staged(3))
     both = staged(2).size_bytes + staged(3).size_bytes
-    assert due_items(log.items(), since_ms=0, retention_bytes=both, start_offset=100) == 0
     assert retain(log, size_bytes=both).oldest_version == 0
     assert retain(log, size_bytes=both - 1).start_offset == 100
     assert retain(log, size_bytes=staged(3).size_bytes).start_offset == 200
@@ -177,7 +176,7 @@ def test_items_of_unknown_age_go_with_the_next_that_says() -> None:
     items[0] = replace(items[0], newest_ms=0)
     items[2] = replace(items[2], newest_ms=0)
     since_ms = items[1].newest_ms + 1
-    assert due_items(items, since_ms=since_ms, retention_bytes=-1, start_offset=0) == 2
+    assert due_by_age(items, since_ms=since_ms) == items[1].end_offset
 
 
 def test_sweeper_that_is_overtaken_by_a_commit_after_its_first_look_drops_nothing() -> None:

@@ -1,0 +1,278 @@
+"""What truncation, retention and expiry read of a log that is very long."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_codec import decode_page
+from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log_pages import PageWriter, append, pages_to_merge
+from ledgerlog_spark.protocol.log_read import oldest_of
+from ledgerlog_spark.protocol.log_records import Item, LogHead, Paged, VersionInterval
+from ledgerlog_spark.protocol.log_retention import ITEMS_AT_ONCE, PageSizes, RetentionMachine
+from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
+from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
+from tests.unit.log.log_values import OneLog, new_head, token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.protocol.log_rows import RecordKind
+
+T = TypeVar("T")
+
+RANGES = 100_000
+ROWS = 10
+SIZE_BYTES = 1_000
+MINUTE_MS = 60_000
+REQUESTS_MAX = 30
+"""Of one step or one pass, pages counted one by one."""
+
+
+class LongLog(OneLog):
+    """Counts requests, each page as one."""
+
+    def __init__(self, head: LogHead, pages: dict[tuple[str, int], bytes]) -> None:
+        super().__init__(head)
+        self.pages = pages
+        self.requests = 0
+
+    def reply(self, ask: Any) -> Any:
+        self.requests += len(ask.pages) if isinstance(ask, m.ReadPages) else 1
+        return super().reply(ask)
+
+    def cost(self, machine: Any) -> tuple[Any, int]:
+        before = self.requests
+        return self.run(machine), self.requests - before
+
+
+def paged(
+    kind: RecordKind[T], records: Sequence[T], pages: dict[tuple[str, int], bytes], first: int
+) -> Paged[T]:
+    """The sequence as commits of 2,000 records, and one of 20, would have left it."""
+    found: Paged[T] = Paged()
+    newest = len(records) - 20
+    cuts = (*range(0, newest, 2_000), newest, len(records))
+    for number, (place, end) in enumerate(itertools.pairwise(cuts), first):
+        some = records[place:end]
+        loaded = {
+            (page.ref.token, page.ref.number): decode_page(
+                page.kind, pages[page.ref.token, page.ref.number]
+            )
+            for page in pages_to_merge(kind, found, some)
+        }
+        writer = PageWriter(token(number << 16))
+        found = append(kind, found, some, writer, loaded)
+        pages |= {(writer.token, n): page for n, page in enumerate(writer.pages)}
+    return found
+
+
+@pytest.fixture(scope="module")
+def stored() -> tuple[LogHead, dict[tuple[str, int], bytes]]:
+    """A range and a version a minute, 100,000 of each; every version but the first an append."""
+    pages: dict[tuple[str, int], bytes] = {}
+    items = [
+        Item(n, 1, 9, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0, bytes(64), (n + 1) * MINUTE_MS)
+        for n in range(RANGES)
+    ]
+    versions = [
+        VersionInterval(n, 0, n * ROWS, n * MINUTE_MS + 1, token(7)) for n in range(RANGES + 1)
+    ]
+    head = replace(
+        new_head()[0],
+        version=RANGES,
+        end_offset=RANGES * ROWS,
+        commit_time_ms=RANGES * MINUTE_MS + 1,
+        items=paged(ITEMS, items, pages, 1_000),
+        history=paged(HISTORY, versions, pages, 5_000),
+    )
+    assert head.items.index, "it has to have index pages"
+    assert head.items.recent, "and items in the head"
+    return head, pages
+
+
+@pytest.fixture
+def log(stored: tuple[LogHead, dict[tuple[str, int], bytes]]) -> LongLog:
+    head, pages = stored
+    long = LongLog(head, dict(pages))
+    long.now_ms = RANGES * MINUTE_MS + MINUTE_MS
+    return long
+
+
+def fresh(log: LongLog) -> str:
+    return token(log.new_number())
+
+
+def expire(log: LongLog, retention_ms: int | None) -> tuple[Expired, int]:
+    machine = ExpiryMachine("flights", version_retention_ms=retention_ms, token=fresh(log))
+    return log.cost(machine)
+
+
+def truncate(log: LongLog, offset: int) -> tuple[Truncated, int]:
+    return log.cost(TruncateMachine("flights", offset=offset, token=fresh(log)))
+
+
+def retain(log: LongLog, ms: int, size_bytes: int, sizes: PageSizes) -> tuple[Truncated, int]:
+    machine = RetentionMachine(
+        "flights",
+        retention_ms=ms,
+        retention_bytes=size_bytes,
+        token=fresh(log),
+        page_sizes=sizes,
+    )
+    done, cost = log.cost(machine)
+    finish(log, done)
+    return replace(done, next_due_ms=machine.next_due_ms), cost
+
+
+def finish(log: LongLog, done: Truncated | Expired) -> None:
+    """The steps that `Log.retain` adds."""
+    while not done.is_complete:
+        done, cost = expire(log, None)
+        assert cost <= REQUESTS_MAX
+
+
+def test_a_step_of_a_truncation_reads_a_few_pages_from_the_old_end(log: LongLog) -> None:
+    done, cost = truncate(log, (RANGES - 1) * ROWS)
+    assert cost <= REQUESTS_MAX
+    assert (done.is_complete, len(done.unlisted)) == (False, STEP_ITEMS_MAX)
+    steps = 1
+    unlisted = list(done.unlisted)
+    while not done.is_complete:
+        done, cost = expire(log, None)
+        assert cost <= REQUESTS_MAX
+        unlisted += done.unlisted
+        steps += 1
+    assert (unlisted, steps) == (list(range(RANGES - 1)), RANGES // STEP_ITEMS_MAX)
+    assert [item.ledger_id for item in log.items()] == [RANGES - 1]
+
+
+def test_a_truncation_that_has_nothing_to_do_reads_as_little(log: LongLog) -> None:
+    done, cost = truncate(log, 0)
+    assert (done.unlisted, log.heads_written) == ((), 0)
+    assert cost <= REQUESTS_MAX
+    with pytest.raises(ConfigurationError):
+        truncate(log, RANGES * ROWS + 1)
+
+
+def test_versions_expire_in_steps_of_what_a_few_pages_hold(log: LongLog) -> None:
+    kept = 50
+    versions = steps = 0
+    while True:
+        done, cost = expire(log, kept * MINUTE_MS)
+        assert cost <= REQUESTS_MAX
+        steps += done.is_changed
+        if done.is_complete:
+            break
+        assert log.head.value.oldest_version > versions
+        versions = log.head.value.oldest_version
+    assert 1 < steps < 30
+    assert log.head.value.oldest_version == RANGES - kept
+    assert len(log.items()) == RANGES, "no version ends a row of an append"
+
+
+def test_a_truncation_within_older_versions_finds_the_one_that_begins_there(log: LongLog) -> None:
+    """Every version begins where the one before ended, as overwrites leave them."""
+    pages = log.pages
+    versions = [
+        VersionInterval(n, n * ROWS, (n + 1) * ROWS, n * MINUTE_MS + 1, token(7))
+        for n in range(RANGES)
+    ]
+    head = replace(
+        log.head.value,
+        version=RANGES - 1,
+        start_offset=(RANGES - 1) * ROWS,
+        history=paged(HISTORY, versions, pages, 9_000),
+    )
+    log.head = replace(log.head, value=head)
+    done, cost = truncate(log, 10_005)
+    assert (done.oldest_version, len(done.unlisted), done.is_complete) == (1_001, 1_000, False)
+    assert cost <= REQUESTS_MAX
+    done, _ = truncate(log, 600_000)
+    assert done.oldest_version == 60_000
+
+
+def test_retention_by_age_looks_at_some_of_the_oldest_and_says_that_more_is_due(
+    log: LongLog,
+) -> None:
+    done, cost = retain(log, 1_000 * MINUTE_MS, -1, {})
+    assert cost <= REQUESTS_MAX
+    assert ITEMS_AT_ONCE * ROWS <= done.start_offset < 2 * ITEMS_AT_ONCE * ROWS
+    assert done.next_due_ms == log.now_ms
+    passes = 1
+    while done.next_due_ms == log.now_ms:
+        done, cost = retain(log, 1_000 * MINUTE_MS, -1, {})
+        assert cost <= REQUESTS_MAX
+        passes += 1
+    # The youngest row of range n came at minute n + 1; now it is minute 100,001.
+    assert done.start_offset == (RANGES - 1_000) * ROWS
+    assert done.next_due_ms == log.now_ms + 1
+    assert passes < RANGES / ITEMS_AT_ONCE
+
+
+def test_retention_of_what_is_young_enough_reads_a_few_pages(log: LongLog) -> None:
+    done, cost = retain(log, RANGES * MINUTE_MS * 2, -1, {})
+    assert (done.unlisted, cost <= REQUESTS_MAX, log.heads_written) == ((), True, 0)
+    assert done.next_due_ms == MINUTE_MS + RANGES * MINUTE_MS * 2 + 1
+
+
+def test_retention_by_size_counts_each_page_once(log: LongLog) -> None:
+    sizes: PageSizes = {}
+    done, cold = retain(log, -1, RANGES * SIZE_BYTES, sizes)
+    assert (done.start_offset, cold > REQUESTS_MAX) == (0, True)
+    assert sum(sizes.values()) <= RANGES * SIZE_BYTES
+    done, cost = retain(log, -1, RANGES * SIZE_BYTES, sizes)
+    assert (done.start_offset, cost <= REQUESTS_MAX) == (0, True)
+    done, cost = retain(log, -1, (RANGES - 1_500) * SIZE_BYTES, sizes)
+    assert (done.start_offset, cost <= REQUESTS_MAX) == (1_500 * ROWS, True)
+    # The page that now begins in an older version counts from the newest version's start on.
+    done, cost = retain(log, -1, (RANGES - 1_500) * SIZE_BYTES, sizes)
+    assert (done.start_offset, cost <= REQUESTS_MAX) == (1_500 * ROWS, True)
+    for _ in range(2):
+        done, cost = retain(log, -1, (RANGES - 1_501) * SIZE_BYTES, sizes)
+        assert (done.start_offset, cost <= REQUESTS_MAX) == (1_501 * ROWS, True)
+    assert set(sizes) <= set(log.pages)
+
+
+def test_retention_by_size_never_drops_the_newest_range_of_a_long_log(log: LongLog) -> None:
+    sizes: PageSizes = {}
+    done, _ = retain(log, -1, 1, sizes)
+    assert done.start_offset >= ITEMS_AT_ONCE * ROWS
+    for _ in range(RANGES // ITEMS_AT_ONCE):
+        done, _ = retain(log, -1, 1, sizes)
+    assert done.start_offset == (RANGES - 1) * ROWS
+
+
+def test_a_ledger_that_is_listed_again_far_behind_is_marked_and_marked_again() -> None:
+    """A step does not look that far; the sweeper does, before it deletes what is marked."""
+    log = OneLog()
+    pages: dict[tuple[str, int], bytes] = {}
+    items = [Item(n % 15_000, 1, 9, NO_ENTRY, 1, 1, n) for n in range(30_000)]
+    head = replace(log.head.value, end_offset=30_000, items=paged(ITEMS, items, pages, 100))
+    log.head, log.pages = replace(log.head, value=head), pages
+    done = log.run(TruncateMachine("flights", offset=29_999, token=token(log.new_number())))
+    assert done.unlisted == tuple(range(1_000))
+    while not done.is_complete:
+        machine = ExpiryMachine("flights", version_retention_ms=None, token=token(log.new_number()))
+        done = log.run(machine)
+    assert set(log.unlisted[-14_999:]) == set(range(14_999))
+    assert log.unlisted.count(3) == 2
+    assert [item.ledger_id for item in log.items()] == [14_999]
+
+
+@pytest.mark.parametrize("count", [1, 1_000, 2_500, 99_000, 200_000])
+def test_the_oldest_items_are_a_whole_beginning_of_the_list(log: LongLog, count: int) -> None:
+    walk = oldest_of(log.head.value, count)
+    while walk.wanted:
+        walk.feed([log.page(page) for page in walk.wanted])
+    found = walk.records()
+    assert [item.ledger_id for item in found] == list(range(len(found)))
+    assert len(found) == RANGES or (walk.is_cut and len(found) > count)
+    assert walk.is_cut == (len(found) < RANGES)
