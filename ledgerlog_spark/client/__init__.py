@@ -11,7 +11,7 @@
 - `lac_announcer`, `ledger_follower`: the end of a ledger that is being written, told and followed.
 - `ledger_creation`: a new ledger's record. `writable_bookies`: where it can be placed. `drawn_ids`:
   ids drawn for ledgers to come.
-  `recent_records`: those that were read lately.
+  `recent_records`: those that were read lately. `known_ends`: the ends of ledgers that were seen.
 - `entry_copies`: asks every bookie for its copy, for checks.
 - `errors_from_codes`: the one table from outcomes to exceptions, and what each lets a caller
   conclude.

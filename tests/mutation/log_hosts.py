@@ -191,8 +191,8 @@ _SWEEPER = [
     Mutation(
         "sweep_expires_for_ever",
         f"{LOG}/sweeper.py",
-        "        while crossed < ATTEMPTS_MAX:\n            machine = ExpiryMachine(",
-        "        while True:\n            machine = ExpiryMachine(",
+        "while crossed < ATTEMPTS_MAX and steps < EXPIRY_STEPS_MAX:",
+        "while steps < EXPIRY_STEPS_MAX:",
         "a log with a commit every few milliseconds holds up the pass over all others",
     ),
     Mutation(
