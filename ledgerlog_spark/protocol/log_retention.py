@@ -8,7 +8,7 @@ whose size it did not count in an earlier pass.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ledgerlog_spark.protocol.log_messages import AskedTime
 from ledgerlog_spark.protocol.log_pages import PageRequest, overlapping, select
@@ -89,7 +89,7 @@ class RetentionMachine(TruncateMachine):
                 self.next_due_ms = self._now_ms
         offset = due_by_age(items, since_ms=since_ms)
         if self._retention_bytes != KEPT:
-            newest: _NewestVersion = walked[1]
+            newest = cast("_NewestVersion", walked[1])
             surplus_bytes = newest.size_bytes() - self._retention_bytes
             items = (*items, *newest.records())
             by_size = due_by_size(
