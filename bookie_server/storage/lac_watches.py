@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bookie_server.core.ledger_state import LedgerState
+from bookie_server.ports import Tasks
+from bookie_server.storage.wake_ups import report
 
 OnLacChange = Callable[[int], None]
 
@@ -12,7 +14,8 @@ OnLacChange = Callable[[int], None]
 class LacWatches:
     """The watches of all ledgers of one storage."""
 
-    def __init__(self) -> None:
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
         self._by_ledger: dict[int, dict[object, OnLacChange]] = {}
 
     def watch(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
@@ -33,4 +36,7 @@ class LacWatches:
         lac = state.lac
         if lac > before:
             for on_change in list(self._by_ledger.get(state.ledger_id, {}).values()):
-                on_change(lac)
+                try:
+                    on_change(lac)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is its owner's
+                    report(self._tasks, error)

@@ -39,6 +39,7 @@ from bookie_server.storage.read_answers import ReadAnswers
 from bookie_server.storage.reads import Reader
 from bookie_server.storage.recent_bodies import RecentBodies
 from bookie_server.storage.slots import Slots
+from bookie_server.storage.wake_ups import report
 from ledgerlog_spark.model import NO_ENTRY, Code
 
 
@@ -61,7 +62,7 @@ class LedgerStorage:
         self._settings = boot.settings
         self._durability = Durability()
         self._recent = RecentBodies(boot.settings.recent_bytes_max)
-        self._watches = LacWatches()
+        self._watches = LacWatches(tasks)
         self._is_closed = False
         self.failure: StorageError | None = None
         self.on_state_change: Callable[[], None] = lambda: None
@@ -344,7 +345,10 @@ class LedgerStorage:
         for record in group:
             on_done, record.on_done = record.on_done, None
             if on_done is not None:
-                on_done(Code.OK)
+                try:
+                    on_done(Code.OK)
+                except Exception as error:  # noqa: BLE001 - whatever it is, others are answered
+                    report(self._tasks, error)
 
     def _on_lost(self, error: StorageError, records: list[LogRecord]) -> None:
         self._fail(error)
@@ -353,7 +357,10 @@ class LedgerStorage:
                 self._adds.in_flight_bytes -= record.body_size
             if record.on_done is not None:
                 on_done, record.on_done = record.on_done, None
-                on_done(Code.IO_ERROR)
+                try:
+                    on_done(Code.IO_ERROR)
+                except Exception as failed:  # noqa: BLE001 - whatever it is, others are answered
+                    report(self._tasks, failed)
 
     def _tell_state(self) -> None:
         self.on_state_change()

@@ -23,7 +23,7 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Buffer, Clock, Future, Tasks
 from bookie_server.storage.entry_log_file import OpenFile
-from bookie_server.storage.wake_ups import settle
+from bookie_server.storage.wake_ups import report, settle
 from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
@@ -282,7 +282,13 @@ class Log:
         self._on_durable(group)
         waiters = self._waiters
         while waiters and waiters[0][0] <= self.durable_ticket:
-            heapq.heappop(waiters)[2](Code.OK)
+            self._call_back(heapq.heappop(waiters)[2], Code.OK)
+
+    def _call_back(self, callback: Callable[[Code], None], code: Code) -> None:
+        try:
+            callback(code)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the log goes on
+            report(self._tasks, error)
 
     def _report_failure(self, error: StorageError, group: list[LogRecord]) -> None:
         lost = [*group, *self._queue]
@@ -291,7 +297,7 @@ class Log:
         waiters, self._waiters = self._waiters, []
         self._on_failed(error, lost)
         for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):
-            callback(Code.IO_ERROR)
+            self._call_back(callback, Code.IO_ERROR)
 
     def _vouch_when_idle(self) -> None:
         """After a while without records, one record says that the last group was synced."""

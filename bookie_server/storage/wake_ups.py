@@ -1,8 +1,8 @@
-"""Waking up coroutines that wait for something to have happened."""
+"""Waking up coroutines that wait for something to have happened, and calling back."""
 
 from __future__ import annotations
 
-from bookie_server.ports import Future
+from bookie_server.ports import Future, Tasks
 
 
 def settle(futures: list[Future[None]]) -> None:
@@ -11,3 +11,15 @@ def settle(futures: list[Future[None]]) -> None:
         future = futures.pop()
         if not future.done():
             future.set_result(None)
+
+
+def report(tasks: Tasks, error: Exception) -> None:
+    """Raise what a callback raised in a turn of its own, where the host reports it.
+
+    It is its owner's mistake: whoever called back has others to call, and records to write.
+    """
+
+    def fail() -> None:
+        raise error
+
+    tasks.call_soon(fail)

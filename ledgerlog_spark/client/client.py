@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.append_batches import complete_each
 from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.entry_copies import entry_copies
@@ -363,7 +364,7 @@ class LedgerClient:
             return
         self._is_closed = True
         for told in tuple(self._closing):
-            told()
+            notify(told)
         for writer in list(self._writers):
             writer.abandon()
         for reader in list(self._readers):

@@ -11,6 +11,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.lac_announcer import herald_index
 from ledgerlog_spark.errors import InternalError, LedgerLogError
 from ledgerlog_spark.transport.port import LacRise, WatchLac
@@ -63,7 +64,10 @@ class LedgerFollower:
         on_change: Callable[[], None],
         entries_size_bytes_max: int,
     ) -> None:
-        """Begins to follow; `on_change` is called from the event loop after each change."""
+        """Begins to follow; `on_change` is called from the event loop after each change.
+
+        What it raises is reported to the event loop, and the follower goes on.
+        """
         self.error: LedgerLogError | None = None
         self._handle = handle
         self._services = services
@@ -136,7 +140,7 @@ class LedgerFollower:
             self._watch_lac()
         if self._is_stale:
             self._on_record()
-        self._on_change()
+        notify(self._on_change)
 
     # --- the last add confirmed ---
 
@@ -155,7 +159,7 @@ class LedgerFollower:
     def _on_rise(self, rise: LacRise) -> None:
         self._failures = 0
         self._handle.take_rise(rise)
-        self._on_change()
+        notify(self._on_change)
 
     def _on_lac_end(self, ensemble: tuple[str, ...], _code: Code) -> None:
         if self._is_over or ensemble != self._ensemble:
@@ -184,7 +188,7 @@ class LedgerFollower:
         finally:
             self._asking = None
         if self._handle.last_add_confirmed > before and not self._is_over:
-            self._on_change()
+            notify(self._on_change)
 
     def _drop_lac(self) -> None:
         if self._timer is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.log_records import LogKind
 
@@ -56,7 +57,7 @@ class EndWatch:
     def _on_head(self) -> None:
         if self._is_cancelled:
             return
-        self._on_change()
+        notify(self._on_change)
         if not self._is_transactional:
             self._is_stale = True
             self._refresh_soon()
@@ -113,4 +114,4 @@ class EndWatch:
 
     def _on_ledger(self) -> None:
         if not self._is_cancelled:
-            self._on_change()
+            notify(self._on_change)

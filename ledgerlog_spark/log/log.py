@@ -160,6 +160,7 @@ class Log(LogRecords):
 
         Also after a lost session, when nobody knows. Returns what ends the watch. Costs one watch
         of the head and, in a leader log, one of the record of each open ledger and one of a bookie.
+        What `on_change` raises is reported to the event loop's exception handler.
         """
         watch = EndWatch(self.log_id, store=self._store, ledgers=self._ledgers, on_change=on_change)
         return watch.cancel

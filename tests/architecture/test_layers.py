@@ -13,13 +13,18 @@ ROOT = Path(__file__).parents[2]
 CLIENT_LAYERS = {
     "errors": set(),
     "waits": set(),
+    "callbacks": set(),
     "model": {"errors"},
     "wire": {"errors", "model"},
     "protocol": {"errors", "model"},
     "metadata": {"errors", "waits", "model", "wire", "protocol"},
     "transport": {"errors", "waits", "model", "wire"},
-    "client": {"errors", "waits", "model", "wire", "protocol", "metadata", "transport"},
-    "log": {"errors", "waits", "model", "wire", "protocol", "metadata", "client", "arrow"},
+    "client": {
+        "errors", "waits", "callbacks", "model", "wire", "protocol", "metadata", "transport",
+    },
+    "log": {
+        "errors", "waits", "callbacks", "model", "wire", "protocol", "metadata", "client", "arrow",
+    },
     "arrow": {"errors", "model", "wire", "protocol"},
     "local": {"errors", "model"},
     "connect": {

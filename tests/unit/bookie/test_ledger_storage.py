@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bookie_server.core.requests import AddRequest, ReadRequest
+from bookie_server.errors import SyncFailedError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, Machine, add_request, entry
@@ -265,3 +268,58 @@ def test_storage_with_a_metadata_check_asks_only_after_state_may_have_been_lost(
     machine = started(standing=Standing.NOT_WRITABLE)
     assert machine.add(7, (0,)) is Code.OK
     assert machine.metadata.asked == []
+
+
+def failing(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def reported_by(machine: Machine) -> list[type[Exception]]:
+    """What is raised in turns of their own from now on, as asyncio's handler would be told."""
+    reported: list[type[Exception]] = []
+    call_soon = machine.host.call_soon
+
+    def called(callback: Callable[[], None]) -> None:
+        def watched() -> None:
+            try:
+                callback()
+            except ZeroDivisionError as error:
+                reported.append(type(error))
+
+        call_soon(watched)
+
+    machine.host.call_soon = called  # type: ignore[method-assign]
+    return reported
+
+
+def test_a_callback_that_raises_is_reported_and_keeps_nobody_else_waiting():
+    machine = started()
+    reported = reported_by(machine)
+    codes: list[Code] = []
+    lacs: list[int] = []
+    machine.serving.watch_lac(7, failing)
+    machine.serving.watch_lac(7, lacs.append)
+    machine.serving.add(add_request(7, range(1)), failing)
+    machine.serving.add(add_request(7, range(1, 2)), codes.append)
+    machine.serving.write_lac(7, 1, KEY, failing)
+    machine.serving.write_lac(7, 2, KEY, codes.append)
+    machine.scheduler.run_for(1_000_000)
+    assert codes == [Code.OK, Code.OK]
+    assert lacs[-1] == 2
+    assert len(reported) >= 3
+    assert machine.add(7, (2,)) is Code.OK, "the log goes on"
+    machine.stop()
+
+
+def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed():
+    machine = started()
+    reported = reported_by(machine)
+    codes: list[Code] = []
+    machine.serving.add(add_request(7, range(1)), failing)
+    machine.serving.add(add_request(7, range(1, 2)), codes.append)
+    machine.serving._log.when_durable(machine.serving._log.last_ticket, failing)
+    machine.serving._log.when_durable(machine.serving._log.last_ticket, codes.append)
+    machine.serving._log.fail(SyncFailedError("the device is gone"))
+    assert codes == [Code.IO_ERROR, Code.IO_ERROR]
+    machine.scheduler.run_for(1_000_000)
+    assert len(reported) == 2

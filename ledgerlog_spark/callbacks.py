@@ -1,0 +1,24 @@
+"""Calls of functions that belong to somebody else, such as a user's `on_change`.
+
+What such a function raises is a mistake of its owner. It must neither stop what calls it, nor be
+lost: it is reported to the event loop's exception handler, as asyncio does with callbacks of its
+own, and logged there unless the program set another handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def notify(callback: Callable[..., object], *arguments: Any) -> None:
+    """Call back on the event loop's thread; an exception is reported, and nothing is raised."""
+    try:
+        callback(*arguments)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is its owner's
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"the callback {callback!r} failed", "exception": error}
+        )
