@@ -241,7 +241,7 @@ _STORAGE = [
         "log_reports_failure_of_nobody",
         f"{STORAGE}/log.py",
         "        for _, _, callback in sorted(waiters, key=lambda waiter: waiter[:2]):\n"
-        "            callback(Code.IO_ERROR)\n",
+        "            self._call_back(callback, Code.IO_ERROR)\n",
         "",
         "a fence whose sync failed is never answered",
     ),
