@@ -31,6 +31,7 @@
     ├── LogError                       .log
     │   ├── LogNotFoundError  LogExistsError  LogKindError  ConcurrentCommitError
     │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError  LeaderDeposedError
+    │   ├── LeaderTimeoutError         .waited_for .timeout_ms
     │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
     │   ├── DataLossError
     └── InternalError                  our bug
@@ -257,6 +258,12 @@ class CommitUnknownError(LogError):
 
 class ProducerFencedError(LogError):
     """A later run of the same producer took over; this one can commit nothing."""
+
+
+class LeaderTimeoutError(LogError):
+    """A leader log was not taken over, or not rolled, in time."""
+
+    retriable = True
 
 
 class LeaderDeposedError(LogError):

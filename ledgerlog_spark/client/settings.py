@@ -44,7 +44,9 @@ class ClientSettings:
             are each slower than together they are quicker: whole entries are what makes a log
             fast, and those never wait.
         close_timeout_ms: How long the close of a ledger waits for the metadata store, after its
-            appends have ended.
+            appends have ended; and how long the roll of a leader log waits for its ledger's close.
+        open_timeout_ms: How long it may take to become the leader of a log: to seal what an earlier
+            leader left open, to make a ledger and to list it.
         explicit_lac_ms: How long after it became idle a writer that announces its last add
             confirmed writes it to all bookies of the ensemble; one of them is told of each at once.
         backlog_entries_max: Appends taken from the caller and not yet sent, beyond which the
@@ -64,6 +66,7 @@ class ClientSettings:
     runs_in_flight_min: int = 2
     entries_in_flight_min: int = 1
     close_timeout_ms: int = 30_000
+    open_timeout_ms: int = 120_000
     explicit_lac_ms: int = 50
     backlog_entries_max: int = 16_384
     backlog_size_bytes_max: int = 16 << 20

@@ -18,7 +18,8 @@ from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader_host import LeaderHost
 from ledgerlog_spark.log.records import Positions, offset_of
-from ledgerlog_spark.protocol.leader_log import LeaderLog
+from ledgerlog_spark.protocol.leader_end import not_rolled
+from ledgerlog_spark.protocol.leader_log import LeaderLog, LeaderSettings
 from ledgerlog_spark.protocol.leader_messages import (
     AppendEntry,
     AppendRequested,
@@ -104,7 +105,12 @@ class Leader:
         self.content = content
         self._log = log
         self._now_ms = now_ms
-        self._machine = machine = LeaderLog(log.name, token=uuid.uuid4().hex)
+        self._machine = machine = LeaderLog(
+            log.name,
+            token=uuid.uuid4().hex,
+            settings=LeaderSettings(open_timeout_ms=settings.open_timeout_ms),
+        )
+        self._roll_timeout_ms = settings.close_timeout_ms
         self._complete: Complete = face.complete if face else complete_each
         self._on_sent = face.on_sent if face else None
         self._loop = asyncio.get_running_loop()
@@ -159,7 +165,11 @@ class Leader:
     async def open(self) -> None:
         """Become the leader: seal what an earlier one left open, list a ledger, then serve.
 
+        Takes at most `open_timeout_ms` of the settings, 120 s by default.
+
         Raises:
+            LeaderTimeoutError: It took longer; retriable. Definite unless this client may lead: its
+                ledger may be on the list, where the next opening finds it.
             LogKindError: It is no leader log.
             LogNotFoundError: It was deleted.
             ConcurrentCommitError: Others kept taking over; retriable.
@@ -170,8 +180,11 @@ class Leader:
         self._host.start()
         try:
             await forever(self._opened, REQUESTS_END)
-        except BaseException:
+        except LedgerLogError:
             self._host.retire()
+            raise
+        except BaseException:
+            self.abandon()  # nobody is there to lead
             raise
 
     async def append(self, record: bytes | bytearray | memoryview) -> Position:
@@ -270,7 +283,12 @@ class Leader:
     async def roll(self) -> None:
         """Go on in a new ledger; on return the earlier one is closed and listed.
 
-        Nothing happens while the ledger in use is empty. Errors as of `append`.
+        Nothing happens while the ledger in use is empty. The close and the change of the list have
+        `close_timeout_ms` of the settings, 30 s by default. Errors as of `append`, and:
+
+        Raises:
+            LeaderTimeoutError: It took longer, and goes on in the background; retriable. Appends
+                are taken all the same.
         """
         await self.flush()
         left = self._ledger_id
@@ -284,8 +302,12 @@ class Leader:
                 return
         else:
             self._host.post(RollRequested())
-        while self._lists(left) and self._error is None:
-            await self._change()
+        try:
+            async with asyncio.timeout(self._roll_timeout_ms / 1e3):
+                while self._lists(left) and self._error is None:
+                    await self._change()
+        except TimeoutError:
+            raise not_rolled(self.name, left, self._roll_timeout_ms) from None
         if self._lists(left):
             raise self._refusal()
 

@@ -1,9 +1,10 @@
-"""The errors that end a leader: another one took over, or the log is gone (docs/LOGS.md J12)."""
+"""The errors that end a leader, or one of its calls (docs/LOGS.md J1, J12)."""
 
 from __future__ import annotations
 
 from ledgerlog_spark.errors import (
     LeaderDeposedError,
+    LeaderTimeoutError,
     LedgerClosedError,
     LedgerFencedError,
     LedgerLogError,
@@ -50,6 +51,52 @@ def deleted(log: str, *, end_offset: int, pending_end_offset: int) -> LogNotFoun
         log=log,
         end_offset=end_offset,
         pending_end_offset=pending_end_offset,
+    )
+
+
+def not_opened(
+    log: str, waited_for: str, ledger_id: int | None, *, timeout_ms: int, may_lead: bool
+) -> LeaderTimeoutError:
+    """The error of a log that was not taken over in time.
+
+    Args:
+        log: Name.
+        waited_for: What was under way.
+        ledger_id: Which it was done with, None for none.
+        timeout_ms: What the opening had.
+        may_lead: Whether the list may name a ledger of this client, now or later.
+    """
+    ledger = {} if ledger_id is None else {"ledger_id": ledger_id}
+    named = "" if ledger_id is None else f" ({ledger_id})"
+    then = "may have taken it over all the same" if may_lead else "does not lead it"
+    return LeaderTimeoutError(
+        f"log {log!r} was not taken over within {timeout_ms / 1e3:g} s: {waited_for}{named} did "
+        f"not end, and this client {then}. Check that ZooKeeper and the bookies run (`ledgerlog "
+        "doctor`), then open the log again; open_timeout_ms is the time that it may take",
+        definite=not may_lead,
+        log=log,
+        waited_for=waited_for,
+        timeout_ms=timeout_ms,
+        **ledger,
+    )
+
+
+def not_rolled(log: str, ledger_id: int, timeout_ms: int) -> LeaderTimeoutError:
+    """The error of a roll that did not end in time.
+
+    Args:
+        log: Name.
+        ledger_id: Still listed as an open one.
+        timeout_ms: What it had.
+    """
+    return LeaderTimeoutError(
+        f"ledger {ledger_id} of log {log!r} was not closed and listed within {timeout_ms / 1e3:g} "
+        "s; the roll goes on, and appends are taken. Check that ZooKeeper runs, then roll again",
+        definite=False,
+        log=log,
+        ledger_id=ledger_id,
+        waited_for="closing and listing a ledger",
+        timeout_ms=timeout_ms,
     )
 
 

@@ -75,10 +75,12 @@ class LeaderSettings:
         window: Behind `can_append`: appends and their bytes that are not acknowledged.
         retry: Between attempts at one change of the list, at making or at closing a ledger. As
             long as appends get through in the current ledger there is no last attempt.
+        open_timeout_ms: From `Start` to `LeaderOpened`, or to `LeaderStopped`.
     """
 
     window: Window = field(default_factory=Window)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    open_timeout_ms: int = 120_000
 
 
 _TOKEN_STEP = 1_000
@@ -118,6 +120,7 @@ class LeaderLog:
         self._closing = Attempts(self._settings.retry, self._numbers)
         self._look = HeadLook(self._settings.retry, self._numbers)
         self._to_close: LeaderLedger | None = None
+        self._open_timer = 0
         self._age_timer = 0
         self._age_timer_of: LeaderLedger | None = None
         self._dropping: set[int] = set()
@@ -157,7 +160,15 @@ class LeaderLog:
 
     def _on_start(self, _event: Start) -> list[LeaderEffect]:
         self.phase = LeaderPhase.OPENING
-        return self._start_list(LeaderOpening(self.log, token=self._take_token()))
+        self._open_timer = self._numbers.next()
+        timer = StartTimer(self._open_timer, self._settings.open_timeout_ms)
+        return [timer, *self._start_list(LeaderOpening(self.log, token=self._take_token()))]
+
+    def _on_open_timer(self, event: TimerFired) -> list[LeaderEffect]:
+        if event.request != self._open_timer:
+            return []
+        assert isinstance(self._list.machine, LeaderOpening)
+        return self._on_opening_failed(self._list.machine.give_up(self._settings.open_timeout_ms))
 
     def _on_opened(self, opened: Opened) -> list[LeaderEffect]:
         head = opened.head

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from ledgerlog_spark.protocol.leader_end import not_opened
 from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListEdit, open_ids
 from ledgerlog_spark.protocol.leader_messages import (
     CreateLedger,
@@ -24,12 +25,14 @@ from ledgerlog_spark.protocol.leader_messages import (
 from ledgerlog_spark.protocol.log_head_change import HeadChanger
 from ledgerlog_spark.protocol.log_messages import DropLedger
 from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_read import ReadPhase
 from ledgerlog_spark.protocol.log_records import LogHead, LogKind
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledgerlog_spark.errors import LeaderTimeoutError
     from ledgerlog_spark.model import Version
     from ledgerlog_spark.protocol.log_walk import Walk
 
@@ -82,8 +85,20 @@ class LeaderOpening(HeadChanger):
 
     @property
     def unlisted_ledger(self) -> int | None:
-        """After `Failed`: the ledger that was made, if it can never be listed any more."""
+        """At the end: the ledger that was made, if it can never be listed any more."""
         return None if self._is_unsure else self._own
+
+    def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
+        """End without the reply to the request that is out: what becomes of it is not known."""
+        phase, ledger_id = self.opening_phase, None
+        if phase is OpeningPhase.LIST and self.phase is ReadPhase.WRITE_HEAD:
+            self._is_unsure = True
+        if phase is OpeningPhase.SEALING:
+            assert self._head is not None
+            ledger_id = self._unsealed(self._head)[0]
+        return not_opened(
+            self.log, phase.value, ledger_id, timeout_ms=timeout_ms, may_lead=self._is_unsure
+        )
 
     def _step(self, reply: Any) -> list[Any]:
         steps: dict[OpeningPhase, Callable[[Any], list[Any]]] = {

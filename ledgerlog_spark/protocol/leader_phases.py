@@ -34,6 +34,7 @@ _LIST_REPLIES = (Synced, HeadRead, PagesRead, PagesWritten, Written)
 _OPENS: dict[type, str] = {
     **dict.fromkeys((*_LIST_REPLIES, LedgerSealed, LedgerCreated), "_on_list_reply"),
     LedgerBroken: "_on_broken_early",
+    TimerFired: "_on_open_timer",
     HeadChanged: "_on_head_changed",
 }
 _LEADS: dict[type, str] = {

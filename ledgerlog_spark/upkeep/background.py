@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.upkeep.upkeep import Upkeep
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,11 +74,12 @@ async def keep_up(
 async def _until(stopped: asyncio.Future[Any], work: asyncio.Future[Any]) -> Any:
     """The result of the work; None when it was cancelled because of `stopped`."""
     try:
-        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+        ended = asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+        await forever(ended, "the pass ends, as each of its requests does, or the service stops")
     finally:
         work.cancel()
     try:
-        return await work
+        return await forever(work, "it is done, or was cancelled just now")
     except asyncio.CancelledError:
         if not stopped.done():
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.arrow.entry_splitter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import DecodedEntry, decode_entries, decode_schema
 from ledgerlog_spark.errors import DataLossError
+from ledgerlog_spark.waits import forever
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
     from ledgerlog_spark.log.range_writer import RangeWriter
     from ledgerlog_spark.protocol.log_records import Item, StagedRange
+
+COMPUTES = "the thread computes: it waits for nothing"
 
 
 class RowWriter:
@@ -51,11 +54,13 @@ class RowWriter:
 
     async def add(self, batch: pa.RecordBatch) -> None:
         """Append the rows of a batch; errors as of `RangeWriter.append`."""
-        await self._append(await asyncio.to_thread(lambda: list(self._splitter.add(batch))))
+        splitting = asyncio.to_thread(lambda: list(self._splitter.add(batch)))
+        await self._append(await forever(splitting, COMPUTES))
 
     async def finish(self) -> StagedRange | None:
         """The range, on its ack quorum and its ledger closed; None without rows."""
-        entries = await asyncio.to_thread(lambda: list(self._splitter.finish()))
+        splitting = asyncio.to_thread(lambda: list(self._splitter.finish()))
+        entries = await forever(splitting, COMPUTES)
         await self._append(entries[:-1])
         index = entries[-1].payload if entries else None  # nothing at all without rows
         return await self._writer.finish(index, statistics=self._splitter.statistics)
@@ -98,7 +103,8 @@ async def rows_of(
     async with contextlib.aclosing(entries):
         while (batch := await entries.following()) is not None:
             payloads = [entry.payload for entry in batch]
-            for decoded in await asyncio.to_thread(_decoded, schema, payloads):
+            decoding = asyncio.to_thread(_decoded, schema, payloads)
+            for decoded in await forever(decoding, COMPUTES):
                 rows = decoded.batch.num_rows
                 if decoded.first_row != next_row:
                     raise _other_rows(log, item, next_row, decoded.first_row)

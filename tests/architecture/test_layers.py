@@ -31,7 +31,9 @@ CLIENT_LAYERS = {
         "errors", "model", "wire", "protocol", "metadata", "transport", "client", "log",
     },
     "aio": {"client", "connect", "log"},
-    "upkeep": {"errors", "model", "protocol", "metadata", "client", "log", "arrow", "connect"},
+    "upkeep": {
+        "errors", "waits", "model", "protocol", "metadata", "client", "log", "arrow", "connect",
+    },
     "datasource": {
         "errors", "model", "wire", "protocol", "metadata", "client", "log", "arrow", "connect",
         "upkeep",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2] / "ledgerlog_spark"
-HOSTS = ("client", "datasource", "log", "transport", "metadata")
+HOSTS = ("client", "datasource", "log", "transport", "metadata", "upkeep")
 MODULES = sorted(
     path for folder in HOSTS for path in (ROOT / folder).rglob("*.py") if "_pb2" not in path.name
 )
@@ -24,6 +24,7 @@ BLOCKING = {
     "client/batch_queue.py taken": "the loop puts an end after the last batch, whatever happens",
     "client/blocking_writer.py put": "what was sent or failed makes room",
     "client/loop_thread.py call": "the coroutine ends: its waits are those of this test",
+    "upkeep/background.py join": "the pass ends: its waits are those of this test",
 }
 """Threads that wait for the loop, and what ends that."""
 
@@ -34,6 +35,7 @@ PAUSES = {
     "log/record_reader.py _relisted": "another error; the client is closed, or the caller ends it",
     "metadata/announcement.py _keep": "a bookie is announced until it stops",
     "metadata/zookeeper_session.py _read": "the deadline, which `_wait_until_connected` looks at",
+    "upkeep/upkeep.py leased": "wait_seconds",
 }
 """Loops that sleep between attempts, and what ends them."""
 

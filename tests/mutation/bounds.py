@@ -145,4 +145,32 @@ MUTATIONS = [
         "                    raise",
         "a watch that fails leaves a group of records half reported",
     ),
+    Mutation(
+        "opening_without_deadline",
+        "ledgerlog_spark/protocol/leader_log.py",
+        "return [timer, *self._start_list(LeaderOpening(",
+        "return [*self._start_list(LeaderOpening(",
+        "a takeover waits for ever for a seal that does not end",
+    ),
+    Mutation(
+        "late_opening_drops_what_may_be_listed",
+        "ledgerlog_spark/protocol/leader_opening.py",
+        "        if phase is OpeningPhase.LIST and self.phase is ReadPhase.WRITE_HEAD:",
+        "        if False:",
+        "the ledger of a leader is deleted while the attempt to list it is out",
+    ),
+    Mutation(
+        "given_up_takeover_goes_on",
+        "ledgerlog_spark/log/leader.py",
+        "            self.abandon()  # nobody is there to lead",
+        "            self._host.retire()",
+        "a takeover that nobody waits for deposes a leader",
+    ),
+    Mutation(
+        "roll_without_deadline",
+        "ledgerlog_spark/log/leader.py",
+        "asyncio.timeout(self._roll_timeout_ms / 1e3)",
+        "asyncio.timeout(None)",
+        "a roll waits as long as ZooKeeper is away",
+    ),
 ]

@@ -99,7 +99,10 @@ class Process:
         waiting: Requests without an answer, oldest first.
         orders: Every `AppendEntry`.
         said: Every indication.
+        open_timer: Ends the opening.
     """
+
+    open_timer: StartTimer
 
     def __init__(self, bench: Bench, number: int) -> None:
         self.bench = bench
@@ -142,6 +145,8 @@ class Process:
         for effect in self.machine.handle(event):
             if isinstance(effect, lm.AppendEntry):
                 self._store(effect)
+            elif isinstance(effect, StartTimer) and self.machine.phase is LeaderPhase.OPENING:
+                self.open_timer = effect
             elif hasattr(effect, "request"):
                 self.waiting.append(effect)
             else:

@@ -1,0 +1,168 @@
+"""Becoming the leader, and a roll, have an overall deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.errors import LeaderTimeoutError
+from ledgerlog_spark.protocol import leader_messages as lm
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.messages import TimerFired
+from tests.unit.leader.bench import SETTINGS, Bench, Process
+from tests.unit.leader.test_leader_log import filled, stopped
+from tests.unit.log.leader_world import LeaderWorld, in_world
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.errors import LedgerLogError
+
+
+def time_out(process: Process) -> LedgerLogError:
+    process.tell(TimerFired(process.open_timer.request))
+    error = stopped(process).error
+    assert isinstance(error, LeaderTimeoutError)
+    assert error.retriable
+    assert error.timeout_ms == SETTINGS.open_timeout_ms
+    return error
+
+
+def test_a_seal_that_does_not_end_is_named() -> None:
+    bench = Bench()
+    filled(bench)
+    process = bench.process()
+    process.start()
+    process.answer_until(lm.SealLedger)
+    error = time_out(process)
+    assert (error.definite, error.ledger_id) == (True, bench.open_ids[0])
+    assert error.waited_for == "sealing an open ledger"
+    assert f"sealing an open ledger ({bench.open_ids[0]}) did not end" in str(error)
+    process.settle()
+    assert len(bench.ledgers) == 1, "an answer that comes too late makes no ledger"
+
+
+def test_a_ledger_that_comes_too_late_is_dropped() -> None:
+    bench = Bench()
+    process = bench.process()
+    process.start()
+    process.answer_until(lm.CreateLedger)
+    error = time_out(process)
+    assert (error.definite, error.waited_for) == (True, "making a ledger")
+    process.settle()
+    assert bench.dropped == list(bench.ledgers) != []
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_list_that_does_not_answer_may_name_this_client_as_its_leader(is_late: bool) -> None:
+    bench = Bench()
+    process = bench.process()
+    process.start()
+    process.answer_until(m.WriteHead)
+    error = time_out(process)
+    assert (error.definite, error.waited_for) == (False, "reading or changing the list")
+    assert "may have taken it over" in str(error)
+    if is_late:
+        process.settle()
+        assert bench.open_ids == list(bench.ledgers)
+    assert bench.dropped == []
+    assert bench.leader().machine.phase is LeaderPhase.LEADING
+
+
+def test_a_ledger_whose_attempt_lost_against_another_leader_is_dropped() -> None:
+    bench = Bench()
+    process = bench.process()
+    process.start()
+    process.answer_until(m.WriteHead)
+    bench.leader()
+    process.answer(m.WriteHead)
+    assert time_out(process).definite
+    process.settle()
+    assert len(bench.dropped) == 1
+
+
+def test_a_leader_in_time_does_not_hear_of_the_deadline() -> None:
+    leader = Bench().leader()
+    leader.tell(TimerFired(leader.open_timer.request))
+    assert leader.machine.phase is LeaderPhase.LEADING
+
+
+async def never(*_: object, **__: object) -> Any:
+    await asyncio.Event().wait()
+
+
+def test_a_takeover_ends_in_time_and_the_next_one_succeeds() -> None:
+    async def work(world: LeaderWorld) -> None:
+        earlier = await world.lead()
+        await earlier.append(b"one")
+        log = await world.log()
+        seal = log._ledgers.seal
+        log._ledgers.seal = never  # type: ignore[method-assign]
+        settings = ClientSettings(open_timeout_ms=5_000)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(LeaderTimeoutError) as failed:
+            async with asyncio.timeout(60):
+                await log.lead(settings)
+        assert 5 <= asyncio.get_running_loop().time() - began < 6
+        assert (failed.value.definite, failed.value.retriable) == (True, True)
+        log._ledgers.seal = seal  # type: ignore[method-assign]
+        leader = await log.lead(settings)
+        assert leader.end_offset == 1
+        await leader.close()
+
+    in_world(work)
+
+
+def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on() -> None:
+    async def work(world: LeaderWorld) -> None:
+        log = await world.log()
+        write_head = log._store.write_head
+        leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
+        await leader.append(b"one")
+        log._store.write_head = never  # type: ignore[method-assign]
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(LeaderTimeoutError) as failed:
+            async with asyncio.timeout(60):
+                await leader.roll()
+        assert 3 <= asyncio.get_running_loop().time() - began < 4
+        assert (failed.value.definite, failed.value.retriable) == (False, True)
+        assert (await leader.append(b"two")).offset == 1
+        assert leader.is_leading
+        log._store.write_head = write_head  # type: ignore[method-assign]
+        leader.abandon()
+
+    in_world(work)
+
+
+def test_a_takeover_that_its_caller_gives_up_leads_nothing() -> None:
+    async def work(world: LeaderWorld) -> None:
+        log = await world.log()
+        create = log._ledgers.create_ledger
+        is_asked, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(**how: Any) -> Any:
+            is_asked.set()
+            await may_go_on.wait()
+            return await create(**how)
+
+        log._ledgers.create_ledger = slowly  # type: ignore[method-assign]
+        leading = asyncio.create_task(log.lead(ClientSettings()))
+        await is_asked.wait()
+        leading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leading
+        may_go_on.set()
+        await asyncio.sleep(10)
+        found = await log._store.read_head(log.log_id)
+        assert found is not None
+        assert found.value.open_ledgers == ()
+
+    in_world(work)
+
+
+def test_the_default_leaves_time_for_a_seal_and_is_a_setting() -> None:
+    assert ClientSettings().open_timeout_ms > 2 * ClientSettings().stall_ms
+    assert replace(ClientSettings(), open_timeout_ms=1).open_timeout_ms == 1
