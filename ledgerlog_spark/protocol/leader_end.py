@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ledgerlog_spark.errors import (
     LeaderDeposedError,
     LeaderTimeoutError,
@@ -66,7 +68,7 @@ def not_opened(
         timeout_ms: What the opening had.
         may_lead: Whether the list may name a ledger of this client, now or later.
     """
-    ledger = {} if ledger_id is None else {"ledger_id": ledger_id}
+    ledger: dict[str, Any] = {} if ledger_id is None else {"ledger_id": ledger_id}
     named = "" if ledger_id is None else f" ({ledger_id})"
     then = "may have taken it over all the same" if may_lead else "does not lead it"
     return LeaderTimeoutError(
