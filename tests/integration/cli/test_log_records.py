@@ -129,13 +129,13 @@ def test_tail_follows_until_ctrl_c_and_prints_no_traceback(run: Run, cluster: Cl
 
 def test_tail_ends_when_nobody_reads_its_output_any_more(run: Run, cluster: Cluster) -> None:
     run("logs", "append", "piped", "the only one")
-    tail = tail_of("piped", cluster)
-    assert tail.stdout is not None
-    assert tail.stderr is not None
-    assert tail.stdout.readline() == "the only one\n"
-    tail.stdout.close()
-    assert tail.wait(PATIENCE_SECONDS) == 1
-    assert tail.stderr.read() == ""
+    with tail_of("piped", cluster) as tail:  # closes the pipes
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert tail.stdout.readline() == "the only one\n"
+        tail.stdout.close()
+        assert tail.wait(PATIENCE_SECONDS) == 1
+        assert tail.stderr.read() == ""
 
 
 def test_person_at_a_terminal_sees_what_was_appended_until_ctrl_c(
