@@ -25,6 +25,7 @@ from ledgerlog_spark.protocol.read_room import ReadRoom
 from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
 from ledgerlog_spark.protocol.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.retry import RetryPolicy
+from ledgerlog_spark.transport.port import LacRise
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld, in_world
 
@@ -576,3 +577,57 @@ def test_a_ledger_that_a_replica_does_not_show_is_looked_for_again_after_a_sync(
             follower.cancel()
 
     run_in_virtual_time(work())
+
+
+def test_the_end_of_a_closed_ledger_does_not_move_whatever_a_bookie_says() -> None:
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 3))
+        assert reader.is_closed
+        reader.take_rise(LacRise(7, 3))
+        assert reader.last_add_confirmed == 2
+        assert await reader.refresh() == 2
+        with pytest.raises(LocalProtocolError, match="lies beyond"):
+            await reader.read_entry(3)
+
+    in_world(work)
+
+
+def test_what_came_before_an_error_is_given_out_before_it() -> None:
+    async def work(world: ClientWorld) -> None:
+        reader = await world.client().open_ledger(await written(world, 10))
+        batches = reader.read_batches()
+        first = await anext(batches)
+        (reading,) = reader._ranges
+        reading._batches.append(first)
+        reading._is_over = False
+        reading.fail(EntryUnknownError("so it is", ledger_id=reader.id, entry_id=9))
+        assert await anext(batches) == first
+        with pytest.raises(EntryUnknownError, match="so it is"):
+            await anext(batches)
+
+    in_world(work)
+
+
+def test_a_follower_sees_a_close_that_came_while_it_read_the_record() -> None:
+    async def work(world: ClientWorld) -> None:
+        writer = await world.client().create_ledger()
+        await writer.append(b"x")
+        reader = await world.client().open_ledger(writer.id)
+        store = reader._services.ledgers
+        load = store.load
+
+        async def closed_meanwhile(ledger_id: int) -> Any:
+            found = await load(ledger_id)
+            await writer.close()
+            await asyncio.sleep(0.01)
+            return found
+
+        store.load = closed_meanwhile
+        follower = reader.follow(lambda: None)
+        await asyncio.sleep(0.005)
+        store.load = load
+        await asyncio.sleep(1)
+        assert follower.is_over
+        assert reader.is_closed
+
+    in_world(work)
