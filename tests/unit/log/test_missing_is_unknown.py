@@ -224,4 +224,4 @@ def test_epoch_that_may_have_been_taken_is_never_denied() -> None:
     with pytest.raises(MetadataUnknownError) as failed:
         AwayLog("away").run(machine)
     assert not failed.value.definite
-    assert "not known" in str(failed.value)
+    assert "is unknown" in str(failed.value)
