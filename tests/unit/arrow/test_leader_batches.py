@@ -135,6 +135,7 @@ def test_rows_come_back_as_they_were_appended_with_the_columns_asked_for() -> No
 
 
 @given(data=st.binary(max_size=200), codec=st.sampled_from(LeaderCodec), count=st.integers(1, 60))
+@example(data=struct.pack(">2i", 1, 2) + b"abc", codec=LeaderCodec.PLAIN, count=2)
 def test_any_body_is_decoded_as_the_pure_decoder_does_or_refused(
     data: bytes, codec: LeaderCodec, count: int
 ) -> None:

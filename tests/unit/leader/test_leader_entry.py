@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, WireFormatError
@@ -115,6 +116,7 @@ def test_body_whose_lengths_do_not_add_up_is_refused(body: bytes, count: int) ->
 
 
 @given(st.binary(max_size=60), st.integers(0, 12))
+@example(struct.pack(">3i", 1, 0, 2) + b"abc", 3)
 def test_any_bytes_are_refused_or_read_and_nothing_else(data: bytes, count: int) -> None:
     for prefix in (b"", GOLDEN[:4], GOLDEN[:28]):
         try:
