@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.client.lac_announcer import LacAnnouncer
-from ledgerlog_spark.client.machine_host import MachineHost
 from ledgerlog_spark.client.writer_handle import WriteHandle
-from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.v2_connection import V2Connection
 from ledgerlog_spark.transport.v2_link import V2Link
@@ -58,17 +56,6 @@ def deadlines_end_with_the_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Deadlines, "_fire", once)
 
 
-def rotten_entries_count_as_absent(patch: pytest.MonkeyPatch) -> None:
-    on_read = MachineHost._on_read
-
-    def denied(self: Any, request: int, entry_id: int, code: Code, stored: Any) -> None:
-        if code is Code.OK and self._ledger.verified(stored, entry_id) is None:
-            code, stored = Code.NO_ENTRY, None
-        on_read(self, request, entry_id, code, stored)
-
-    patch.setattr(MachineHost, "_on_read", denied)
-
-
 def close_does_not_wait(patch: pytest.MonkeyPatch) -> None:
     """A close overtakes the appends before it."""
 
@@ -88,8 +75,7 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     blocked_requests_stay_behind: "although nothing is wrong|these never end",
     retired_connections_are_kept: "connections",
     deadlines_end_with_the_first: "never end|does not end|after its deadline",
-    rotten_entries_count_as_absent: "nothing explains|is closed at",
-    close_does_not_wait: "a close failed|outlive a close|does not end|nothing explains",
+    close_does_not_wait: "a close failed|outlive a close|does not end|for nothing",
     announcements_never_end: "times",
 }
 
