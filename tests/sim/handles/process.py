@@ -24,7 +24,7 @@ from tests.sim.handles.control import SimControl
 from tests.sim.handles.tree import HandleTree
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
 
     from tests.sim.handles.story import Story
     from tests.sim.handles.world import HandleWorld
@@ -220,7 +220,7 @@ class Process:
             if not self.has_crashed:  # then the session ends by itself, later
                 await self.stores.close()
 
-    def spawn(self, what: str, work: Awaitable[None]) -> None:
+    def spawn(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Run an actor until its end; an error that escapes it is a violation."""
 
         async def run() -> None:
@@ -231,6 +231,7 @@ class Process:
                     raise self.world.violation(f"{what} ended with {error!r}") from error
 
         task = asyncio.ensure_future(run())
+        task.add_done_callback(lambda _: work.close())  # also when it never began
         self._tasks.append(task)
         self.world.watch(f"{what} of {self.name}", task)
 
