@@ -55,8 +55,8 @@ class HeldReplies:
         now = asyncio.get_running_loop().time()
         stuck = [
             (place, task)
-            for place, ((share, _), since, task) in self._held.items()
-            if share.budget is lane and now - since >= stuck_seconds
+            for place, ((share, size_bytes), since, task) in self._held.items()
+            if size_bytes > 0 and share.budget is lane and now - since >= stuck_seconds
         ]
         for place, task in stuck:
             task.cancel()

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING, Final, cast
 
 from bookie_server.service.lanes import QUANTUM_BYTES, REQUEST_COST_BYTES, PeerShares
 from bookie_server.service.logging import get_logger
 from bookie_server.service.peer_watch import PeerWatch
 from bookie_server.service.receive_memory import ReceiveMemory, buffer_of
+from bookie_server.service.v2_shared import TURNS_SECONDS
 from ledgerlog_spark.errors import WireFormatError
 
 if TYPE_CHECKING:
@@ -269,6 +271,7 @@ class V2Connection(asyncio.BufferedProtocol):
 
     def _handle_all(self, bodies: list[memoryview]) -> None:
         left_bytes = QUANTUM_BYTES
+        until = monotonic() + TURNS_SECONDS
         for number, body in enumerate(bodies):
             if self._is_closing:
                 return
@@ -276,7 +279,7 @@ class V2Connection(asyncio.BufferedProtocol):
                 self._pause()
                 self._resume_in_turn()
             elif cost_bytes := self._try_to_handle(body):
-                left_bytes -= cost_bytes
+                left_bytes = left_bytes - cost_bytes if monotonic() < until else 0
                 continue
             self._keep(bodies[number:])
             return
@@ -347,6 +350,7 @@ class V2Connection(asyncio.BufferedProtocol):
             return
         backlog = self._backlog
         left_bytes = QUANTUM_BYTES
+        until = monotonic() + TURNS_SECONDS
         while backlog:
             if left_bytes <= 0:
                 self._resume_in_turn()
@@ -355,7 +359,7 @@ class V2Connection(asyncio.BufferedProtocol):
             cost_bytes = self._try_to_handle(body)
             if not cost_bytes or self._is_closing:
                 return
-            left_bytes -= cost_bytes
+            left_bytes = left_bytes - cost_bytes if monotonic() < until else 0
             backlog.popleft()
             self.memory.free(buffer_of(body))
         if self._granted is not None:

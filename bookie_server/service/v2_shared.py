@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
 TURNS_SECONDS: Final = 0.002
-"""Of a turn of the loop, for requests that waited for others of their connection."""
+"""Of a turn of the loop, for the requests of one connection, and for those that take turns."""
 
 HOSTS_KEPT_MAX: Final = 1_024
 

@@ -61,6 +61,9 @@ class Call:
     def add_done_callback(self, callback: Callable[[object], object]) -> None:
         self.ended.append(callback)
 
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        await asyncio.sleep(0)
+
     def end(self) -> None:
         """The reply was sent."""
         for callback in self.ended:
@@ -94,6 +97,12 @@ class World:
     def list(self, call: Call) -> asyncio.Task[Any]:
         request = pb.ListEntriesRequest(ledger_id=LEDGER)
         return asyncio.create_task(self.servicer.ListEntries(request, call))
+
+    def watch(self, entries_size_bytes_max: int) -> AsyncIterator[Any]:
+        request = pb.WatchLacRequest(
+            ledger_id=WATCHED, previous=-1, entries_size_bytes_max=entries_size_bytes_max
+        )
+        return self.servicer.WatchLac(request, Call())
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
@@ -167,6 +176,29 @@ async def test_lists_of_entries_are_few_at_a_time_and_count(world) -> None:
     for call in calls:
         call.end()
     assert world.lanes.reads.held_bytes == 0
+
+
+async def test_a_full_lane_ends_only_the_watches_that_hold_bytes_of_it(world: World) -> None:
+    told: list[int] = []
+
+    async def take_one_and_stall(replies: AsyncIterator[Any]) -> None:
+        async for reply in replies:
+            told.append(len(reply.entries))
+            await asyncio.Event().wait()
+
+    holds, holds_nothing = (
+        asyncio.create_task(take_one_and_stall(world.watch(size))) for size in (MEBIBYTE, 0)
+    )
+    await world.until(lambda: len(told) == 2)
+    world.servicer.relieve(world.lanes.reads, stuck_seconds=0)
+    await asyncio.gather(holds, return_exceptions=True)
+    assert sorted(told) == [0, 5]
+    assert world.lanes.reads.held_bytes == 0
+    assert world.counters.connections_swept == 1
+    assert holds.cancelled()
+    assert not holds_nothing.cancelling(), "to end it makes no room"
+    holds_nothing.cancel()
+    await asyncio.gather(holds_nothing, return_exceptions=True)
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bookie_server.config import CONNECTION_RESERVE_BYTES, BookieSettings
+from bookie_server.service import v2_connection, v2_shared
 from bookie_server.service.lanes import Lanes
 from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_server import V2Server, listen
@@ -330,3 +332,36 @@ async def test_requests_of_one_connection_take_turns_with_those_of_others(
     assert bookie.counters.read_requests < 8_000
     for _ in range(8_000):
         assert (await flood.answer()).code is Code.NO_LEDGER
+
+
+async def test_slow_requests_of_one_connection_take_many_turns_of_the_loop(
+    bookie: SlowBookie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few bytes may cost much time: a batch of many small records."""
+    bookie.storage.release()
+    now_seconds, turn = 0.0, 0
+    turns: list[int] = []
+
+    def read_batch(request: Any, on_done: Any) -> None:
+        nonlocal now_seconds
+        now_seconds += 2 * v2_shared.TURNS_SECONDS
+        turns.append(turn)
+        bookie.storage.storage.read_batch(request, on_done)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    monkeypatch.setattr(bookie.storage, "read_batch", read_batch, raising=False)
+    monkeypatch.setattr(v2_connection, "monotonic", lambda: now_seconds)
+    monkeypatch.setattr(v2_shared, "time", SimpleNamespace(monotonic=lambda: now_seconds))
+    counting = asyncio.create_task(count_turns())
+    client = await bookie.connect()
+    client.send(encode_batch_read(7, 7, request_id=1, count_max=1_024, size_bytes_max=100) * 40)
+    for _ in range(40):
+        assert (await client.answer()).code is Code.NO_LEDGER
+    counting.cancel()
+    assert len(turns) == 40
+    assert len(set(turns)) == 40, "each took the time of a whole turn"
