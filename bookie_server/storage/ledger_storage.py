@@ -48,6 +48,7 @@ class LedgerStorage:
 
     Attributes:
         failure: The write or sync error that ended it; None while it works.
+        was_unclean: Whether the bookie before this one ended without a clean stop.
         on_state_change: Called when `is_writable` or `failure` changed.
         counters: For metrics.
     """
@@ -56,7 +57,7 @@ class LedgerStorage:
         self._files = files
         self._tasks = tasks
         self._store = store
-        self._boot = boot
+        self.was_unclean = boot.was_unclean
         self._health = boot.health
         self._states = boot.states
         self._settings = boot.settings
@@ -97,17 +98,17 @@ class LedgerStorage:
             boot = Boot(pool, store, slots, settings)
             await boot.run()
             storage = cls(files=pool, tasks=tasks, boot=boot, store=store)
-            await storage._start(slots, metadata, clock)
+            await storage._start(boot, slots, metadata, clock)
         except BaseException:
             await pool.close_all()
             await files.unlock()
             raise
         return storage
 
-    async def _start(self, slots: Slots, metadata: MetadataCheck, clock: Clock) -> None:
+    async def _start(self, boot: Boot, slots: Slots, metadata: MetadataCheck, clock: Clock) -> None:
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
-        self._make_log(slots, clock)
+        self._make_log(boot, slots, clock)
         self._make_paths(metadata, clock)
         await self._keeper.commit(None)
         await self._store.remove_strays()
@@ -115,9 +116,12 @@ class LedgerStorage:
         self._log.start()
         self._tasks.spawn("file maintenance", self._keeper.maintain())
 
-    def _make_log(self, slots: Slots, clock: Clock) -> None:
-        """The log, the files that it writes, and what both count."""
-        boot, tasks, settings = self._boot, self._tasks, self._settings
+    def _make_log(self, boot: Boot, slots: Slots, clock: Clock) -> None:
+        """The log, the files that it writes, and what both count.
+
+        Of the boot only counters stay: its files are freed as the keeper replaces them.
+        """
+        tasks, settings = self._tasks, self._settings
         assert boot.active is not None
         self._keeper = FileKeeper(
             store=self._store,
@@ -190,11 +194,6 @@ class LedgerStorage:
     def is_writable(self) -> bool:
         """Whether regular adds are taken."""
         return self._health.is_writable and not self._health.has_failed
-
-    @property
-    def was_unclean(self) -> bool:
-        """Whether the bookie before this one ended without a clean stop."""
-        return self._boot.was_unclean
 
     @property
     def in_flight_bytes(self) -> int:

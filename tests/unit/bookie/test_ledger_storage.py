@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 from bookie_server.core.requests import AddRequest, ReadRequest
@@ -323,3 +325,18 @@ def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed():
     assert codes == [Code.IO_ERROR, Code.IO_ERROR]
     machine.scheduler.run_for(1_000_000)
     assert len(reported) == 2
+
+
+def test_the_indexes_of_files_that_are_finished_are_freed_those_of_the_boot_too():
+    machine = started()
+    keeper = machine.serving._keeper
+    assert keeper.spare is not None
+    indexes = [weakref.ref(file.index) for file in (keeper.active, keeper.spare)]
+    spare_id, at = keeper.spare.entry.file_id, 0
+    while spare_id not in keeper.finished:
+        assert machine.add(7, (at,), bytes(1_000)) is Code.OK
+        at += 1
+        machine.scheduler.run_for(10)
+    gc.collect()
+    assert [index() for index in indexes] == [None, None]
+    assert machine.read(7, 0)[0] is Code.OK
