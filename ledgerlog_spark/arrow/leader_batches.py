@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.protocol.leader_entry import (
     HEADER_SIZE_BYTES,
     LeaderCodec,
@@ -79,18 +79,25 @@ def decode_record_bodies(
 
     Raises:
         WireFormatError: A body is not what its header says.
+        DataLossError: As `bodies`, after the records in front of the lost entry.
     """
     joined = _Joined()
-    for header, body in bodies:
-        is_small = len(body) <= JOINED_SIZE_BYTES_MAX
-        if joined.entries and not (is_small and joined.takes(header, len(body))):
+    try:
+        for header, body in bodies:
+            is_small = len(body) <= JOINED_SIZE_BYTES_MAX
+            if joined.entries and not (is_small and joined.takes(header, len(body))):
+                yield joined.batch()
+                joined = _Joined()
+            if is_small:
+                joined.add(header, body)
+            else:
+                entry = EntryRows(header.count, header.append_time_ms)
+                values = _values(body, header.count)
+                yield LeaderBatch(_batch_of(values), header.first_offset, (entry,))
+    except DataLossError:
+        if joined.entries:
             yield joined.batch()
-            joined = _Joined()
-        if is_small:
-            joined.add(header, body)
-        else:
-            entry = EntryRows(header.count, header.append_time_ms)
-            yield LeaderBatch(_batch_of(_values(body, header.count)), header.first_offset, (entry,))
+        raise
     if joined.entries:
         yield joined.batch()
 

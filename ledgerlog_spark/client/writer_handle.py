@@ -246,7 +246,8 @@ class WriteHandle:
 
         Raises:
             LedgerFencedError: Another client is recovering the ledger; its close decides.
-            LedgerClosedError: Another client closed it at another entry.
+            LedgerClosedError: Another client closed it at another entry. Or this handle's client
+                was closed first: definite only if nothing was asked of the metadata store before.
             LedgerNotFoundError: It was deleted.
             MetadataUnavailableError: Not closed, or not known whether: close again, or seal it
                 later.
@@ -272,7 +273,7 @@ class WriteHandle:
             )
         )
         if self._closed is not None and not self._closed.done():
-            self._closed.set_exception(self._closed_error())
+            self._closed.set_exception(self._stopped_error())
 
     def submit(self, payload: Payload, waiter: Waiter) -> None:
         """Take one checked payload; `waiter` gets its entry id. For the faces of this handle."""
@@ -391,12 +392,22 @@ class WriteHandle:
             ledger_id=self.id,
         )
 
+    def _stopped_error(self) -> LedgerLogError:
+        """The client was closed first; once a close was asked for, its outcome is unknown."""
+        was_asked = self._closed is not None
+        happened = "its close was answered" if was_asked else "the ledger"
+        return LedgerClosedError(
+            f"ledger {self.id}: its client was closed before {happened}; seal it to close it",
+            definite=not was_asked,
+            ledger_id=self.id,
+        )
+
     async def _close(self) -> LedgerMetadata:
         await self.flush()
         if self._host.crash is not None:
             raise self._host.crash
         if self._host.is_stopped:
-            raise self._closed_error()
+            raise self._stopped_error()
         if self._closed is None or (self._closed.done() and self._closed.exception()):
             self._closed = self._loop.create_future()
             self._closed.add_done_callback(_look_at_outcome)

@@ -19,7 +19,7 @@ from ledgerlog_spark.arrow.leader_batches import (
     decode_row_entries,
 )
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, encode_schema
-from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.log.leader_entry_codec import plain_body
 from ledgerlog_spark.protocol.leader_entry import (
     HEADER_SIZE_BYTES,
@@ -195,3 +195,27 @@ def test_entries_of_the_other_content_are_an_error() -> None:
 def test_an_entry_that_claims_another_number_of_rows_is_an_error() -> None:
     with pytest.raises(WireFormatError, match="an entry of 5 rows in a leader log claims 6"):
         list(decode_row_entries(encode_schema(SCHEMA), [rows_entry(rows(0, 5), count=6)]))
+
+
+def test_records_in_front_of_a_lost_entry_come_before_the_error() -> None:
+    def entries() -> Iterator[bytes]:
+        yield records_entry([b"a", b"b"])
+        yield records_entry([b"c"], first_offset=2)
+        raise DataLossError("gone")
+
+    decoded = decode_record_entries(entries())
+    first = next(decoded)
+    assert first.batch.column("value").to_pylist() == [b"a", b"b", b"c"]
+    with pytest.raises(DataLossError):
+        next(decoded)
+
+
+def test_rows_in_front_of_a_lost_entry_come_before_the_error() -> None:
+    def entries() -> Iterator[bytes]:
+        yield rows_entry(rows(0, 2))
+        raise DataLossError("gone")
+
+    decoded = decode_row_entries(encode_schema(SCHEMA), entries())
+    assert next(decoded).batch == rows(0, 2)
+    with pytest.raises(DataLossError):
+        next(decoded)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
@@ -403,8 +404,55 @@ def test_closing_the_client_fails_pending_appends_as_unknown_and_leaves_the_ledg
         assert isinstance(error, LedgerClosedError)
         assert not error.definite
         assert (await world.client().ledger_metadata(ledger.id)).state is LedgerState.OPEN
-        with pytest.raises(LedgerClosedError):
+        with pytest.raises(LedgerClosedError) as raised:
             await ledger.close()
+        assert raised.value.definite
+
+    in_world(work)
+
+
+def test_a_close_that_was_written_is_not_denied_when_the_client_is_closed_before_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(world: ClientWorld) -> None:
+        client, stores = world.client_and_stores()
+        ledger = await client.create_ledger()
+        await ledger.append(b"x")
+        write = stores.ledgers.write
+
+        async def answered_late(*args: Any, **kwargs: Any) -> Any:
+            answer = await write(*args, **kwargs)
+            await asyncio.sleep(3)
+            return answer
+
+        monkeypatch.setattr(stores.ledgers, "write", answered_late)
+        closing = asyncio.ensure_future(ledger.close())
+        await asyncio.sleep(0.5)
+        await client.aclose()
+        for error in (
+            *await settled(closing),
+            *await settled(asyncio.ensure_future(ledger.close())),
+        ):
+            assert isinstance(error, LedgerClosedError)
+            assert not error.definite
+        assert (await world.client().ledger_metadata(ledger.id)).is_closed
+
+    in_world(work)
+
+
+def test_a_close_that_waited_for_appends_when_the_client_was_closed_did_not_happen() -> None:
+    async def work(world: ClientWorld) -> None:
+        client = world.client()
+        ledger = await client.create_ledger()
+        hold_all(world)
+        pending = ledger.append_async(b"x")
+        closing = asyncio.ensure_future(ledger.close())
+        await turns()
+        await client.aclose()
+        _, error = await settled(pending, closing)
+        assert isinstance(error, LedgerClosedError)
+        assert error.definite
+        assert (await world.client().ledger_metadata(ledger.id)).state is LedgerState.OPEN
 
     in_world(work)
 

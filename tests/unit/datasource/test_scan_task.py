@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.datasource.scan_range import ScanRange
 from ledgerlog_spark.datasource.scan_task import ScanTask, joined, read_batches
-from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.errors import DataLossError, WireFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,3 +166,46 @@ def test_few_large_rows_are_passed_on_before_they_fill_the_memory() -> None:
         sizes.append(each.num_rows)
         assert came - passed <= 5
     assert sizes == [2, 5, *[3] * 6, 2]
+
+
+def test_of_batches_that_wait_only_their_own_rows_are_kept_in_memory() -> None:
+    """A slice, and a column without compression, point into memory that is far larger."""
+    freed: list[int] = []
+
+    class Entry(bytearray):
+        """Memory that weak references can watch."""
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for n in range(50):
+            entry = Entry(1 << 16)
+            weakref.finalize(entry, freed.append, n)
+            column = pa.Array.from_buffers(pa.int64(), 1 << 13, [None, pa.py_buffer(entry)])
+            del entry
+            yield pa.record_batch({"n": column}).slice(n, 1)
+            del column
+            assert len(freed) >= n - 1
+
+    (batch,) = joined(source())
+    assert batch.num_rows == 50
+    assert len(freed) == 50
+
+
+def test_rows_in_front_of_a_lost_entry_are_passed_on_before_the_error() -> None:
+    def source() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": pa.array([1, 2])})
+        yield pa.record_batch({"n": pa.array([3])})
+        raise DataLossError("gone")
+
+    batches = joined(source())
+    assert next(batches).column("n").to_pylist() == [1, 2, 3]
+    with pytest.raises(DataLossError):
+        next(batches)
+
+
+def test_a_lost_entry_in_front_of_all_rows_is_an_error_alone() -> None:
+    def source() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": pa.array([], pa.int64())})
+        raise DataLossError("gone")
+
+    with pytest.raises(DataLossError):
+        next(joined(source()))
