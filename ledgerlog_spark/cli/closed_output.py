@@ -16,23 +16,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 
 @contextlib.contextmanager
 def ends_with_its_reader() -> Iterator[None]:
-    """Interrupt the block when standard output is a pipe that nobody reads any more.
+    """End the block when standard output is a pipe that nobody reads any more.
 
-    In the main thread only.
+    The watching thread wakes the main one with SIGINT, whose handler in the block is ours: a
+    shell's background job ignores that signal, and a block that is over is not interrupted. Does
+    nothing outside the main thread.
 
     Raises:
         BrokenPipeError: It is.
     """
     output = _pipe_of_output()
-    if output is None:
+    main = threading.main_thread()
+    if output is None or threading.current_thread() is not main:
         yield
         return
-    is_closed = threading.Event()
+    is_closed, is_over = threading.Event(), False
     told, over = os.pipe()
+    before = signal.getsignal(signal.SIGINT)
 
     def watch() -> None:
         poll = select.poll()
@@ -40,22 +45,31 @@ def ends_with_its_reader() -> Iterator[None]:
         poll.register(told, select.POLLIN)
         if any(fd == output for fd, _ in poll.poll()):
             is_closed.set()
-            main = threading.main_thread().ident
-            assert main is not None
-            signal.pthread_kill(main, signal.SIGINT)  # wakes it, wherever it waits
+            assert main.ident is not None
+            signal.pthread_kill(main.ident, signal.SIGINT)  # wakes it, wherever it waits
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal is_over
+        if not is_closed.is_set():
+            if callable(before):
+                before(number, frame)
+        elif not is_over:
+            is_over = True
+            raise BrokenPipeError
 
     watcher = threading.Thread(target=watch, name="reader of the output", daemon=True)
-    watcher.start()
+    signal.signal(signal.SIGINT, on_signal)
     try:
-        yield
-    except KeyboardInterrupt:
-        if is_closed.is_set():
-            raise BrokenPipeError from None
-        raise
+        try:
+            watcher.start()
+            yield
+        finally:
+            is_over = True  # a signal just before this still gets to the outer `finally`
     finally:
         os.close(over)
         watcher.join()
         os.close(told)
+        signal.signal(signal.SIGINT, before)
 
 
 def _pipe_of_output() -> int | None:

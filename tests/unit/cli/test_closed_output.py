@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,59 @@ def test_ctrl_c_stays_ctrl_c(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPa
         wait_after(lambda: os.kill(os.getpid(), signal.SIGINT))
     for descriptor in pipe:
         os.close(descriptor)
+
+
+@pytest.fixture
+def _ignored() -> Iterator[None]:
+    """As a shell starts the jobs of its background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    assert signal.signal(signal.SIGINT, before) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("_ignored")
+def test_a_job_of_the_background_ends_with_its_reader_too(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = pipe
+    monkeypatch.setattr(sys, "stdout", Output(write))
+
+    def happens() -> None:
+        os.kill(os.getpid(), signal.SIGINT)  # ignored still
+        os.close(read)
+
+    with pytest.raises(BrokenPipeError):
+        wait_after(happens)
+    os.close(write)
+
+
+def test_a_reader_that_ends_while_the_block_is_left_interrupts_nothing(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = pipe
+    monkeypatch.setattr(sys, "stdout", Output(write))
+    before, close = signal.getsignal(signal.SIGINT), os.close
+    is_left = False
+
+    def close_after_the_signal(descriptor: int) -> None:
+        nonlocal is_left
+        if not is_left:
+            is_left = True
+            close(read)
+            for watcher in [t for t in threading.enumerate() if t.name == "reader of the output"]:
+                watcher.join()
+        close(descriptor)
+
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    try:
+        with ends_with_its_reader():
+            monkeypatch.setattr(os, "close", close_after_the_signal)
+    except KeyboardInterrupt:
+        pytest.fail("it is told that it was interrupted")
+    assert is_left
+    assert signal.getsignal(signal.SIGINT) is before
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors - 1  # the reader's
+    close(write)
 
 
 def test_a_block_that_ends_before_its_reader_leaves_nothing_behind(
