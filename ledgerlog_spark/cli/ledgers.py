@@ -236,7 +236,8 @@ def delete(
         if owner is not None:
             raise LocalProtocolError(
                 f"ledger {ledger_id} belongs to log {owner!r} and may hold its rows; "
-                "`ledgerlog logs sweep` deletes it when no version needs it",
+                "`ledgerlog logs sweep` deletes it when no version needs it; if it is orphaned, "
+                f"run `ledgerlog logs check {owner} --let-go` first",
                 ledger_id=ledger_id,
                 log=owner,
             )

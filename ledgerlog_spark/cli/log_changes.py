@@ -92,7 +92,8 @@ def pair_of_property(change: str) -> tuple[str, str]:
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigurationError(
-            f"{change!r} is not a property: write PROPERTY=VALUE, or pass --unset PROPERTY",
+            f"{change!r} is not a property: write PROPERTY=VALUE, or use `logs set` with "
+            "--unset PROPERTY",
             key=change,
         )
     return key.strip(), value.strip()
@@ -189,7 +190,11 @@ def truncate(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Delete all rows older than this time, like 2026-01-31."),
+        typer.Option(
+            metavar="TIME",
+            help="Delete rows older than this time, like 2026-01-31; where no version tells which, "
+            "as in leader logs, only ranges that are older as a whole.",
+        ),
     ] = None,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,

@@ -256,7 +256,7 @@ def check(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Verify that every entry has enough replicas, and report orphaned ledgers.
+    """Verify that the ends of every range have enough replicas, and report orphaned ledgers.
 
     Changes nothing without --let-go. The exit code is 1 if rows are lost or have too few replicas.
     """

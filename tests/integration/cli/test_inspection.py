@@ -196,6 +196,7 @@ def test_ledger_of_a_living_log_is_not_deleted_and_of_a_deleted_one_is(
     refused = run("ledgers", "delete", ledger_id, "--yes")
     assert refused.code == 1
     assert "belongs to log 'short-lived'" in refused.err
+    assert "if it is orphaned, run `ledgerlog logs check short-lived --let-go`" in refused.err
     assert len(run("logs", "read", "short-lived", "--json").out.splitlines()) == 3
     BlockingLogs(client).delete("short-lived")
     assert run("ledgers", "delete", ledger_id, "--yes", "--json").json["is_deleted"]

@@ -68,6 +68,25 @@ def test_help_shows_an_example_of_that_very_command(
     assert f"Example: {' '.join(('ledgerlog', *words))}" in " ".join(printed.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "promised"),
+    [
+        (("logs", "check"), "Verify that the ends of every range have enough replicas"),
+        (("logs", "truncate"), "as in leader logs, only ranges that are older as a whole"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_help_promises_no_more_than_is_done(
+    words: tuple[str, ...],
+    promised: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(monkeypatch, *words, "--help") == 0
+    assert promised in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
 def test_version_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +129,7 @@ def test_exit_code_says_whether_it_happened_and_whether_to_try_again(error: Any,
         (("bookie", "run", "--prt", "3"), "ledgerlog bookie run: error: unrecognized arguments"),
         (("logs", "merge", "flights", "--compression", "gzip"), "zstd, lz4, none"),
         (("logs", "set", "flights", "rollMs"), "PROPERTY=VALUE"),
+        (("logs", "create", "flights", "foo"), "`logs set` with --unset PROPERTY"),
         (("logs", "truncate", "flights"), "--offset or --before"),
         (("logs", "restore", "flights"), "--at and a time"),
     ],
