@@ -3,7 +3,9 @@
 Retention drops whole items, oldest first, and only once that frees a ledger: until then it would
 end versions and win no space. It never drops the newest item by size, so a log always holds at
 least `retentionBytes`. It looks at the oldest items alone, some 8,000 a pass, and by size at pages
-whose size it did not count in an earlier pass.
+whose size it did not count in an earlier pass. Where no item of an older list has a time it looks
+on. When all that it looked at is due it goes, whether that frees a ledger or not: or else it would
+keep what follows from being looked at for ever.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ class RetentionMachine(TruncateMachine):
     """Ends with `Finished(Truncated)` of what retention let go, if anything; both kinds of logs.
 
     Attributes:
-        next_due_ms: When the next item is too old, None when age drops none. Now, when it may be
-            among those that were not looked at.
+        next_due_ms: When the next item is too old, None when age drops none. Now, when more may be
+            due among those that were not looked at, by age or by size.
     """
 
     asked_time = AskedTime.EXACT
-    __slots__ = ("_page_sizes", "_retention_bytes", "_retention_ms", "next_due_ms")
+    __slots__ = ("_ages", "_page_sizes", "_retention_bytes", "_retention_ms", "next_due_ms")
 
     def __init__(
         self,
@@ -67,38 +69,61 @@ class RetentionMachine(TruncateMachine):
         self._retention_ms = retention_ms
         self._retention_bytes = retention_bytes
         self._page_sizes = {} if page_sizes is None else page_sizes
+        self._ages: list[Walk[Item]] = []
         self.next_due_ms: int | None = None
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         self._history = None
-        walks: list[Walk[Any]] = [oldest_of(head, ITEMS_AT_ONCE)]
+        self._ages = [oldest_of(head, ITEMS_AT_ONCE)]
+        walks: list[Walk[Any]] = [*self._ages]
         if self._retention_bytes != KEPT:
             walks.append(_NewestVersion(head, self._page_sizes))
         return walks
 
+    def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
+        """The items that follow, while none says when its rows came; then as of a truncation."""
+        last = self._ages[-1]
+        if self._retention_ms != KEPT and last.is_cut:
+            items = last.records()
+            if not any(item.newest_ms for item in items):
+                self._ages.append(_items_from(head, items[-1].end_offset))
+                return [self._ages[-1]]
+        return super()._more(head, walked)
+
     def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
         del head
-        oldest: Walk[Item] = walked[0]
-        items = oldest.records()
-        since_ms = self._now_ms - self._retention_ms if self._retention_ms != KEPT else 0
+        self.next_due_ms = None
+        items = tuple(item for walk in self._ages for item in walk.records())
+        offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
-            younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
-            oldest_ms = min(younger, default=self._now_ms)
-            self.next_due_ms = oldest_ms + self._retention_ms + 1
-            if oldest.is_cut and not younger:
-                self.next_due_ms = self._now_ms
-        offset = due_by_age(items, since_ms=since_ms)
+            offset, is_all_due = self._due_by_age(items)
         if self._retention_bytes != KEPT:
             newest = cast("_NewestVersion", walked[1])
+            records = newest.records()
             surplus_bytes = newest.size_bytes() - self._retention_bytes
-            items = (*items, *newest.records())
-            by_size = due_by_size(
-                newest.records(), surplus_bytes=surplus_bytes, is_all=not newest.is_cut
-            )
+            by_size = due_by_size(records, surplus_bytes=surplus_bytes, is_all=not newest.is_cut)
+            is_all_due |= newest.is_cut and by_size >= records[-1].end_offset
+            items = (*items, *records)
             offset = max(offset, by_size)
+        if is_all_due:  # even if each of their ledgers goes on behind: the next pass looks there
+            self.next_due_ms = self._now_ms
+            return offset
         gone = {item.ledger_id for item in items if item.end_offset <= offset}
         kept = {item.ledger_id for item in items if item.end_offset > offset}
         return offset if gone - kept else 0
+
+    def _due_by_age(self, items: Sequence[Item]) -> tuple[int, bool]:
+        """The end of what is too old, and whether what was not looked at may be as well."""
+        since_ms = self._now_ms - self._retention_ms
+        younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
+        self.next_due_ms = min(younger, default=self._now_ms) + self._retention_ms + 1
+        offset = due_by_age(items, since_ms=since_ms)
+        last = max((item.end_offset for item in items if item.newest_ms), default=0)
+        return offset, self._ages[-1].is_cut and offset >= last > 0
+
+
+def _items_from(head: LogHead, offset: int) -> Walk[Item]:
+    return Walk(ITEMS, head.items, offset, head.end_offset, records_min=ITEMS_AT_ONCE)
 
 
 class _NewestVersion(Walk[Item]):

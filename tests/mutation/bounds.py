@@ -71,9 +71,30 @@ MUTATIONS = [
     Mutation(
         "retention_forgets_what_it_did_not_read",
         "ledgerlog_spark/protocol/log_retention.py",
-        "if oldest.is_cut and not younger:",
-        "if False:",
+        "            self.next_due_ms = self._now_ms\n",
+        "",
         "a long log's old ranges stay until the age of the log has passed once more",
+    ),
+    Mutation(
+        "all_due_waits_for_a_ledger_by_age",
+        "ledgerlog_spark/protocol/log_retention.py",
+        "return offset, self._ages[-1].is_cut and offset >= last > 0",
+        "return offset, False",
+        "ledgers that go on behind what a step looks at keep their rows for ever",
+    ),
+    Mutation(
+        "all_due_waits_for_a_ledger_by_size",
+        "ledgerlog_spark/protocol/log_retention.py",
+        "            is_all_due |= newest.is_cut and by_size >= records[-1].end_offset\n",
+        "",
+        "retention by size does not report that more is due than it looked at",
+    ),
+    Mutation(
+        "ranges_without_a_time_are_the_end",
+        "ledgerlog_spark/protocol/log_retention.py",
+        "if not any(item.newest_ms for item in items):",
+        "if False:",
+        "rows of a long old list that does not say when they came stay for ever",
     ),
     Mutation(
         "partial_page_counts_whole",

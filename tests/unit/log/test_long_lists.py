@@ -276,3 +276,77 @@ def test_the_oldest_items_are_a_whole_beginning_of_the_list(log: LongLog, count:
     assert [item.ledger_id for item in found] == list(range(len(found)))
     assert len(found) == RANGES or (walk.is_cut and len(found) > count)
     assert walk.is_cut == (len(found) < RANGES)
+
+
+LEDGER_RANGES = 20_000
+
+
+def listed(items: Sequence[Item], start: int = 0) -> LongLog:
+    """A log of these ranges, of which a last overwrite replaced the first `start`."""
+    pages: dict[tuple[str, int], bytes] = {}
+    end_offset = items[-1].end_offset
+    versions = [
+        VersionInterval(0, 0, end_offset, 1, token(7)),
+        VersionInterval(1, start * ROWS, end_offset, 2, token(7)),
+    ]
+    head = replace(
+        new_head()[0],
+        version=1,
+        start_offset=start * ROWS,
+        end_offset=end_offset,
+        commit_time_ms=2,
+        items=paged(ITEMS, items, pages, 1_000),
+        history=paged(HISTORY, versions, pages, 5_000),
+    )
+    log = LongLog(head, pages)
+    log.now_ms = (len(items) + 1) * MINUTE_MS
+    return log
+
+
+def retain_all(log: LongLog, ms: int, size_bytes: int) -> int:
+    """Passes until no more is due; how many."""
+    sizes: PageSizes = {}
+    for passes in range(1, 10):
+        done, _ = retain(log, ms, size_bytes, sizes)
+        if done.next_due_ms != log.now_ms:
+            return passes
+    raise AssertionError(log.head.value.start_offset)
+
+
+@pytest.mark.parametrize("size_bytes", [-1, 10**12], ids=["age", "age-and-size"])
+@pytest.mark.parametrize("unknown", [(0, 0), (5_000, 12_000)], ids=["timed", "some-timed"])
+def test_retention_goes_on_while_all_it_looks_at_is_due_and_its_ledger_goes_on(
+    size_bytes: int, unknown: tuple[int, int]
+) -> None:
+    """By size it looks further than by age, for the newest version begins far from the oldest."""
+    items = [
+        Item(n // LEDGER_RANGES, n + 1, n + 1, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0,
+             bytes(64), 0 if n in range(*unknown) else (n + 1) * MINUTE_MS)
+        for n in range(30_000)
+    ]  # fmt: skip
+    log = listed(items, start=9_000)
+    retain_all(log, 5 * MINUTE_MS, size_bytes)
+    assert log.head.value.start_offset >= LEDGER_RANGES * ROWS
+    assert log.head.value.oldest_offset == log.head.value.start_offset
+    assert 0 in log.unlisted
+
+
+@pytest.mark.parametrize("unknown", [5_000, 12_000])
+def test_ranges_that_do_not_say_when_they_came_go_with_the_first_that_does(unknown: int) -> None:
+    items = [
+        Item(n, 1, 9, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0, bytes(64),
+             0 if n < unknown else (n + 1) * MINUTE_MS)
+        for n in range(30_000)
+    ]  # fmt: skip
+    log = listed(items)
+    log.now_ms = (unknown + 5) * MINUTE_MS
+    assert retain_all(log, 5 * MINUTE_MS, -1) == 1
+    assert log.heads_written == 0, "the first that says when is too young"
+    log.now_ms = 30_001 * MINUTE_MS
+    retain_all(log, 500 * MINUTE_MS, -1)
+    assert log.head.value.start_offset == (30_000 - 500) * ROWS
+
+
+def test_retention_by_size_says_that_more_is_due(log: LongLog) -> None:
+    assert 1 < retain_all(log, -1, 60_000 * SIZE_BYTES) < 40_000 / ITEMS_AT_ONCE + 1
+    assert log.head.value.start_offset == 40_000 * ROWS
