@@ -48,6 +48,11 @@ def consecutive(ids: EntryIds) -> Iterator[tuple[int, int, int]]:
     yield first, last, place
 
 
+def stretches_at_most(ids: EntryIds) -> int:
+    """How many consecutive stretches the ids are at most; does not look at each of them."""
+    return 1 if type(ids) is range and ids.step == 1 else len(ids)
+
+
 class Pieces(Generic[T]):
     """The pieces of one ledger in rising order; no two overlap."""
 

@@ -19,10 +19,9 @@ class StorageSettings:
 
     Attributes:
         file_size_bytes: Of each entry-log file, allocated ahead.
-        pieces_max: A file is finished when its index has so many pieces.
+        pieces_max: Of the index of a file; a file that would have more is finished first.
         in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
-        group_bytes_max: Written and synced at once at most; an eighth of a file where that is less,
-            so that the index entries of groups under way fit into what a file keeps free.
+        group_bytes_max: Written and synced at once at most; an eighth of a file where that is less.
         recent_bytes_max: Bodies written last that are kept in memory for tailing readers.
         free_bytes_min: No file is allocated when the device would have less left; the bookie is
             read-only then.

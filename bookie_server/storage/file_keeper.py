@@ -37,6 +37,8 @@ from bookie_server.storage.wake_ups import settle
 RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
+PIECES_PER_STRETCH_MAX = 2
+"""That an index grows by: a stretch of ids within an older piece is one, and splits the other."""
 
 
 def room_left(file: OpenFile) -> int:
@@ -137,13 +139,20 @@ class FileKeeper:
         spare = 0 if self.spare is None else room_left(self.spare)
         return size <= room_left(self.active) + spare
 
-    def must_roll(self, size: int) -> bool:
-        """Whether a record of `size` bytes has to go to the next file."""
+    def must_roll(self, size: int, stretches: int) -> bool:
+        """Whether a record of `size` bytes has to go to the next file.
+
+        Args:
+            size: Bytes.
+            stretches: Of its consecutive ids, and of those of all records that are not durable.
+        """
         active = self.active
         if active.end == RECORDS_START:
             return False
+        pieces = PIECES_PER_STRETCH_MAX * stretches
         left = room_left(active) - active.entry.size_bytes // RESERVE_FRACTION
-        if size <= left and active.index.pieces < self._settings.pieces_max:
+        left -= INDEX_BYTES_PER_PIECE * pieces
+        if size <= left and active.index.pieces + pieces <= self._settings.pieces_max:
             return False
         return self.spare is not None or self._health.is_writable
 

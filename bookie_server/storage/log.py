@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from bookie_server.core.pieces import stretches_at_most
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.record_codec import ALIGNMENT, encode_header, size_at_most
 from bookie_server.core.settings import StorageSettings
@@ -30,6 +31,8 @@ PADDING = bytes(ALIGNMENT)
 GROUPS_UNDER_WAY_MAX = 2
 GROUP_RECORDS_MAX = 2_000
 """Encoded and answered in one turn of the event loop each: 10 to 20 ms."""
+GROUP_STRETCHES_MAX = 10_000
+"""Of consecutive ids, each put into the index in the same turn: up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
 """Records up to this size are joined before they are written: one copy beats three parts."""
 
@@ -41,8 +44,13 @@ class LogFiles(Protocol):
     def active(self) -> OpenFile:
         """The file that the next group goes to."""
 
-    def must_roll(self, size: int) -> bool:
-        """Whether a record of `size` bytes has to go to the next file."""
+    def must_roll(self, size: int, stretches: int) -> bool:
+        """Whether a record of `size` bytes has to go to the next file.
+
+        Args:
+            size: Bytes.
+            stretches: Of its consecutive ids, and of those of all records that are not durable.
+        """
 
     async def roll(self) -> None:
         """Finish the active file durably and make the next one active."""
@@ -96,6 +104,7 @@ class Log:
         self._queue: deque[LogRecord] = deque()
         self._queued_bytes = 0
         self._under_way = 0
+        self._stretches_under_way = 0
         self._waiting: list[Future[None]] = []
         self._is_waking = False
         self._is_rolling = False
@@ -161,12 +170,14 @@ class Log:
         group: list[LogRecord] = []
         try:
             while await self._is_there_a_group():
-                group, start, buffers = self._take_group()
+                group, stretches, start, buffers = self._take_group()
                 self._under_way += 1
+                self._stretches_under_way += stretches
                 self._wake_if_due()
                 began_ms = self._clock.monotonic_ms()
                 await self._files.active.handle.write_synced(start, buffers)
                 self._under_way -= 1
+                self._stretches_under_way -= stretches
                 self._count_busy(began_ms)
                 if self._is_broken:
                     return
@@ -195,7 +206,7 @@ class Log:
             if has_stopped or (self._is_closing and not self._queue):
                 return False
             if self._is_due:
-                if not self._files.must_roll(size_at_most(self._queue[0])):
+                if not self._must_roll(self._queue[0]):
                     return True
                 await self._roll()
                 return self.failure is None
@@ -225,8 +236,13 @@ class Log:
         return (
             self._under_way < GROUPS_UNDER_WAY_MAX
             and self._has_full_group
-            and not self._files.must_roll(size_at_most(self._queue[0]))
+            and not self._must_roll(self._queue[0])
         )
+
+    def _must_roll(self, record: LogRecord) -> bool:
+        """Whether the next group, which begins with `record`, has to go to the next file."""
+        stretches = self._stretches_under_way + stretches_at_most(record.entry_ids)
+        return self._files.must_roll(size_at_most(record), stretches)
 
     @property
     def _has_full_group(self) -> bool:
@@ -243,7 +259,8 @@ class Log:
             self._is_waking = True
             settle([self._waiting.pop()])
 
-    def _take_group(self) -> tuple[list[LogRecord], int, list[Buffer]]:
+    def _take_group(self) -> tuple[list[LogRecord], int, int, list[Buffer]]:
+        """The records, their stretches of consecutive ids, and what is written where."""
         active = self._files.active
         start = offset = active.end
         group: list[LogRecord] = []
@@ -252,22 +269,27 @@ class Log:
         size_max = self._settings.group_bytes
         sequence, durable_upto = self.next_sequence, self.durable_sequence
         identity = active.identity
+        stretches, under_way = 0, self._stretches_under_way
         while queue and offset - start < size_max and len(group) < GROUP_RECORDS_MAX:
             record = queue[0]
-            if group and files.must_roll(offset - start + size_at_most(record)):
+            stretches_now = stretches + stretches_at_most(record.entry_ids)
+            if group and (
+                stretches_now > GROUP_STRETCHES_MAX
+                or files.must_roll(size_at_most(record), under_way + stretches_now)
+            ):
                 break
+            stretches = stretches_now
             queue.popleft()
             self._queued_bytes -= record.body_size
             record.identity, record.offset = identity, offset
             record.sequence, record.durable_upto = sequence, durable_upto
             record.origin_sequence = record.origin_sequence or sequence
             sequence += 1
-            offset += append_encoded(record, buffers)
+            active.end = offset = offset + append_encoded(record, buffers)
             group.append(record)
         self.next_sequence = sequence
-        active.end = offset
         self.counters.bytes_written += offset - start + append_end_mark(active, buffers)
-        return group, start, buffers
+        return group, stretches, start, buffers
 
     def _complete(self, group: list[LogRecord]) -> None:
         counters = self.counters

@@ -46,7 +46,7 @@ class Filled:
         while self.keeper.full is None:
             self.add(1 + number % LEDGERS)
             number += 1
-        assert number > PIECES
+        assert number >= PIECES
 
     @property
     def keeper(self):

@@ -11,9 +11,11 @@ import pytest
 
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.requests import EntryIds
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError, SyncFailedError
 from bookie_server.ports import Buffer
+from bookie_server.storage import log as log_module
 from bookie_server.storage.entry_log_file import OpenFile
 from bookie_server.storage.log import Log
 from bookie_server.storage.os_runtime import OsClock, OsTasks
@@ -56,9 +58,11 @@ class OneFile:
         self.active = OpenFile(entry, handle, entry.identity)
         self.is_full = False
         self.rolls_under: list[int] = []
+        self.stretches_most = 0
 
-    def must_roll(self, size: int) -> bool:
+    def must_roll(self, size: int, stretches: int) -> bool:
         assert size
+        self.stretches_most = max(self.stretches_most, stretches)
         return self.is_full
 
     async def roll(self) -> None:
@@ -66,10 +70,10 @@ class OneFile:
         self.is_full = False
 
 
-def run_of(ledger_id: int, size: int) -> LogRecord:
+def run_of(ledger_id: int, size: int, ids: EntryIds = range(1)) -> LogRecord:
     return LogRecord(
-        RecordKind.RUN, ledger_id, entry_ids=range(1), lengths=(size,), body=bytes(size),
-        master_key=bytes(20),
+        RecordKind.RUN, ledger_id, entry_ids=ids, lengths=(size,) * len(ids),
+        body=bytes(size * len(ids)), master_key=bytes(20),
     )  # fmt: skip
 
 
@@ -98,8 +102,8 @@ class World:
     def settle(self) -> None:
         self.scheduler.run_for(1)
 
-    def submit(self, ledger_id: int, size: int) -> LogRecord:
-        record = run_of(ledger_id, size)
+    def submit(self, ledger_id: int, size: int, ids: EntryIds = range(1)) -> LogRecord:
+        record = run_of(ledger_id, size, ids)
         self.log.submit(record)
         self.settle()
         return record
@@ -139,6 +143,31 @@ def test_a_full_group_is_handed_over_while_the_one_before_is_under_way_and_no_th
     world.end()
     world.end()
     assert world.durable == [[0], [1], [2]]
+
+
+def test_a_group_has_a_bounded_number_of_stretches_of_ids(world, monkeypatch):
+    """A run of ids with gaps is one record, and one piece of the index for each id."""
+    monkeypatch.setattr(log_module, "GROUP_STRETCHES_MAX", 10)
+    apart = range(0, 12, 3)
+    runs = [range(1), apart, (1, 3, 5, 7), apart, range(100), range(1), range(0, 90, 3), range(9)]
+    for ledger_id, ids in enumerate(runs):
+        world.submit(ledger_id, 32, ids)
+    for _ in range(5):
+        world.end()
+    assert world.durable == [[0], [1, 2], [3, 4, 5], [6], [7]]
+    assert world.device.under_way == []
+
+
+def test_the_stretches_of_groups_under_way_count_when_a_file_is_asked_for_room(world):
+    for ledger_id in range(2):
+        world.submit(ledger_id, FULL, range(0, 12, 3))
+    assert len(world.device.under_way) == 2
+    assert world.files.stretches_most == 8
+    world.end()
+    world.end()
+    world.files.stretches_most = 0
+    world.submit(2, 100)
+    assert world.files.stretches_most == 1
 
 
 def test_a_record_vouches_only_for_what_was_synced_when_it_was_encoded(world):

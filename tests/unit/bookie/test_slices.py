@@ -13,6 +13,7 @@ from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.storage import active_index, drops, manifest, reads, slices
 from bookie_server.storage import log as log_module
+from bookie_server.storage.active_index import ActiveIndex
 from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.log import Log
 from bookie_server.storage.recent_bodies import RECORD_COST_BYTES, RecentBodies
@@ -127,6 +128,30 @@ def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered)
         Log._complete = complete
     assert max(sizes) == UNITS
     assert sum(sizes) == LEDGERS
+
+
+def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(monkeypatch):
+    machine = Machine(1, settings=replace(SMALL, file_size_bytes=1 << 20))
+    machine.start()
+    most = [0]
+    insert = ActiveIndex.insert
+
+    def noted(self: ActiveIndex, record: LogRecord) -> None:
+        insert(self, record)
+        most[0] = max(most[0], self.pieces)
+
+    monkeypatch.setattr(ActiveIndex, "insert", noted)
+    codes: list[Code] = []
+    runs = [range(first, first + 12, 3) for first in range(0, 1_200, 12)]
+    within = [range(first, first + 9, 2) for first in range(10_000, 10_400, 10)]
+    for ids in (*runs, range(10_000, 10_400), *within):
+        machine.serving.add(add_request(7, ids, is_recovery=True), codes.append)
+    count = len(runs) + 1 + len(within)
+    machine.scheduler.run_until(lambda: len(codes) == count)
+    assert set(codes) == {Code.OK}
+    assert SMALL.pieces_max - 10 < most[0] <= SMALL.pieces_max
+    assert machine.add(8, range(0, 300, 3)) is Code.OK  # alone, in a file of its own
+    assert most[0] == 100
 
 
 def test_ten_thousand_watches_end_without_looking_at_each_other(metered):
