@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
 from ledgerlog_spark.client.append_pace import AppendPace
@@ -31,6 +31,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     ListChanged,
     RollRequested,
 )
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.messages import CloseRequested
 from ledgerlog_spark.waits import forever
 
@@ -44,23 +45,13 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.log.driver import Driver
     from ledgerlog_spark.log.leader_content import LeaderContent
-    from ledgerlog_spark.log.ports import Ledgers
+    from ledgerlog_spark.log.ports import Led, Ledgers
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.messages import Payload
 
 ENTRY_RECORDS_MAX = 8_192
 """Records, or pieces of rows, gathered into one entry."""
-
-
-class Led(Protocol):
-    """The log that is led."""
-
-    name: str
-    log_id: str
-
-    async def truncate(self, offset: int) -> Any:
-        """Drop everything below an offset."""
 
 
 REQUESTS_END = "the machine ends: each of its requests does, by its own deadline"
@@ -183,8 +174,11 @@ class Leader:
         except LedgerLogError:
             self._host.retire()
             raise
-        except BaseException:
-            self.abandon()  # nobody is there to lead
+        except BaseException:  # nobody is there to lead
+            if self._machine.phase is LeaderPhase.OPENING:
+                self._host.post(CloseRequested())  # drops a ledger that comes too late
+            elif self.is_leading:
+                self.abandon()
             raise
 
     async def append(self, record: bytes | bytearray | memoryview) -> Position:

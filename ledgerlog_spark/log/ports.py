@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.read_room import ReadPlace
 
 
+class Led(Protocol):
+    """The log that is led."""
+
+    name: str
+    log_id: str
+
+    async def truncate(self, offset: int) -> Any:
+        """Drop everything below an offset."""
+
+
 class LedgerWriterHandle(Protocol):
     """A ledger that this process writes."""
 

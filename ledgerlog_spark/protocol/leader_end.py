@@ -11,6 +11,7 @@ from ledgerlog_spark.errors import (
     LedgerFencedError,
     LedgerLogError,
     LedgerNotFoundError,
+    LocalProtocolError,
     LogNotFoundError,
 )
 
@@ -80,6 +81,16 @@ def not_opened(
         waited_for=waited_for,
         timeout_ms=timeout_ms,
         **ledger,
+    )
+
+
+def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
+    """The error of an opening whose caller did not wait for its end; `may_lead` as there."""
+    then = "may have taken it over all the same" if may_lead else "does not lead it"
+    return LocalProtocolError(
+        f"the opening of log {log!r} was cancelled, and this client {then}: open it again",
+        definite=not may_lead,
+        log=log,
     )
 
 

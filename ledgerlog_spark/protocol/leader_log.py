@@ -50,10 +50,8 @@ from ledgerlog_spark.protocol.leader_messages import (
 from ledgerlog_spark.protocol.leader_opening import LeaderOpening, Opened
 from ledgerlog_spark.protocol.leader_phases import LEADER_TABLE, LeaderPhase
 from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers
-from ledgerlog_spark.protocol.log_messages import (
-    DropLedger,
-    Finished,
-)
+from ledgerlog_spark.protocol.leader_tokens import LeaderTokens
+from ledgerlog_spark.protocol.log_messages import DropLedger, Finished
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.messages import CloseRequested, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -83,11 +81,6 @@ class LeaderSettings:
     open_timeout_ms: int = 120_000
 
 
-_TOKEN_STEP = 1_000
-"""Tokens that one change of the list may use up, one for each of its attempts."""
-_TOKEN_END = 1 << 128
-
-
 class LeaderLog:
     """One client's leadership of one log, from `Start` to `LeaderClosed` or `LeaderStopped`.
 
@@ -109,7 +102,7 @@ class LeaderLog:
         self.phase = LeaderPhase.NEW
         self.properties = LogProperties()
         self._settings = settings or LeaderSettings()
-        self._token = token
+        self._tokens = LeaderTokens(token)
         self._numbers = RequestNumbers()
         self._appends = LeaderAppends(self._settings.window)
         self._ledgers: LeaderLedgers | None = None
@@ -162,13 +155,17 @@ class LeaderLog:
         self.phase = LeaderPhase.OPENING
         self._open_timer = self._numbers.next()
         timer = StartTimer(self._open_timer, self._settings.open_timeout_ms)
-        return [timer, *self._start_list(LeaderOpening(self.log, token=self._take_token()))]
+        return [timer, *self._start_list(LeaderOpening(self.log, token=self._tokens.take()))]
 
     def _on_open_timer(self, event: TimerFired) -> list[LeaderEffect]:
         if event.request != self._open_timer:
             return []
         assert isinstance(self._list.machine, LeaderOpening)
         return self._on_opening_failed(self._list.machine.give_up(self._settings.open_timeout_ms))
+
+    def _on_opening_cancelled(self, _event: CloseRequested) -> list[LeaderEffect]:
+        assert isinstance(self._list.machine, LeaderOpening)
+        return self._on_opening_failed(self._list.machine.cancel())
 
     def _on_opened(self, opened: Opened) -> list[LeaderEffect]:
         head = opened.head
@@ -363,7 +360,7 @@ class LeaderLog:
             mine=[ledger.ledger_id for ledger in ledgers.listed],
             closed=closed,
             added=None if added is None else added.ledger_id,
-            token=self._take_token(),
+            token=self._tokens.take(),
         )
         return [*dropped, *self._start_list(change)]
 
@@ -493,8 +490,3 @@ class LeaderLog:
         request = self._numbers.next()
         self._dropping.add(request)
         return [DropLedger(request, ledger_id)]
-
-    def _take_token(self) -> str:
-        token = self._token
-        self._token = f"{(int(token, 16) + _TOKEN_STEP) % _TOKEN_END:032x}"
-        return token

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ledgerlog_spark.protocol.leader_end import not_opened
+from ledgerlog_spark.protocol.leader_end import cancelled, not_opened
 from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListEdit, open_ids
 from ledgerlog_spark.protocol.leader_messages import (
     CreateLedger,
@@ -32,7 +32,7 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.errors import LeaderTimeoutError
+    from ledgerlog_spark.errors import LeaderTimeoutError, LocalProtocolError
     from ledgerlog_spark.model import Version
     from ledgerlog_spark.protocol.log_walk import Walk
 
@@ -90,15 +90,23 @@ class LeaderOpening(HeadChanger):
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
         """End without the reply to the request that is out: what becomes of it is not known."""
+        self._leave_request()
         phase, ledger_id = self.opening_phase, None
-        if phase is OpeningPhase.LIST and self.phase is ReadPhase.WRITE_HEAD:
-            self._is_unsure = True
         if phase is OpeningPhase.SEALING:
             assert self._head is not None
             ledger_id = self._unsealed(self._head)[0]
         return not_opened(
             self.log, phase.value, ledger_id, timeout_ms=timeout_ms, may_lead=self._is_unsure
         )
+
+    def cancel(self) -> LocalProtocolError:
+        """Like `give_up`, because nobody waits for the opening any more."""
+        self._leave_request()
+        return cancelled(self.log, may_lead=self._is_unsure)
+
+    def _leave_request(self) -> None:
+        if self.opening_phase is OpeningPhase.LIST and self.phase is ReadPhase.WRITE_HEAD:
+            self._is_unsure = True
 
     def _step(self, reply: Any) -> list[Any]:
         steps: dict[OpeningPhase, Callable[[Any], list[Any]]] = {

@@ -51,7 +51,7 @@ _REPLIES = (*_LIST_REPLIES, LedgerSealed, CloseAnswered, TimerFired)
 
 LEADER_TABLE: Table = {
     LeaderPhase.NEW: row({Start: "_on_start", **_ASKED}),
-    LeaderPhase.OPENING: row({**_ASKED, **_OPENS}),
+    LeaderPhase.OPENING: row({**_ASKED, **_OPENS, CloseRequested: "_on_opening_cancelled"}),
     LeaderPhase.LEADING: row(
         {
             **_LEADS,

@@ -176,16 +176,23 @@ MUTATIONS = [
     Mutation(
         "late_opening_drops_what_may_be_listed",
         "ledgerlog_spark/protocol/leader_opening.py",
-        "        if phase is OpeningPhase.LIST and self.phase is ReadPhase.WRITE_HEAD:",
-        "        if False:",
+        "if self.opening_phase is OpeningPhase.LIST and self.phase is ReadPhase.WRITE_HEAD:",
+        "if False:",
         "the ledger of a leader is deleted while the attempt to list it is out",
     ),
     Mutation(
         "given_up_takeover_goes_on",
         "ledgerlog_spark/log/leader.py",
-        "            self.abandon()  # nobody is there to lead",
-        "            self._host.retire()",
+        "                self._host.post(CloseRequested())  # drops a ledger that comes too late",
+        "                self._host.retire()",
         "a takeover that nobody waits for deposes a leader",
+    ),
+    Mutation(
+        "given_up_takeover_keeps_its_ledger",
+        "ledgerlog_spark/log/leader.py",
+        "                self._host.post(CloseRequested())  # drops a ledger that comes too late",
+        "                self.abandon()",
+        "a ledger that is made while its opening is cancelled stays open for ever",
     ),
     Mutation(
         "roll_without_deadline",

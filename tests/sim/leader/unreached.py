@@ -16,6 +16,7 @@ FILES = (
     "ledgerlog_spark/protocol/leader_look.py",
     "ledgerlog_spark/protocol/leader_opening.py",
     "ledgerlog_spark/protocol/leader_rolling.py",
+    "ledgerlog_spark/protocol/leader_tokens.py",
     "ledgerlog_spark/protocol/log_head_change.py",
     "ledgerlog_spark/protocol/log_let_go.py",
     "ledgerlog_spark/client/event_queue.py",
@@ -45,12 +46,17 @@ FACES = "for the faces of other threads: tests/unit/log/test_leader.py"
 EARLY = "a ledger that broke before it was known: test_leader_log"
 WINDOW = "nothing waits unsent, for the window is never full here: tests/unit/log/test_leader.py"
 PEOPLE = "for people: tests/unit"
+CANCELLED = "an opening that is cancelled by itself: tests/unit/leader/test_open_timeout.py"
 LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
 
 REASONS: dict[str, str] = {
     "LEADER_TABLE.CLOSED.*": LATE,
     "LEADER_TABLE.STOPPED.*": LATE,
     "LEADER_TABLE.OPENING.LedgerBroken": EARLY,
+    "LEADER_TABLE.OPENING.CloseRequested": CANCELLED,
+    "*/leader_log.py:LeaderLog._on_opening_cancelled": CANCELLED,
+    "*/leader_opening.py:LeaderOpening.cancel": CANCELLED,
+    "*/leader_end.py:cancelled": CANCELLED,
     "*:*.__repr__": PEOPLE,
     "*/leader_end.py:_happened": PEOPLE,
     "*/leader_list.py:ListEdit.__post_init__": LOSS,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.errors import LeaderTimeoutError
+from ledgerlog_spark.errors import LeaderTimeoutError, LocalProtocolError
 from ledgerlog_spark.protocol import leader_messages as lm
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
-from ledgerlog_spark.protocol.messages import TimerFired
+from ledgerlog_spark.protocol.messages import CloseRequested, TimerFired
 from tests.unit.leader.bench import SETTINGS, Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped
 from tests.unit.log.leader_world import LeaderWorld, in_world
@@ -159,8 +159,28 @@ def test_a_takeover_that_its_caller_gives_up_leads_nothing() -> None:
         found = await log._store.read_head(log.log_id)
         assert found is not None
         assert found.value.open_ledgers == ()
+        assert [ledger_id async for ledger_id in log._ledgers.list_ledgers()] == []
 
     in_world(work)
+
+
+@pytest.mark.parametrize("asked", [lm.CreateLedger, m.ReadHead, m.WriteHead])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_opening_that_was_cancelled_leaves_no_ledger_that_is_not_listed(
+    asked: type, is_late: bool
+) -> None:
+    bench = Bench()
+    process = bench.process()
+    process.start()
+    process.answer_until(asked)
+    process.tell(CloseRequested())
+    error = stopped(process).error
+    assert isinstance(error, LocalProtocolError)
+    assert error.definite is (asked is not m.WriteHead)
+    if is_late:
+        process.settle()
+        assert sorted((*bench.open_ids, *bench.dropped)) == sorted(bench.ledgers)
+    assert bench.leader().machine.phase is LeaderPhase.LEADING
 
 
 def test_the_default_leaves_time_for_a_seal_and_is_a_setting() -> None:
