@@ -125,11 +125,9 @@ def test_of_a_large_ledger_a_scan_of_few_records_reads_few_entries(
     read: set[int] = set()
     begin = BlockingLog.begin_ranges
 
-    def counted(
-        log: BlockingLog, ranges: Sequence[tuple[int, int, int]], *, password: bytes = b""
-    ) -> Any:
+    def counted(log: BlockingLog, ranges: Sequence[tuple[int, int, int]], **others: Any) -> Any:
         read.update(entry for _, first, last in ranges for entry in range(first, last + 1))
-        return begin(log, ranges, password=password)
+        return begin(log, ranges, **others)
 
     monkeypatch.setattr(BlockingLog, "begin_ranges", counted)
     options = SourceOptions.parse(

@@ -93,12 +93,10 @@ class EntriesRead:
         self.entries: set[tuple[int, int]] = set()
         begin = BlockingLog.begin_ranges
 
-        def counted(
-            log: BlockingLog, ranges: Sequence[tuple[int, int, int]], *, password: bytes = b""
-        ) -> Any:
+        def counted(log: BlockingLog, ranges: Sequence[tuple[int, int, int]], **others: Any) -> Any:
             for ledger_id, first, last in ranges:
                 self.entries |= {(ledger_id, entry) for entry in range(first, last + 1)}
-            return begin(log, ranges, password=password)
+            return begin(log, ranges, **others)
 
         patch.setattr(BlockingLog, "begin_ranges", counted)
 
