@@ -20,6 +20,8 @@ class StorageSettings:
     Attributes:
         file_size_bytes: Of each entry-log file, allocated ahead.
         pieces_max: Of the index of a file; a file that would have more is finished first.
+        lists_bytes_max: A file is finished when the ids and lengths of its runs take so much
+            memory; those of the groups under way come on top.
         in_flight_bytes_max: Adds accepted and not yet answered; beyond it they are refused BUSY.
         group_bytes_max: Written and synced at once at most; an eighth of a file where that is less.
         recent_bytes_max: Bodies written last that are kept in memory for tailing readers.
@@ -39,6 +41,7 @@ class StorageSettings:
 
     file_size_bytes: int = 256 * MEBIBYTE
     pieces_max: int = 100_000
+    lists_bytes_max: int = 64 * MEBIBYTE
     in_flight_bytes_max: int = 64 * MEBIBYTE
     group_bytes_max: int = 8 * MEBIBYTE
     recent_bytes_max: int = 16 * MEBIBYTE

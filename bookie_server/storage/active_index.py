@@ -9,6 +9,22 @@ from bookie_server.core.pieces import Piece, Pieces
 from bookie_server.core.record import FileIdentity, LogRecord
 from bookie_server.storage.slices import UNITS_PER_TURN
 
+ITEM_BYTES = 8
+NUMBER_BYTES = 32
+SHARED_NUMBER_MAX = 256
+"""Numbers up to it are one object each, wherever they are used."""
+
+
+def lists_bytes_at_most(record: LogRecord) -> int:
+    """Memory that the ids and lengths of a run of several entries take; looks at none of them."""
+    ids = record.entry_ids
+    count = len(ids)
+    if count == 1:
+        return 0  # as much as its piece takes, which is counted
+    large = min(count, record.body_size // SHARED_NUMBER_MAX)
+    size_bytes = ITEM_BYTES * count + NUMBER_BYTES * large
+    return size_bytes if type(ids) is range else size_bytes + (ITEM_BYTES + NUMBER_BYTES) * count
+
 
 class ActiveIndex:
     """Pieces that point at records; holds only what is durable.
@@ -18,11 +34,14 @@ class ActiveIndex:
 
     Attributes:
         pieces: Count over all ledgers; one for a ledger whose pieces were dropped.
+        lists_bytes: What the ids and lengths of all runs inserted take in memory at most; those of
+            dropped ledgers too.
     """
 
     def __init__(self) -> None:
         self._ledgers: dict[int, Pieces[LogRecord]] = {}
         self.pieces = 0
+        self.lists_bytes = 0
 
     def insert(self, record: LogRecord) -> None:
         """Add a run; the newest by origin sequence wins where it overlaps."""
@@ -30,6 +49,7 @@ class ActiveIndex:
         if pieces is None:
             pieces = self._ledgers[record.ledger_id] = Pieces()
         self.pieces += pieces.insert(record.entry_ids, record.origin_sequence, record)
+        self.lists_bytes += lists_bytes_at_most(record)
 
     def drop(self, ledger_id: int) -> None:
         """Forget where a ledger's entries are, and remember that there were any."""

@@ -149,10 +149,14 @@ class FileKeeper:
         active = self.active
         if active.end == RECORDS_START:
             return False
+        index, settings = active.index, self._settings
         pieces = PIECES_PER_STRETCH_MAX * stretches
         left = room_left(active) - active.entry.size_bytes // RESERVE_FRACTION
-        left -= INDEX_BYTES_PER_PIECE * pieces
-        if size <= left and active.index.pieces + pieces <= self._settings.pieces_max:
+        if (
+            size + INDEX_BYTES_PER_PIECE * pieces <= left
+            and index.pieces + pieces <= settings.pieces_max
+            and index.lists_bytes < settings.lists_bytes_max
+        ):
             return False
         return self.spare is not None or self._health.is_writable
 

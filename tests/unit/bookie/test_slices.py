@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -152,6 +154,39 @@ def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(monkeypatch):
     assert SMALL.pieces_max - 10 < most[0] <= SMALL.pieces_max
     assert machine.add(8, range(0, 300, 3)) is Code.OK  # alone, in a file of its own
     assert most[0] == 100
+
+
+@pytest.mark.parametrize("gap", [0, 1])
+@pytest.mark.parametrize("size", [40, 400])
+def test_ids_and_lengths_in_memory_are_bounded_however_few_the_pieces(gap, size):
+    """A run of thousands of entries with one gap is two pieces; its ids and lengths are lists."""
+    bound = 1 << 16
+    sizes = {"file_size_bytes": 1 << 20, "pieces_max": 10_000, "lists_bytes_max": bound}
+    machine = Machine(1, settings=replace(SMALL, **sizes))
+    machine.start()
+    keeper = machine.serving._keeper
+
+    def held_bytes(numbers: Sequence[int]) -> int:
+        if isinstance(numbers, range):
+            return 0
+        return sum(8 + (sys.getsizeof(one) if one > 256 else 0) for one in numbers)
+
+    first, most, total = 1 << 40, 0, 0
+    while total < 4 * bound:
+        ids = [*range(first, first + 99), first + 99 + gap]
+        first += 200
+        # One object for each, as if they had come in a frame.
+        payloads = [bytes(size + n % 2) for n in range(100)]
+        assert machine.add(7, ids if gap else range(ids[0], ids[0] + 100), payloads) is Code.OK
+        pieces = keeper.active.index.pieces_of(7)
+        runs = {id(piece.target): piece.target for piece in pieces}.values()
+        lists = [held_bytes(run.entry_ids) + held_bytes(run.lengths) for run in runs]
+        most = max(most, sum(lists))
+        total += lists[-1]
+        assert sum(lists) <= keeper.active.index.lists_bytes < bound + 10_000
+    assert most > bound // 4
+    assert keeper.active.entry.file_id > 2
+    assert machine.read(7, 1 << 40)[0] is Code.OK
 
 
 def test_ten_thousand_watches_end_without_looking_at_each_other(metered):
