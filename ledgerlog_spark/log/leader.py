@@ -281,8 +281,8 @@ class Leader:
         `close_timeout_ms` of the settings, 30 s by default. Errors as of `append`, and:
 
         Raises:
-            LeaderTimeoutError: It took longer, and goes on in the background; retriable. Appends
-                are taken all the same.
+            LeaderTimeoutError: It took longer, and goes on in the background; retriable. Names what
+                did not end, and its cause why, if that failed. Appends are taken all the same.
         """
         await self.flush()
         left = self._ledger_id
@@ -301,7 +301,10 @@ class Leader:
                 while self._lists(left) and self._error is None:
                     await self._change()
         except TimeoutError:
-            raise not_rolled(self.name, left, self._roll_timeout_ms) from None
+            step, error = self._machine.roll_wait
+            raise not_rolled(
+                self.name, left, step.value, error, timeout_ms=self._roll_timeout_ms
+            ) from error
         if self._lists(left):
             raise self._refusal()
 
@@ -316,6 +319,8 @@ class Leader:
 
         Raises:
             ConfigurationError: No position of this log, or behind its end; nothing was changed.
+            LeaderTimeoutError: The ledger in use was not rolled in time; nothing was truncated;
+                retriable. Errors as of `roll`.
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: The list is changed all the time by others; retriable.
             MetadataUnknownError: Not known whether it was done; doing it again is safe.

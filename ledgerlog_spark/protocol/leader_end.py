@@ -94,21 +94,27 @@ def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
     )
 
 
-def not_rolled(log: str, ledger_id: int, timeout_ms: int) -> LeaderTimeoutError:
+def not_rolled(
+    log: str, ledger_id: int, waited_for: str, error: LedgerLogError | None, *, timeout_ms: int
+) -> LeaderTimeoutError:
     """The error of a roll that did not end in time.
 
     Args:
         log: Name.
         ledger_id: Still listed as an open one.
+        waited_for: What was under way.
+        error: Why the newest attempt at that failed, None if it has not.
         timeout_ms: What it had.
     """
+    failed = "" if error is None else f" ({error.message})"
     return LeaderTimeoutError(
         f"ledger {ledger_id} of log {log!r} was not closed and listed within {timeout_ms / 1e3:g} "
-        "s; the roll goes on, and appends are taken. Check that ZooKeeper runs, then roll again",
+        f"s: {waited_for} did not end{failed}. The roll goes on, and appends are taken. Check that "
+        "ZooKeeper and the bookies run (`ledgerlog doctor`), then roll again",
         definite=False,
         log=log,
         ledger_id=ledger_id,
-        waited_for="closing and listing a ledger",
+        waited_for=waited_for,
         timeout_ms=timeout_ms,
     )
 

@@ -49,7 +49,7 @@ from ledgerlog_spark.protocol.leader_messages import (
 )
 from ledgerlog_spark.protocol.leader_opening import LeaderOpening, Opened
 from ledgerlog_spark.protocol.leader_phases import LEADER_TABLE, LeaderPhase
-from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers
+from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers, RollStep
 from ledgerlog_spark.protocol.leader_tokens import LeaderTokens
 from ledgerlog_spark.protocol.log_messages import DropLedger, Finished
 from ledgerlog_spark.protocol.log_properties import LogProperties
@@ -139,6 +139,13 @@ class LeaderLog:
     def end_offset(self) -> int:
         """Behind the last acknowledged record; never falls while the log is led."""
         return self._appends.end_offset
+
+    @property
+    def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
+        """What a roll waits for, and why the newest attempt at that failed, if one did."""
+        assert self._ledgers is not None
+        errors = (self._closing.error, self._creating.error, self._listing.error)
+        return self._ledgers.roll_wait(errors, is_closing=self._is_finishing)
 
     def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
         """Take one event; the host performs the effects in order after this returned.

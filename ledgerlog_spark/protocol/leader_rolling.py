@@ -7,14 +7,27 @@ ledger that was left is closed and becomes an item. No roll begins before that i
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.leader_list import ClosedLedger
 from ledgerlog_spark.protocol.log_records import OPEN_LEDGERS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.protocol.leader_appends import LeaderAppends, LeaderLedger
     from ledgerlog_spark.protocol.log_properties import LogProperties
+
+
+class RollStep(Enum):
+    """What a roll has to do."""
+
+    CLOSING = "closing the earlier ledger"
+    CREATING = "making the next ledger"
+    LISTING = "reading or changing the list"
+    DRAINING = "acknowledging what was appended"
 
 
 class LeaderLedgers:
@@ -73,6 +86,26 @@ class LeaderLedgers:
         """Whether a ledger should be made to come next (J5)."""
         is_due = self.wants_roll or self.current.is_broken
         return is_due and self.next is None and self.is_listed_alone
+
+    def roll_wait(
+        self, errors: Sequence[LedgerLogError | None], *, is_closing: bool
+    ) -> tuple[RollStep, LedgerLogError | None]:
+        """What is to be done now until the earlier ledger is closed and an item; what failed first.
+
+        Args:
+            errors: Of the newest attempt at closing, at creating and at listing.
+            is_closing: As of `to_close`.
+        """
+        due = {
+            RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
+            RollStep.CREATING: self.may_create(),
+            RollStep.LISTING: self.next is not None and not self.is_next_listed,
+            RollStep.DRAINING: self.is_next_listed and not self.current.is_broken,
+        }
+        newest = zip(RollStep, (*errors, None), strict=True)
+        waits = [(step, error) for step, error in newest if due[step]]
+        waits = waits or [(RollStep.LISTING, errors[-1])]
+        return next((wait for wait in waits if wait[1] is not None), waits[0])
 
     def may_switch(self, appends: LeaderAppends) -> bool:
         """Whether appends may go to the next ledger.

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.errors import LeaderTimeoutError, LocalProtocolError
+from ledgerlog_spark.errors import (
+    LeaderTimeoutError,
+    LocalProtocolError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+)
 from ledgerlog_spark.protocol import leader_messages as lm
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.leader_rolling import RollStep
 from ledgerlog_spark.protocol.messages import CloseRequested, TimerFired
 from tests.unit.leader.bench import SETTINGS, Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped
@@ -129,12 +135,89 @@ def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on() -> 
                 await leader.roll()
         assert 3 <= asyncio.get_running_loop().time() - began < 4
         assert (failed.value.definite, failed.value.retriable) == (False, True)
+        assert failed.value.waited_for == "reading or changing the list"
+        assert failed.value.__cause__ is None
         assert (await leader.append(b"two")).offset == 1
         assert leader.is_leading
         log._store.write_head = write_head  # type: ignore[method-assign]
         leader.abandon()
 
     in_world(work)
+
+
+@pytest.mark.parametrize("call", ["roll", "truncate"])
+def test_a_roll_without_bookies_names_them(call: str) -> None:
+    async def work(world: LeaderWorld) -> None:
+        log = await world.log()
+        leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
+        await leader.append(b"one")
+        few = NotEnoughBookiesError("2 bookies are writable, and 3 are wanted")
+
+        async def refuse(**_: Any) -> Any:
+            raise few
+
+        log._ledgers.create_ledger = refuse  # type: ignore[method-assign]
+        with pytest.raises(LeaderTimeoutError, match=r"ledger did not end \(2 bookies") as failed:
+            await (leader.roll() if call == "roll" else leader.truncate(1))
+        assert failed.value.waited_for == "making the next ledger"
+        assert failed.value.__cause__ is few
+        assert leader.is_leading
+        leader.abandon()
+
+    in_world(work)
+
+
+def test_a_roll_says_at_each_step_what_it_waits_for_and_what_failed() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    waits: list[tuple[RollStep, type | None]] = []
+
+    def look() -> None:
+        step, error = leader.machine.roll_wait
+        waits.append((step, error and type(error)))
+
+    def fail(kind: type) -> None:
+        look()
+        leader.fail(kind)
+        look()
+        leader.fire()
+
+    leader.tell(lm.RollRequested())
+    fail(lm.CreateLedger)
+    leader.answer(lm.CreateLedger)
+    fail(m.Sync)
+    leader.append()
+    leader.answer_until(m.WriteHead)
+    leader.answer(m.WriteHead)
+    look()  # the earlier ledger takes no more appends, and one is pending in it
+    assert leader.confirm(bench.open_ids[0])
+    fail(lm.CloseLedger)
+    leader.answer(lm.CloseLedger)
+    look()
+    failed = MetadataUnavailableError
+    assert waits == [
+        (RollStep.CREATING, None),
+        (RollStep.CREATING, failed),
+        (RollStep.LISTING, None),
+        (RollStep.LISTING, failed),
+        (RollStep.DRAINING, None),
+        (RollStep.CLOSING, None),
+        (RollStep.CLOSING, failed),
+        (RollStep.LISTING, None),
+    ]
+    leader.settle()
+    assert len(bench.log.items()) == 1
+
+
+def test_of_what_a_roll_waits_for_the_one_that_failed_is_named() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.break_ledger(bench.open_ids[0])
+    assert leader.has(lm.CloseLedger)
+    assert leader.machine.roll_wait == (RollStep.CLOSING, None)
+    leader.fail(lm.CreateLedger)
+    step, error = leader.machine.roll_wait
+    assert (step, type(error)) == (RollStep.CREATING, MetadataUnavailableError)
 
 
 def test_a_takeover_that_its_caller_gives_up_leads_nothing() -> None:
