@@ -174,10 +174,16 @@ class LedgerReader:
             return False
         if self._budget.has_room(len(self._batches), len(self._tallies), len(self._reads)):
             return True
-        # Nothing else would make room for it: an entry larger than the limits has to pass.
-        is_head = entry_id == self.next_entry_id
+        return entry_id == self.next_entry_id and self._may_exceed
+
+    @property
+    def _may_exceed(self) -> bool:
+        """Whether the head may be asked for without room: nothing else would make room for it.
+
+        An entry larger than the limits has to pass.
+        """
         is_idle = not self._untaken and not self._requests_out
-        return is_head and is_idle and self._budget.may_exceed
+        return is_idle and self._budget.may_exceed
 
     @property
     def _requests_out(self) -> int:
@@ -352,8 +358,8 @@ class LedgerReader:
             return [timer]
         if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
             return self._fail(tally.failure)
-        if not self._budget.may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
-            return []  # others have taken the room of the requests that failed: `RoomMade` comes
+        if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
+            return []  # an answer, `EntriesTaken` or `RoomMade` comes and makes room
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
@@ -403,7 +409,7 @@ class LedgerReader:
         self._taken = event.last_entry_id
         while self._untaken and self._untaken[0][0] <= self._taken:
             self._budget.take(self._untaken.popleft()[1])
-        return self._fill() if self.phase is ReaderPhase.READING else []
+        return self._advance() if self.phase is ReaderPhase.READING else []
 
     def _on_room_made(self, _event: RoomMade) -> list[Effect]:
         return self._advance()

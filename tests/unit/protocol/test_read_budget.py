@@ -61,6 +61,8 @@ class Reading:
         self.payload_of = SIZES[size]
         self.takes_batches = True
         self.faults = 0.0
+        self.takes = 0.3
+        self.ticks = 0.02
         self.metadata = metadata
         self.last = last
         self.reader = LedgerReader(
@@ -161,11 +163,11 @@ class Reading:
             if self.end is not None:
                 return self.end
             assert self.untaken or self.out, "the reader waits for nothing"
-            if self.untaken and (not self.out or self.random.random() < 0.3):
+            if self.untaken and (not self.out or self.random.random() < self.takes):
                 self.take_one()
             elif self.out:
                 self.answer(self.random.choice(list(self.out)))
-            if self.random.random() < 0.02:
+            if self.random.random() < self.ticks:
                 self.tick()
         raise AssertionError("the reader does not end")
 
@@ -214,6 +216,18 @@ def test_every_entry_comes_within_the_bound_whatever_fails(
     else:
         assert reading.end is not None
         assert set(dict(reading.end.codes).values()) == {Code.TIMEOUT}
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("metadata", [PLAIN, STRIPED], ids=["plain", "striped"])
+def test_the_record_is_loaded_again_within_the_bound_where_nothing_is_taken(
+    metadata: LedgerMetadata, seed: int
+) -> None:
+    """Help for slow bookies has filled the memory when the head has failed everywhere."""
+    reading = Reading(metadata, 60, "large", seed)
+    reading.faults, reading.takes, reading.ticks = 0.5, 0.02, 0.8
+    assert isinstance(reading.run(), m.RangeRead | m.ReadFailed)
+    assert reading.worst <= BOUND
 
 
 @pytest.mark.parametrize("size", ["large", "mixed"])
