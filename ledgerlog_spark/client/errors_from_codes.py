@@ -172,10 +172,10 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 
 
 def _said(codes: Mapping[str, str]) -> str:
-    """What each bookie answered, for a message."""
+    """What each bookie answered, for a message; the last ones of many, which failed last."""
     said = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(said) > BOOKIES_SAID_MAX else []
-    return f" ({', '.join([*said[:BOOKIES_SAID_MAX], *more])})" if said else ""
+    return f" ({', '.join([*more, *said[-BOOKIES_SAID_MAX:]])})" if said else ""
 
 
 def _build(

@@ -32,7 +32,8 @@ class FailedBookies:
     index was left without one; then all of them are tried again.
 
     Attributes:
-        codes: What each bookie answered when it failed last, of those that did not answer since.
+        codes: What each bookie answered when it failed last, of those that did not answer since
+            and were not replaced; the one that failed last comes last.
         counts: How often each bookie failed this ledger.
         rounds: For an index without a replacement, how many times it was waited for one since the
             last answer from there.
@@ -58,6 +59,7 @@ class FailedBookies:
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
         """Note that the bookie at `index` failed; once for each time it was tried."""
+        self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
         if self._failed.get(index) != bookie_id:
             self._failed[index] = bookie_id
@@ -87,10 +89,15 @@ class FailedBookies:
         return index in self._waited
 
     def settle(self, index: int) -> None:
-        """The bookie at `index` was replaced, or is being tried again."""
+        """The bookie at `index` is being tried again, or another one is."""
         self._failed.pop(index, None)
         self._waiting.discard(index)
         self._waited.discard(index)
+
+    def replaced(self, index: int, bookie_id: str) -> None:
+        """The record names another bookie at `index`: what this one answered is over."""
+        self.settle(index)
+        self.codes.pop(bookie_id, None)
 
     def forget_indexes(self) -> None:
         """Begin anew with another ensemble; only the memory of who failed stays."""

@@ -402,8 +402,8 @@ class LedgerWriter(UpdatingMachine):
     def _adopt(self, change: FragmentChange) -> list[Effect]:
         """Send to the replacements, now that the metadata names them (PROTOCOL.md#L26)."""
         fragment = self.metadata.value.last_fragment
-        for index in change.replacements:
-            self._failed.settle(index)
+        for index, (failed, _) in change.replacements.items():
+            self._failed.replaced(index, failed)
             self._busy.forget(index)
         replaced = tuple(failed for failed, _ in change.replacements.values())
         changed = EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)

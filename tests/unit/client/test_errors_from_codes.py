@@ -51,8 +51,11 @@ def test_a_failed_write_names_what_the_bookies_said() -> None:
     failed = LedgerFailed(Failure.NOT_ENOUGH_BOOKIES, is_definite=False, codes=codes)
     error = error_from_failure(9, failed)
     assert error.fields["codes"] == {f"bookie-{number}": "read_only" for number in range(9)}
-    assert "(bookie-0: read_only, bookie-1: read_only," in str(error)
-    assert "bookie-6: read_only, ...)" in str(error)
+    assert "(..., bookie-2: read_only, bookie-3: read_only," in str(error)
+    assert "bookie-8: read_only)" in str(error)
+    seven = LedgerFailed(Failure.NOT_ENOUGH_BOOKIES, is_definite=False, codes=codes[:7])
+    assert "(bookie-0: read_only," in str(error_from_failure(9, seven))
+    assert "..." not in str(error_from_failure(9, seven))
     busy = LedgerFailed(Failure.OVERLOADED, is_definite=False, bookie_ids=("bookie-3",))
     assert "too many requests (bookie-3: busy)" in str(error_from_failure(9, busy))
     fenced = LedgerFailed(Failure.FENCED, is_definite=False, codes=codes)

@@ -10,6 +10,7 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase, WriterSettings
 
@@ -164,6 +165,29 @@ def test_dead_bookies_that_are_still_registered_do_not_use_up_the_changes_of_a_l
     assert one.ensemble_changes < 250
     assert {code for bookie, code in effect.codes if bookie in dead} == {Code.UNAVAILABLE}
     assert waited_ms > 5_000  # a bookie that starts again meanwhile is found
+
+
+def test_a_failure_names_the_bookies_that_fail_now_in_the_order_of_their_failures() -> None:
+    one = writer()
+    sends = one.handle(m.AddRequested((b"x",)))
+    (listing,) = fail_member(one, sends, Code.TIMEOUT)
+    (cas,) = one.handle(m.BookiesListed(listing.request, (*ENSEMBLE, "b3")))
+    written = Versioned(cas.metadata, Version(1, 1))
+    effects = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.OK, written))
+    assert one.metadata.value.last_fragment.ensemble == ("b0", "b1", "b3")
+    resent = [effect for effect in effects if isinstance(effect, m.SendAdd)]
+    one.handle(m.AddReplied(resent[0].request, Code.UNAVAILABLE))
+    failed = one.handle(m.AddReplied(sends[0].request, Code.UNAUTHORIZED))[-1]
+    assert isinstance(failed, m.LedgerFailed)
+    assert failed.codes == (("b3", Code.UNAVAILABLE),)  # b2 was replaced, and is fine today
+
+
+def test_a_bookie_that_fails_again_is_the_last_one_of_those_that_failed() -> None:
+    failed = FailedBookies()
+    failed.report(0, "b0", Code.TIMEOUT)
+    failed.report(1, "b1", Code.READ_ONLY)
+    failed.report(0, "b0", Code.UNAVAILABLE)
+    assert list(failed.codes.items()) == [("b1", Code.READ_ONLY), ("b0", Code.UNAVAILABLE)]
 
 
 def test_it_changes_its_ensemble_at_most_as_often_as_allowed() -> None:
