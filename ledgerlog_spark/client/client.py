@@ -180,6 +180,7 @@ class LedgerClient:
             services=self.services,
             changes_ensemble=changes_ensemble,
             on_sent=face.on_sent if face else None,
+            on_closed=partial(self._ends.newest, ledger_id),
             complete=face.complete if face else complete_each,
         )
         self._writers.add(handle)
@@ -269,8 +270,10 @@ class LedgerClient:
         """
         loaded = await self._load_checked(ledger_id, password, sync_first=True)
         if loaded.value.is_closed:
-            return loaded.value
-        return await self._recover(ledger_id, loaded.value, password, floor_entry_id)
+            sealed = loaded.value
+        else:
+            sealed = await self._recover(ledger_id, loaded.value, password, floor_entry_id)
+        return self._ends.newest(ledger_id, sealed)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete the record, so that bookies drop the entries later. Deleting twice is fine.

@@ -4,12 +4,15 @@ The end of an open ledger is the largest last add confirmed of the bookies that 
 them that lags may answer instead of one that does not. The record is that of the metadata server
 which answered, and after a new session another one may lag behind it. So each look begins with
 what this client saw before.
+
+What bookies report may be wrong: an entry behind it that no replica has withdraws it. What the
+entries that were read say is not: their digests were checked.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.model import NO_ENTRY
 
@@ -22,44 +25,66 @@ OPEN = -1
 """Stands where the length of a closed ledger would."""
 
 
+class _End(NamedTuple):
+    """Of one ledger: the last add confirmed, the length if closed, and what its entries say."""
+
+    last_entry_id: int = NO_ENTRY
+    length: int = OPEN
+    said_by_entries: int = NO_ENTRY
+
+
 class KnownEnds:
-    """By ledger id: the last add confirmed, and the length of a closed one. The oldest go first."""
+    """By ledger id; those that nobody asked for or noted for the longest time go first."""
 
     def __init__(self) -> None:
         """Knows nothing yet."""
-        self._ends: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._ends: OrderedDict[int, _End] = OrderedDict()
 
     def last_add_confirmed(self, ledger_id: int) -> int:
         """The largest that was seen, NO_ENTRY without one."""
-        return self._of(ledger_id)[0]
+        return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:
         """An open ledger was confirmed up to there; smaller than what is known, it does nothing."""
-        known, length = self._of(ledger_id)
-        if length == OPEN and last_add_confirmed > known:
-            self._keep(ledger_id, last_add_confirmed, OPEN)
+        known = self._of(ledger_id)
+        if known.length == OPEN and last_add_confirmed > known.last_entry_id:
+            self._keep(ledger_id, known._replace(last_entry_id=last_add_confirmed))
+
+    def said_by_entries(self, ledger_id: int, last_add_confirmed: int) -> None:
+        """Entries of an open ledger that were read say that it was confirmed up to there."""
+        known = self._of(ledger_id)
+        if known.length == OPEN and last_add_confirmed > known.said_by_entries:
+            end = max(known.last_entry_id, last_add_confirmed)
+            self._keep(ledger_id, _End(end, OPEN, last_add_confirmed))
 
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
         """The record that was loaded, closed if a closed one was seen before: CLOSED is final."""
         if loaded.is_closed:
-            self._keep(ledger_id, loaded.last_entry_id, loaded.length)
+            self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))
             return loaded
-        last_entry_id, length = self._of(ledger_id)
-        if length == OPEN:
+        known = self._of(ledger_id)
+        if known.length == OPEN:
             return loaded
-        return loaded.closed(last_entry_id=last_entry_id, length=length)
+        return loaded.closed(last_entry_id=known.last_entry_id, length=known.length)
 
     def forget_from(self, ledger_id: int, absent_entry_id: int) -> None:
-        """No replica has that entry: a bookie that reported an end behind it was wrong."""
-        known, length = self._of(ledger_id)
-        if length == OPEN and known >= absent_entry_id:
-            del self._ends[ledger_id]
+        """No replica has that entry: a bookie that reported an end behind it may be wrong.
 
-    def _of(self, ledger_id: int) -> tuple[int, int]:
-        return self._ends.get(ledger_id, (NO_ENTRY, OPEN))
+        What entries say stays: if that is behind the absent one, it was confirmed and is lost.
+        """
+        known = self._of(ledger_id)
+        if known.length == OPEN and known.last_entry_id >= absent_entry_id:
+            self._keep(ledger_id, known._replace(last_entry_id=known.said_by_entries))
 
-    def _keep(self, ledger_id: int, last_entry_id: int, length: int) -> None:
-        self._ends[ledger_id] = last_entry_id, length
+    def _of(self, ledger_id: int) -> _End:
+        known = self._ends.get(ledger_id)
+        if known is None:
+            return _End()
+        self._ends.move_to_end(ledger_id)
+        return known
+
+    def _keep(self, ledger_id: int, end: _End) -> None:
+        self._ends[ledger_id] = end
         self._ends.move_to_end(ledger_id)
         if len(self._ends) > ENDS_MAX:
             self._ends.popitem(last=False)

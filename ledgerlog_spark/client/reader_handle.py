@@ -269,7 +269,9 @@ class ReadHandle:
         try:
             reading.start()
             while batch := await reading.next_batch():
-                self._raise_lac(batch[-1].last_add_confirmed)
+                said = batch[-1].last_add_confirmed
+                self._ends.said_by_entries(self.id, said)
+                self._raise_lac(said)
                 yield batch
             self._adopt(reading.reader.metadata)
         except EntryNotFoundError:

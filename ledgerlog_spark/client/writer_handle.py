@@ -72,6 +72,7 @@ class WriteHandle:
         services: Services,
         changes_ensemble: bool = True,
         on_sent: Callable[[int, int], None] | None = None,
+        on_closed: Callable[[LedgerMetadata], object] | None = None,
         complete: Complete = complete_each,
     ) -> None:
         """A handle of the record just created.
@@ -82,12 +83,14 @@ class WriteHandle:
             services: Of the client.
             changes_ensemble: Replace bookies that fail; else the first one ends the handle.
             on_sent: Gets entries and payload bytes that no longer wait to be sent.
+            on_closed: Gets the closed record.
             complete: Completes the futures that were given to `submit`.
         """
         metadata = created.value
         settings = services.settings
         self.id = ledger_id
         self._on_sent = on_sent
+        self._on_closed = on_closed
         self._complete = complete
         self._loop = asyncio.get_running_loop()
         limits = settings.writer
@@ -328,6 +331,8 @@ class WriteHandle:
             self._on_failed(indication)
         elif isinstance(indication, LedgerClosed):
             assert self._closed is not None
+            if self._on_closed is not None:
+                self._on_closed(indication.versioned.value)
             if not self._closed.done():
                 self._closed.set_result(indication.versioned.value)
         elif isinstance(indication, NoReplacement):

@@ -116,6 +116,46 @@ def test_a_ledger_that_was_seen_closed_is_never_open_again(
     in_world(work)
 
 
+@pytest.mark.parametrize("by", ["its writer", "a seal", "another client before the seal"])
+def test_a_ledger_that_this_client_closed_is_never_open_again(by: str) -> None:
+    async def work(world: ClientWorld) -> None:
+        client, stores = world.client_and_stores()
+        ledger = await client.create_ledger()
+        await ledger.append_batch([b"x"] * 10)
+        before = ledger.metadata
+        if by == "its writer":
+            await ledger.close()
+        elif by == "a seal":
+            await client.seal(ledger.id)
+        else:
+            await world.client().seal(ledger.id)
+            await client.seal(ledger.id)
+        older_records(stores, ledger.id, before)
+        later = await client.open_ledger(ledger.id)
+        assert (later.is_closed, later.last_add_confirmed) == (True, 9)
+
+    in_world(work)
+
+
+def test_a_lost_entry_takes_nothing_from_an_end_that_entries_behind_it_said() -> None:
+    async def work(world: ClientWorld) -> None:
+        ledger = await announced_to_the_herald_alone(world)
+        client = world.client()
+        reader = await client.open_ledger(ledger.id)
+        assert (await reader.read_entry(149)).last_add_confirmed == 99
+        for storage in world.storages.values():
+            storage.ledgers[ledger.id].entries.pop(50, None)
+        with pytest.raises(EntryNotFoundError):
+            await reader.read_entry(50)
+        for storage in world.storages.values():
+            storage.ledgers[ledger.id].lac = NO_ENTRY
+            for entry_id in range(60, 150):
+                storage.ledgers[ledger.id].entries.pop(entry_id, None)
+        assert (await client.open_ledger(ledger.id)).last_add_confirmed == 99
+
+    in_world(work)
+
+
 def test_an_end_that_a_bookie_made_up_is_forgotten_once_its_entry_is_known_to_be_absent() -> None:
     async def work(world: ClientWorld) -> None:
         ledger = await announced_to_the_herald_alone(world)
@@ -169,3 +209,41 @@ def test_the_oldest_of_too_many_ends_goes() -> None:
     ends.rise(0, 2)
     ends.rise(known_ends.ENDS_MAX, 1)
     assert [ends.last_add_confirmed(i) for i in (0, 1, 2)] == [2, NO_ENTRY, 1]
+
+
+def test_what_entries_say_stays_when_an_entry_is_absent() -> None:
+    ends = KnownEnds()
+    ends.rise(7, 100)
+    ends.said_by_entries(7, 60)
+    ends.said_by_entries(7, 40)
+    ends.forget_from(7, 101)
+    assert ends.last_add_confirmed(7) == 100
+    ends.forget_from(7, 50)
+    assert ends.last_add_confirmed(7) == 60
+    ends.said_by_entries(7, 70)
+    assert ends.last_add_confirmed(7) == 70
+    closed = OPEN.closed(last_entry_id=80, length=1)
+    ends.newest(7, closed)
+    ends.said_by_entries(7, 90)
+    assert ends.newest(7, OPEN) == closed
+
+
+@pytest.mark.parametrize("look", ["asked", "the same end", "an entry"])
+def test_the_end_of_a_ledger_that_is_looked_at_stays_while_many_others_are_scanned(
+    look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_ends, "ENDS_MAX", 10)
+    ends = KnownEnds()
+    ends.rise(1, 100)
+    for ledger_id in range(2, 10):
+        ends.newest(ledger_id, OPEN.closed(last_entry_id=5, length=5))
+    if look == "asked":
+        ends.last_add_confirmed(1)
+    elif look == "the same end":
+        ends.rise(1, 100)
+    else:
+        ends.said_by_entries(1, 99)
+    for ledger_id in range(10, 18):
+        ends.newest(ledger_id, OPEN.closed(last_entry_id=5, length=5))
+    assert len(ends._ends) == 10
+    assert ends.last_add_confirmed(1) == 100
