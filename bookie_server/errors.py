@@ -8,6 +8,7 @@ LedgerLogError
 │       ├── MissingFileError        .path
 │       ├── DiskFullError           the same call may succeed once there is room
 │       ├── TooManyFilesError       no descriptor: the same call may succeed later
+│       ├── TooManyRangesError      .ledger_id .count_max; of entries in one list
 │       └── SyncFailedError         what was written may be lost; never sync that file again
 └── StartupError (ledgerlog_spark)  the bookie refuses to start
     ├── CookieMismatchError         the data belongs to another bookie or cluster
@@ -64,6 +65,12 @@ class TooManyFilesError(StorageError):
     """The process or the system has no descriptor for one more file; nothing was changed."""
 
     retriable = True
+    definite = True
+
+
+class TooManyRangesError(StorageError):
+    """A ledger's entries here make too many ranges; has `ledger_id` and `count_max`."""
+
     definite = True
 
 

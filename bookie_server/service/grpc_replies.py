@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core.requests import BatchReadRequest
+from bookie_server.errors import TooManyRangesError
 from bookie_server.service.grpc_stream import Taken, give_back, taken_of
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.storage import slices
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport import control_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,9 +26,16 @@ if TYPE_CHECKING:
     from bookie_server.service.budget import Budget, Share
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.service.storage_port import EntryStorage
+    from bookie_server.storage.ledger_storage import LedgerStorage
+    from bookie_server.storage.spans import Spans
 
 ATTEMPTS: Final = 2
 """Of a batch: the second one has room for a first entry that was larger than expected."""
+LISTINGS_MAX: Final = 4
+"""Lists of entries that are put together at the same time."""
+RANGE_COST_BYTES: Final = 96
+"""What a range of entries costs in memory until its reply is sent: 16 in the list, 44 in the
+reply, and up to 22 in its message, which may be there twice once the list is gone."""
 
 
 class HeldReplies:
@@ -150,3 +161,62 @@ class Batches:
         counters.read_entries += len(entries)
         counters.read_bytes += read_bytes
         return code, entries, (share, needed)
+
+
+class Listings:
+    """Lists the entries of ledgers, a few at a time, each in many turns of the loop.
+
+    Args:
+        storage: Where they are.
+        size_bytes_max: Of a reply.
+    """
+
+    def __init__(self, storage: LedgerStorage, size_bytes_max: int) -> None:
+        self._storage = storage
+        self._size_bytes_max = size_bytes_max
+        self._places = asyncio.Semaphore(LISTINGS_MAX)
+
+    async def in_line(self, ledger_id: int, share: Share) -> tuple[pb.ListEntriesReply, Taken]:
+        """A reply without its code, once there is room for it, and what has to be given back.
+
+        Raises:
+            StorageError: That cannot be told.
+            TooManyRangesError: The list does not fit a reply, or the lane; it was not built.
+        """
+        count_max = share.size_bytes_max // RANGE_COST_BYTES
+        async with self._places:
+            held = await self._storage.entries_held(ledger_id, count_max)
+            if len(held) * range_size_bytes(held.last_id) > self._size_bytes_max:
+                raise TooManyRangesError(
+                    f"the entries of ledger {ledger_id} that this bookie holds make {len(held)} "
+                    f"ranges, more than a reply of {self._size_bytes_max} bytes has room for: "
+                    "read the entries instead",
+                    path=".",
+                    ledger_id=ledger_id,
+                    count_max=self._size_bytes_max // range_size_bytes(held.last_id),
+                )
+            size_bytes = len(held) * RANGE_COST_BYTES
+            await taken_of(share, size_bytes)
+            try:
+                reply = await _reply_of(held)
+            except BaseException:
+                share.give_back(size_bytes)
+                raise
+        return reply, (share, size_bytes)
+
+
+async def _reply_of(held: Spans) -> pb.ListEntriesReply:
+    reply = pb.ListEntriesReply()
+    add = reply.ranges.add
+    spans = iter(held)
+    while part := list(islice(spans, slices.UNITS_PER_TURN)):
+        for first, last in part:
+            add(first_entry_id=first, last_entry_id=last)
+        await asyncio.sleep(0)
+    return reply
+
+
+def range_size_bytes(last_id: int) -> int:
+    """What a range up to an id takes in a message at most: two numbers with their tags, framed."""
+    number_size_bytes = max(last_id.bit_length() + 6, 7) // 7
+    return 2 + 2 * (1 + number_size_bytes)

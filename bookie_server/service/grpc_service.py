@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import grpc
+
 from bookie_server.core import requests as storage_requests
-from bookie_server.errors import StorageError
+from bookie_server.errors import StorageError, TooManyRangesError
 from bookie_server.service.fair_slots import FairSlots
-from bookie_server.service.grpc_replies import Batches, HeldReplies
-from bookie_server.service.grpc_stream import ReplyStream, taken_of
+from bookie_server.service.grpc_replies import Batches, HeldReplies, Listings
+from bookie_server.service.grpc_stream import ReplyStream
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
@@ -39,10 +41,6 @@ if TYPE_CHECKING:
 ID_MAX: Final = (1 << 63) - 1
 BATCH_COUNT_MAX: Final = 65_536
 """Of the entries in one batch, as with the v2 protocol."""
-LISTINGS_MAX: Final = 4
-"""Lists of entries that are put together at the same time."""
-RANGE_COST_BYTES: Final = 256
-"""What a range of entries costs in memory until its reply is sent."""
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
 """Of the entries in one message of a watch, whatever the client asks for."""
 
@@ -65,6 +63,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         counters: Shared with the v2 server.
         connections_count: How many v2 connections there are.
         watches_max: Of watches of last adds confirmed at the same time.
+        frame_size_bytes_max: Of the entries or ranges of a reply.
     """
 
     def __init__(
@@ -76,8 +75,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         counters: ServiceCounters,
         connections_count: Callable[[], int],
         watches_max: int,
+        frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX,
     ) -> None:
         self._bookie_id = bookie_id
+        self._frame_size_bytes_max = frame_size_bytes_max
         self._storage = storage
         self._collector = collector
         self._lanes = lanes
@@ -86,7 +87,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._connections_count = connections_count
         self._batches = Batches(storage, counters)
         self._held = HeldReplies()
-        self._listings = asyncio.Semaphore(LISTINGS_MAX)
+        self._listings = Listings(storage, frame_size_bytes_max)
         self._streams: set[ReplyStream[Any, Any]] = set()
         self._watches: set[asyncio.Event] = set()
         self._stopping = asyncio.Event()
@@ -141,7 +142,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 request.ledger_id,
                 request.first_entry_id,
                 min(request.count_max, BATCH_COUNT_MAX),
-                min(request.size_bytes_max or ID_MAX, FRAME_SIZE_BYTES_MAX),
+                min(request.size_bytes_max or ID_MAX, self._frame_size_bytes_max),
             ),
             share,
         )
@@ -256,17 +257,17 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         if not _are_ids(request.ledger_id):
             return pb.ListEntriesReply(code=self._counted(Code.BAD_REQUEST))
         share = self._lanes.reads.share(_host_of(context))
-        async with self._listings:
-            try:
-                held = await self._storage.entries_held(request.ledger_id)
-            except StorageError:
-                return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
-            size_bytes = min(len(held) * RANGE_COST_BYTES, share.size_bytes_max)
-            await taken_of(share, size_bytes)
-        release = self._held.hold((share, size_bytes))
+        try:
+            reply, taken = await self._listings.in_line(request.ledger_id, share)
+        except TooManyRangesError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message)
+            raise
+        except StorageError:
+            return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
+        release = self._held.hold(taken)
         context.add_done_callback(lambda _: release())
-        ranges = [pb.EntryRange(first_entry_id=a, last_entry_id=b) for a, b in held]
-        return pb.ListEntriesReply(code=self._counted(Code.OK), ranges=ranges)
+        reply.code = self._counted(Code.OK)
+        return reply
 
     async def GetInfo(  # noqa: N802
         self, request: pb.GetInfoRequest, context: object

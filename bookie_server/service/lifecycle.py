@@ -40,7 +40,7 @@ from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
-from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
 from ledgerlog_spark.transport.memory import keep_freed_memory
 from ledgerlog_spark.wire.service_info import OPERATIONS, OPERATIONS_PROPERTY
 
@@ -223,6 +223,7 @@ class Bookie:
             self._counters,
             lambda: v2.connections_count,
             settings.watches_max,
+            min(settings.frame_size_bytes_max, FRAME_SIZE_BYTES_MAX),
         )
         v2.relieve_also(servicer.relieve)
         grpc = GrpcServer(settings, servicer, self._callers_max)

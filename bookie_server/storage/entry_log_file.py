@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from bookie_server.core.index_format import (
@@ -29,6 +29,7 @@ from bookie_server.errors import CorruptRecordError
 from bookie_server.ports import File
 from bookie_server.storage.active_index import ActiveIndex
 from bookie_server.storage.file_pool import PooledFile
+from bookie_server.storage.spans import Spans
 
 HEADER_READ_SIZE = 4_096
 
@@ -248,43 +249,25 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
     return found
 
 
-def held_spans(
-    file: FinishedFile, ledger_id: int, tombstone: int
-) -> Generator[Need, bytes, list[tuple[int, int]]]:
-    """First and last ids (inclusive) of what a finished file holds above a tombstone, merged.
+def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
+    """What a finished file with an index of its own holds above a tombstone.
 
     Each block is read on its own, past the cache: there may be thousands.
 
     Raises:
         CorruptRecordError: A block is damaged.
     """
-    if file.rebuilt is not None:
-        pieces = file.rebuilt.pieces_of(ledger_id)
-        return merged((p.first, p.last) for p in pieces if p.origin > tombstone)
-    spans: list[tuple[int, int]] = []
+    spans = Spans()
     first = None if file.head is None else file.head.block_of(ledger_id, -1)
     if file.head is None or first is None or file.total_of(ledger_id) is None:
         return spans
     for number in range(first, len(file.head.keys)):
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
         block = IndexBlock(data, number, file.identity)
-        spans += merged(
-            (p.first, p.last) for p in block.pieces_of(ledger_id) if p.origin > tombstone
-        )
+        spans.extend((p.first, p.last) for p in block.pieces_of(ledger_id) if p.origin > tombstone)
         if file.head.keys[number][0] > ledger_id:
             break
-    return merged(spans)
-
-
-def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in rising order (first and last, inclusive) as maximal consecutive ones."""
-    found: list[tuple[int, int]] = []
-    for first, last in spans:
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
+    return spans
 
 
 def _by_offset(piece: Piece[LogRecord]) -> Piece[int]:

@@ -39,6 +39,7 @@ from bookie_server.storage.read_answers import ReadAnswers
 from bookie_server.storage.reads import Reader
 from bookie_server.storage.recent_bodies import RecentBodies
 from bookie_server.storage.slots import Slots
+from bookie_server.storage.spans import RANGES_MAX, Spans
 from bookie_server.storage.wake_ups import report
 from ledgerlog_spark.model import NO_ENTRY, Code
 
@@ -246,10 +247,11 @@ class LedgerStorage:
         """Call `on_change` with the LAC whenever it grows; returns what ends that."""
         return self._watches.watch(ledger_id, on_change)
 
-    async def entries_held(self, ledger_id: int) -> Sequence[tuple[int, int]]:
+    async def entries_held(self, ledger_id: int, count_max: int = RANGES_MAX) -> Spans:
         """First and last ids (inclusive) of the stretches of entries held, in rising order.
 
         Raises:
+            TooManyRangesError: There are more than `count_max` of them.
             StorageError: That cannot be told: in limbo, damaged, failed.
         """
         state = self._states.get(ledger_id)
@@ -259,7 +261,7 @@ class LedgerStorage:
                 "failed; ask another replica",
                 path=".",
             )
-        return await self._reader.finish(self._reader.held(ledger_id))
+        return await self._reader.held(ledger_id, count_max)
 
     def drop(self, ledger_id: int, on_done: OnAdd) -> None:
         """Let go of everything of a ledger that was accepted before; it stays fenced.

@@ -9,25 +9,33 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import lru_cache
-from itertools import count
+from heapq import merge
+from itertools import count, islice
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, LogRecord
 from bookie_server.core.requests import BatchReadRequest, entry_head
-from bookie_server.errors import CorruptRecordError, FreedFileError, StorageError
+from bookie_server.errors import (
+    CorruptRecordError,
+    FreedFileError,
+    StorageError,
+    TooManyRangesError,
+)
 from bookie_server.ports import File, Tasks
+from bookie_server.storage import slices
 from bookie_server.storage.entry_log_file import (
     FinishedFile,
     Need,
     find_piece,
     held_spans,
-    merged,
     read_body,
     read_header,
 )
 from bookie_server.storage.file_keeper import FileKeeper
+from bookie_server.storage.slices import parts
+from bookie_server.storage.spans import Spans
 
 R = TypeVar("R")
 
@@ -250,26 +258,73 @@ class Reader:
             raise strange
         return split(data, record.lengths[found.place : found.place + count])
 
-    def held(self, ledger_id: int) -> Generator[Need, bytes, list[tuple[int, int]]]:
-        """First and last ids (inclusive) of all maximal consecutive stretches held.
+    async def held(self, ledger_id: int, count_max: int) -> Spans:
+        """All maximal consecutive stretches held, put together in slices.
 
         Raises:
             CorruptRecordError: A part of an index is damaged.
+            TooManyRangesError: There are more than `count_max`.
         """
-        return (yield from twice(lambda: self._held(ledger_id)))
-
-    def _held(self, ledger_id: int) -> Generator[Need, bytes, list[tuple[int, int]]]:
-        tombstone = self._tombstone_of(ledger_id)
-        spans: list[tuple[int, int]] = []
-        for opened in self._keeper.opened:
-            pieces = opened.index.pieces_of(ledger_id)
-            spans += merged((p.first, p.last) for p in pieces if p.origin > tombstone)
-        for file in list(self._keeper.finished.holding(ledger_id)):
+        pin = self._keeper.pins.take()
+        try:
             try:
-                spans += yield from held_spans(file, ledger_id, tombstone)
-            except CorruptRecordError as error:
-                raise self._damage(error, file.identity, file) from error
-        return merged(sorted(spans))
+                return await self._held(ledger_id, count_max)
+            except FreedFileError:
+                return await self._held(ledger_id, count_max)
+        finally:
+            self._keeper.pins.release(pin)
+
+    async def _held(self, ledger_id: int, count_max: int) -> Spans:
+        tombstone = self._tombstone_of(ledger_id)
+        # All at once: what a copying moves from one file to another meanwhile is in one of them.
+        opened = [file.index.pieces_of(ledger_id) for file in self._keeper.opened]
+        finished = list(self._keeper.finished.holding(ledger_id))
+        runs = [await self._spans_of(pieces, tombstone) for pieces in opened]
+        for file in finished:
+            if file.rebuilt is not None:
+                pieces = file.rebuilt.pieces_of(ledger_id)
+                runs.append(await self._spans_of(pieces, tombstone))
+            else:
+                try:
+                    reading = held_spans(file, ledger_id, tombstone)
+                    runs.append(await finish(reading, give_way=self._give_way))
+                except CorruptRecordError as error:
+                    raise self._damage(error, file.identity, file) from error
+                await self._give_way()
+            if sum(map(len, runs)) > 2 * count_max:
+                runs = [await self._joined(ledger_id, runs, count_max)]
+        return await self._joined(ledger_id, runs, count_max)
+
+    async def _spans_of(self, pieces: Sequence[Piece[LogRecord]], tombstone: int) -> Spans:
+        spans = Spans()
+        for part in parts(pieces):
+            spans.extend((p.first, p.last) for p in part if p.origin > tombstone)
+            await self._give_way()
+        return spans
+
+    async def _joined(self, ledger_id: int, runs: Sequence[Spans], count_max: int) -> Spans:
+        """The stretches of all of these, which may overlap."""
+        runs = [run for run in runs if run]
+        if len(runs) == 1:
+            joined = runs[0]
+        else:
+            joined = Spans()
+            spans = merge(*runs)
+            while part := list(islice(spans, slices.UNITS_PER_TURN)):
+                joined.extend(part)
+                await self._give_way()
+        if len(joined) > count_max:
+            raise TooManyRangesError(
+                f"the entries of ledger {ledger_id} that this bookie holds make more than "
+                f"{count_max} ranges, too many for one list: read the entries instead",
+                path=".",
+                ledger_id=ledger_id,
+                count_max=count_max,
+            )
+        return joined
+
+    async def _give_way(self) -> None:
+        await self._tasks.sleep(0)
 
     def run(
         self,
@@ -315,7 +370,7 @@ class Reader:
         """Drive a reading to its end; no file that it may touch is used again before that."""
         pin = self._keeper.pins.take()
         try:
-            return await finish(reading, give_way=lambda: self._tasks.sleep(0))
+            return await finish(reading, give_way=self._give_way)
         finally:
             self._keeper.pins.release(pin)
 

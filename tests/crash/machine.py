@@ -220,6 +220,6 @@ class Machine:
 
     def held(self, ledger_id: int) -> Sequence[tuple[int, int]] | StorageError:
         try:
-            return self.scheduler.run(self.serving.entries_held(ledger_id), self.host)
+            return list(self.scheduler.run(self.serving.entries_held(ledger_id), self.host))
         except StorageError as error:
             return error

@@ -262,7 +262,7 @@ async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path):
                 *(added(storage, add_request(1, (start * 40 + n,), payload)) for n in range(40))
             )
             assert set(answers) == {Code.OK}
-            assert await storage.entries_held(1) == [(0, start * 40 + 39)]
+            assert list(await storage.entries_held(1)) == [(0, start * 40 + 39)]
     async with Bookie(tmp_path / "data") as storage:
         from bookie_server.core.requests import ReadRequest
 

@@ -10,15 +10,17 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.core import manifest_codec
-from bookie_server.core.index_format import IndexEncoder
+from bookie_server.core.index_format import PIECES_PER_BLOCK, IndexEncoder
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.errors import TooManyRangesError
 from bookie_server.storage import active_index, drops, manifest, reads, slices
 from bookie_server.storage import log as log_module
 from bookie_server.storage.active_index import ActiveIndex
 from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.log import Log
 from bookie_server.storage.recent_bodies import RECORD_COST_BYTES, RecentBodies
+from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request
 
@@ -257,3 +259,45 @@ def test_small_records_count_with_what_they_cost_in_memory():
     for record in records:
         recent.keep(record)
     assert sum(record.body is not None for record in records) == 9
+
+
+def test_a_list_of_entries_is_put_together_in_slices(metered, monkeypatch):
+    """Two opened files and finished ones, with a thousand pieces each."""
+    machine = metered.machine
+    for number in range(25):
+        # Without copies in one file of what another has: every range is in one run.
+        ids = range(number * 400, number * 400 + 400, 2)
+        assert machine.add(7, ids, b"") is Code.OK
+    assert list(machine.serving._keeper.finished)
+    extend = Spans.extend
+
+    def counted(self, spans):
+        spans = list(spans)
+        metered.count("ranges", len(spans))
+        extend(self, spans)
+
+    monkeypatch.setattr(Spans, "extend", counted)
+    monkeypatch.setattr(slices, "UNITS_PER_TURN", PIECES_PER_BLOCK)
+    monkeypatch.setattr(reads, "NEEDS_PER_TURN", 1)
+    assert machine.held(7) == [(entry_id, entry_id) for entry_id in range(0, 10_000, 2)]
+    assert metered.total["ranges"] == 10_000, "each was looked at, and put into the list"
+    assert metered.most["ranges"] <= PIECES_PER_BLOCK
+
+
+def test_a_list_of_more_ranges_than_are_wanted_is_refused(metered):
+    machine = metered.machine
+    for number in range(10):
+        assert machine.add(7, range(number * 400, number * 400 + 400, 2), b"") is Code.OK
+
+    def held(count_max):
+        listing = machine.serving.entries_held(7, count_max)
+        return len(machine.scheduler.run(listing, machine.host))
+
+    assert held(2_000) == 2_000
+    for count_max in (100, 1_999):
+        with pytest.raises(TooManyRangesError) as refused:
+            held(count_max)
+        assert (refused.value.ledger_id, refused.value.count_max) == (7, count_max)
+    for number in range(10):
+        assert machine.add(7, range(number * 400 + 1, number * 400 + 401, 2), b"") is Code.OK
+    assert held(2_000) == 1, "those of different files that join are one"

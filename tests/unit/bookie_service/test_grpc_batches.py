@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from bookie_server.config import BookieSettings
+from bookie_server.errors import TooManyRangesError
+from bookie_server.service.grpc_replies import LISTINGS_MAX, RANGE_COST_BYTES, range_size_bytes
 from bookie_server.service.grpc_server import GrpcServer
-from bookie_server.service.grpc_service import LISTINGS_MAX, RANGE_COST_BYTES, BookieServicer
+from bookie_server.service.grpc_service import BookieServicer
 from bookie_server.service.lanes import Lanes
 from bookie_server.service.metrics import ServiceCounters
+from bookie_server.storage import slices
+from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.wire.error_codes import number_of
@@ -41,12 +46,15 @@ class Storage(MemoryStorage):
         watched.lac = 4
         self.go_on = asyncio.Event()
         self.listing = 0
+        self.ranges = 1_000
 
-    async def entries_held(self, _ledger_id: int) -> list[tuple[int, int]]:
+    async def entries_held(self, ledger_id: int, count_max: int) -> Spans:
         self.listing += 1
         await self.go_on.wait()
         self.listing -= 1
-        return [(number, number) for number in range(0, 2_000, 2)]
+        if self.ranges > count_max:
+            raise TooManyRangesError("too many", path=".", ledger_id=ledger_id, count_max=count_max)
+        return Spans((number, number) for number in range(0, 2 * self.ranges, 2))
 
 
 class Call:
@@ -54,12 +62,17 @@ class Call:
 
     def __init__(self) -> None:
         self.ended: list[Callable[[object], object]] = []
+        self.refused: list[object] = []
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:4711"
 
     def add_done_callback(self, callback: Callable[[object], object]) -> None:
         self.ended.append(callback)
+
+    async def abort(self, status: grpc.StatusCode, details: str) -> None:
+        self.refused.append((status, details))
+        raise grpc.aio.AbortError
 
     async def send_initial_metadata(self, _metadata: object) -> None:
         await asyncio.sleep(0)
@@ -176,6 +189,61 @@ async def test_lists_of_entries_are_few_at_a_time_and_count(world) -> None:
     for call in calls:
         call.end()
     assert world.lanes.reads.held_bytes == 0
+
+
+async def test_a_list_is_built_in_slices_and_ends_with_its_call(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "UNITS_PER_TURN", 10)
+    world.storage.go_on.set()
+    reply, turns = world.list(Call()), 0
+    while not reply.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len((await reply).ranges) == 1_000
+    assert turns >= 1_000 // 10
+    held_bytes = world.lanes.reads.held_bytes
+    reply = world.list(Call())
+    await world.until(lambda: world.lanes.reads.held_bytes == 2 * held_bytes)
+    reply.cancel()
+    await asyncio.gather(reply, return_exceptions=True)
+    assert world.lanes.reads.held_bytes == held_bytes
+
+
+async def test_a_list_is_refused_before_it_is_built_when_it_does_not_fit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.storage.go_on.set()
+    share = world.lanes.reads.share("ipv4:127.0.0.1")
+    last_id = 2 * world.storage.ranges - 2
+    fits_bytes = world.storage.ranges * range_size_bytes(last_id)
+    listings = world.servicer._listings
+    monkeypatch.setattr(listings, "_size_bytes_max", fits_bytes)
+    reply = await world.list(Call())
+    assert reply.ByteSize() <= fits_bytes
+    monkeypatch.setattr(listings, "_size_bytes_max", fits_bytes - 1)
+    held_bytes = world.lanes.reads.held_bytes
+
+    async def refusal() -> str:
+        call = Call()
+        with pytest.raises(grpc.aio.AbortError):
+            await world.list(call)
+        ((status, details),) = call.refused
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+        return details
+
+    assert f"{fits_bytes - 1} bytes" in await refusal()
+    world.storage.ranges = share.size_bytes_max // RANGE_COST_BYTES + 1
+    assert await refusal() == "too many", "its memory would be more than the lane has"
+    assert world.lanes.reads.held_bytes == held_bytes
+
+
+def test_a_range_takes_no_more_of_a_message_than_is_expected() -> None:
+    for last_id in (0, 1, 127, 128, 1 << 21, (1 << 21) - 1, (1 << 63) - 1):
+        reply = pb.ListEntriesReply()
+        reply.ranges.add(first_entry_id=last_id, last_entry_id=last_id)
+        assert reply.ByteSize() <= range_size_bytes(last_id)
+        assert reply.ByteSize() == range_size_bytes(last_id) or last_id == 0
 
 
 async def test_a_full_lane_ends_only_the_watches_that_hold_bytes_of_it(world: World) -> None:

@@ -1,0 +1,42 @@
+"""Stretches of consecutive entry ids, in little memory: a ledger may have many of them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+RANGES_MAX: Final = 1 << 20
+"""In one list of entries, unless its caller has room for fewer."""
+
+
+class Spans:
+    """First and last ids (inclusive) of maximal stretches, in rising order: 16 bytes each."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, spans: Iterable[tuple[int, int]] = ()) -> None:
+        self._ids = array("q")
+        self.extend(spans)
+
+    def extend(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Add spans in rising order, none of which begins before those that are here."""
+        ids = self._ids
+        for first, last in spans:
+            if ids and first <= ids[-1] + 1:
+                ids[-1] = max(ids[-1], last)
+            else:
+                ids.append(first)
+                ids.append(last)
+
+    @property
+    def last_id(self) -> int:
+        """The largest id; -1 when there is none."""
+        return self._ids[-1] if self._ids else -1
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        ids = iter(self._ids)
+        return zip(ids, ids, strict=True)
+
+    def __len__(self) -> int:
+        return len(self._ids) // 2
