@@ -64,6 +64,8 @@ OnProgress = Callable[[int, int], None]
 
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
+STEP_ATTEMPTS_MAX = 20
+"""Of one step of a truncation or of retention; the sweeper does what is left."""
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -106,12 +108,23 @@ class LogUpkeep:
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Overtaken all the time.
+            ConcurrentCommitError: Overtaken all the time. Not definite when the log begins at the
+                offset already, and the sweeper has to delete what is below.
             MetadataUnknownError: Not definite; calling it again is safe.
         """
         offset = offset_of(position, self.log_id, self.name)
         machine = TruncateMachine(self.name, offset=offset, token=uuid.uuid4().hex)
-        return await self._drop(machine, on_progress)
+        done = await self._drop(machine, on_progress)
+        if not done.is_complete:
+            raise ConcurrentCommitError(
+                f"log {self.name!r} begins at offset {done.start_offset} now, but "
+                f"{STEP_ATTEMPTS_MAX} attempts to drop older ranges from its list were overtaken: "
+                "run `ledgerlog logs sweep` later, which drops them",
+                log=self.name,
+                retriable=True,
+                definite=False,
+            )
+        return done
 
     async def retain(self, *, page_sizes: PageSizes | None = None) -> Truncated:
         """Drop what `retentionMs` and `retentionBytes` let go; errors as of `truncate`.
@@ -120,7 +133,8 @@ class LogUpkeep:
             page_sizes: Of earlier calls for this log; it saves requests. See `RetentionMachine`.
 
         Returns:
-            With `next_due_ms` in the past when there was more to drop than some 8,000 ranges.
+            With `is_more_due` when there was more to drop than some 8,000 ranges. Not complete
+            when others overtook it all the time: the sweeper drops what is left.
         """
         state = await self._state()
         properties = LogProperties.from_mapping(state.head.properties)
@@ -135,7 +149,7 @@ class LogUpkeep:
             page_sizes=page_sizes,
         )
         done = await self._drop(machine, no_progress)
-        return replace(done, next_due_ms=machine.next_due_ms)
+        return replace(done, next_due_ms=machine.next_due_ms, is_more_due=machine.is_more_due)
 
     async def restore(
         self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
@@ -321,18 +335,34 @@ class LogUpkeep:
         return state
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
-        """The first step, then steps of 1,000 items until none is left to be dropped."""
+        """The first step, then steps of 1,000 items until none is left, or others are faster."""
         done: Truncated = await self._driver.run(machine)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
         while not is_complete:
             on_progress(len(unlisted), len(unlisted) + 1)
-            expiry = ExpiryMachine(self.name, version_retention_ms=None, token=uuid.uuid4().hex)
-            step: Expired = await self._driver.run(expiry)
+            step = await self._step_on()
+            if not (step.is_changed or step.is_complete):
+                break
             unlisted += step.unlisted
             is_complete = step.is_complete
         on_progress(len(unlisted), len(unlisted))
-        return replace(done, unlisted=tuple(unlisted), is_complete=True)
+        return replace(done, unlisted=tuple(unlisted), is_complete=is_complete)
+
+    async def _step_on(self) -> Expired:
+        """One more step; unchanged and not complete when others overtook it all the time."""
+        step = Expired(is_changed=False, is_complete=False)
+        async with self._driver.retries() as retries:
+            for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
+                machine = ExpiryMachine(
+                    self.name, version_retention_ms=None, token=uuid.uuid4().hex
+                )
+                step = await self._driver.run(machine)
+                if step.is_changed or step.is_complete:
+                    break
+                if attempt < STEP_ATTEMPTS_MAX:
+                    await retries.after(MetadataOutcome.CONFLICT, is_of_head=True)
+        return step
 
     async def _require_versions(self) -> None:
         if (await self._state()).head.kind is LogKind.LEADER:

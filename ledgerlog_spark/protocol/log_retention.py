@@ -39,12 +39,19 @@ class RetentionMachine(TruncateMachine):
     """Ends with `Finished(Truncated)` of what retention let go, if anything; both kinds of logs.
 
     Attributes:
-        next_due_ms: When the next item is too old, None when age drops none. Now, when more may be
-            due among those that were not looked at, by age or by size.
+        next_due_ms: When the next item is too old, None when age drops none; now, if `is_more_due`.
+        is_more_due: Whether more may be due now, among those that were not looked at.
     """
 
     asked_time = AskedTime.EXACT
-    __slots__ = ("_ages", "_page_sizes", "_retention_bytes", "_retention_ms", "next_due_ms")
+    __slots__ = (
+        "_ages",
+        "_page_sizes",
+        "_retention_bytes",
+        "_retention_ms",
+        "is_more_due",
+        "next_due_ms",
+    )
 
     def __init__(
         self,
@@ -71,6 +78,7 @@ class RetentionMachine(TruncateMachine):
         self._page_sizes = {} if page_sizes is None else page_sizes
         self._ages: list[Walk[Item]] = []
         self.next_due_ms: int | None = None
+        self.is_more_due = False
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         self._history = None
@@ -93,6 +101,7 @@ class RetentionMachine(TruncateMachine):
     def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
         del head
         self.next_due_ms = None
+        self.is_more_due = False
         items = tuple(item for walk in self._ages for item in walk.records())
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
@@ -105,7 +114,8 @@ class RetentionMachine(TruncateMachine):
             is_all_due |= newest.is_cut and by_size >= records[-1].end_offset
             items = (*items, *records)
             offset = max(offset, by_size)
-        if is_all_due:  # even if each of their ledgers goes on behind: the next pass looks there
+        if is_all_due:  # even if each of their ledgers goes on behind: the next step looks there
+            self.is_more_due = True
             self.next_due_ms = self._now_ms
             return offset
         gone = {item.ledger_id for item in items if item.end_offset <= offset}

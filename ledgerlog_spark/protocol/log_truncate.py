@@ -46,6 +46,7 @@ class Truncated:
         is_complete: Whether no item is left to be dropped.
         next_due_ms: By retention, when age alone may drop more; None when nothing will be. Now,
             when more was due than one call drops.
+        is_more_due: By retention, whether more may be due now than one call looks at.
     """
 
     version: int
@@ -54,6 +55,7 @@ class Truncated:
     unlisted: tuple[int, ...] = ()
     is_complete: bool = True
     next_due_ms: int | None = None
+    is_more_due: bool = False
 
 
 @dataclass(frozen=True, slots=True)

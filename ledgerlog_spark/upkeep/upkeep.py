@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.errors import ConfigurationError, LedgerLogError, LogNotFoundError
@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from ledgerlog_spark.metadata.port import Leases
     from ledgerlog_spark.model import Versioned
     from ledgerlog_spark.protocol.log_records import LogHead
+    from ledgerlog_spark.protocol.log_retention import PageSizes
     from ledgerlog_spark.protocol.log_truncate import Truncated
 
 T = TypeVar("T")
 
 LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
+
+RETENTION_STEPS_MAX = 100
+"""In one pass over one log, each of some 8,000 ranges; the next pass goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ class Upkeep:
         due.see(now_ms)
         if not due.has_rows_due(head.version, now_ms):
             return None, None
-        truncated = await _tried(log.retain(page_sizes=due.page_sizes), errors)
+        truncated = await _retained(log, due.page_sizes, errors)
         if truncated is None:
             return None, None
         merged: Merged | None = None
@@ -173,6 +177,22 @@ class Upkeep:
             due.rows = min(again_ms, truncated.next_due_ms or again_ms)
             due.rows_head = head.version
         return truncated, merged
+
+
+async def _retained(
+    log: Log, page_sizes: PageSizes, errors: list[LedgerLogError]
+) -> Truncated | None:
+    """Retention, step after step while more is due; None when there was none."""
+    done: Truncated | None = None
+    for _ in range(RETENTION_STEPS_MAX):
+        step = await _tried(log.retain(page_sizes=page_sizes), errors)
+        if step is None:
+            break
+        before = done.unlisted if done is not None else ()
+        done = replace(step, unlisted=(*before, *step.unlisted))
+        if not (step.is_more_due and step.is_complete):
+            break
+    return done
 
 
 async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:

@@ -90,6 +90,20 @@ MUTATIONS = [
         "retention by size does not report that more is due than it looked at",
     ),
     Mutation(
+        "retention_takes_one_step_a_pass",
+        "ledgerlog_spark/upkeep/upkeep.py",
+        "if not (step.is_more_due and step.is_complete):",
+        "if True:",
+        "`upkeep run --once` leaves most of what is due on a long list",
+    ),
+    Mutation(
+        "overtaken_step_has_no_pause",
+        "ledgerlog_spark/log/log_upkeep.py",
+        "if attempt < STEP_ATTEMPTS_MAX:",
+        "if False:",
+        "a truncation that writers overtake fails at once, and gives nobody a turn",
+    ),
+    Mutation(
         "ranges_without_a_time_are_the_end",
         "ledgerlog_spark/protocol/log_retention.py",
         "if not any(item.newest_ms for item in items):",

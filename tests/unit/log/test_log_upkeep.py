@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,14 +13,18 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LocalProtocolError,
     LogNotFoundError,
+    MetadataVersionError,
     VersionNotAvailableError,
 )
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.log_upkeep import STEP_ATTEMPTS_MAX
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.range_writer import RangeWriter
 from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.protocol import log_expiry
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from ledgerlog_spark.protocol.log_messages import WriteHead
 from ledgerlog_spark.protocol.log_records import Operation, StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_restore import CutRange
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads
@@ -117,6 +122,55 @@ def test_retention_acts_by_the_properties_of_the_log_at_that_time(in_world: Any)
         assert (await log.history())[-1].operation is Operation.TRUNCATE
         with pytest.raises(ConfigurationError, match="fixed"):
             await log.set_properties({"kind": "leader"})
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("conflicts", [3, 1_000])
+def test_drop_that_others_overtake_pauses_and_gives_up_in_the_end(
+    in_world: Any, monkeypatch: pytest.MonkeyPatch, conflicts: int
+) -> None:
+    monkeypatch.setattr(log_expiry, "STEP_ITEMS_MAX", 1)
+
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        for name in "uvwxyz":
+            await commit(log, name)
+        store: Any = logs.store
+        write_head = store.write_head
+        loop = asyncio.get_running_loop()
+        written: list[float] = []
+
+        async def overtaken(log_id: str, write: WriteHead) -> Any:
+            """The first write gets through, and then one after so many that do not."""
+            written.append(loop.time())
+            if len(written) % (conflicts + 1) == 1:
+                return await write_head(log_id, write)
+            raise MetadataVersionError("overtaken", log=log_id)
+
+        monkeypatch.setattr(store, "write_head", overtaken)
+        if conflicts < STEP_ATTEMPTS_MAX:
+            assert (await log.truncate(120)).is_complete
+            assert len(written) == 1 + 3 * (conflicts + 1), "three more ranges, one a step"
+        else:
+            with pytest.raises(ConcurrentCommitError, match="begins at offset 120") as given_up:
+                await log.truncate(120)
+            assert (given_up.value.retriable, given_up.value.definite) == (True, False)
+            assert len(written) == 1 + STEP_ATTEMPTS_MAX
+        assert (await log.snapshot()).interval.start_offset == 120
+        assert written[-1] > written[1], "a pause"
+
+        written.clear()
+        await log.set_properties({"retentionBytes": "1"})
+        written.clear()
+        done = await log.retain()
+        assert done.start_offset > 120
+        assert done.is_complete == (conflicts < STEP_ATTEMPTS_MAX)
+        monkeypatch.setattr(store, "write_head", write_head)
+        await logs.sweeper().sweep(log.log_id)
+        head = (await store.read_head(log.log_id)).value
+        assert head.oldest_offset == head.start_offset == done.start_offset
 
     in_world(work)
 

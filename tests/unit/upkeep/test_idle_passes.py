@@ -322,3 +322,31 @@ def test_log_that_was_deleted_is_removed_in_time_and_forgotten(run: Any) -> None
 
 def test_look_again_is_short_beside_every_time_of_grace() -> None:
     assert upkeep_module.LOOK_AGAIN_MS <= DAY_MS // 24
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"retentionMs": str(DAY_MS)}, {"retentionBytes": str(5_000 * LARGE_BYTES)}],
+    ids=["age", "size"],
+)
+def test_one_pass_drops_all_that_is_due_however_many_ranges(
+    run: Any, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        log = await cluster.logs.create("large", properties=properties)
+        for _ in range(6):
+            await cluster.one_ledger(log, 5_000)
+        cluster.skip(2 * DAY_MS)
+        await cluster.one_ledger(log, 5_000)
+        with monkeypatch.context() as patch:
+            patch.setattr(upkeep_module, "RETENTION_STEPS_MAX", 1)
+            (kept,) = await cluster.upkeep().run() or []
+        assert kept.truncated is not None
+        assert kept.truncated.is_more_due
+        assert 8_000 * 10 <= kept.truncated.start_offset < 30_000 * 10
+        (kept,) = await cluster.upkeep().run() or []
+        assert kept.truncated is not None
+        assert (kept.truncated.start_offset, kept.truncated.is_more_due) == (30_000 * 10, False)
+        assert len(kept.truncated.unlisted) >= 2, "those of all steps"
+
+    run(work)
