@@ -22,6 +22,8 @@ OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnLac = Callable[[Code, int], None]
 
 ID_MAX = (1 << 63) - 1
+STRIDE_MAX = (1 << 31) - 1
+"""Between evenly spaced ids, as in a frame; ids further apart are listed."""
 _entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
 
 
@@ -83,6 +85,17 @@ def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
     """Ledger id, entry id and last add confirmed of the stored entry at `offset`."""
     head: tuple[int, int, int] = _entry_head.unpack_from(body, offset)
     return head
+
+
+def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
+    """Evenly spaced ids as a `range`, which takes no memory for each of them; others as given."""
+    if len(ids) == 1:
+        return ids
+    first, last, step = ids[0], ids[-1], ids[1] - ids[0]
+    if not 0 < step <= STRIDE_MAX or last - first != step * (len(ids) - 1):
+        return ids
+    even = range(first, last + 1, step)
+    return even if ids == tuple(even) else ids
 
 
 def add_is_well_formed(request: AddRequest) -> bool:

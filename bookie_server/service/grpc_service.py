@@ -331,7 +331,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             return
         add = storage_requests.AddRequest(
             request.ledger_id,
-            tuple(request.entry_ids),
+            storage_requests.evenly_spaced(tuple(request.entry_ids)),
             tuple(request.lengths),
             request.body,
             request.master_key,

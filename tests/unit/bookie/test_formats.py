@@ -37,6 +37,7 @@ from bookie_server.core.record_codec import (
     encode_header,
     size_at_most,
 )
+from bookie_server.core.requests import evenly_spaced
 from bookie_server.core.slot_header import (
     HEADER_AREA_SIZE,
     SECTOR_SIZE,
@@ -299,3 +300,30 @@ def test_ledger_states_read_back_and_every_damaged_byte_is_noticed():
         if size not in blocks - {0}:
             with pytest.raises(DamagedDirectoryError):
                 decode_states(data[:size], "ledgers-6")
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_even"),
+    [
+        ((7,), False),
+        ((7, 8), True),
+        (tuple(range(5, 5 + 4_096)), True),
+        (tuple(range(5, 5 + 3 * 4_096, 3)), True),
+        ((0, (1 << 31) - 1), True),
+        ((0, 1 << 31), False),
+        (((1 << 63) - 3, (1 << 63) - 1), True),
+        ((0, 1, 3), False),
+        ((0, 2, 3, 6), False),
+        ((0, 2, 4, 4, 8), False),
+        ((3, 2, 1), False),
+        ((3, 3), False),
+    ],
+)
+def test_evenly_spaced_ids_become_a_range_and_others_stay_as_they_are(ids, is_even):
+    read = evenly_spaced(ids)
+    assert tuple(read) == ids
+    assert (type(read) is range) is is_even
+    if is_even:
+        lengths = (32,) * len(ids)
+        header = encode_header(placed(entry_ids=read, lengths=lengths, body=bytes(sum(lengths))))
+        assert decode_header(header, IDENTITY, 8192).entry_ids == read
