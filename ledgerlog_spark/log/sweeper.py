@@ -148,7 +148,8 @@ class Sweeper:
         await self._store.sync()
         if await self._store.read_head(log_id) is not None:
             return Swept(log_id)
-        await self._store.remove_log(log_id)
+        if not await self._store.remove_log(log_id):
+            raise LocalProtocolError(f"log {log_id} still has ledgers to delete", log_id=log_id)
         return Swept(log_id, is_removed=True)
 
 
@@ -356,9 +357,7 @@ class _LogSweep:
             await self._keep_marked(kept)
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
-        try:
-            await self._store.remove_log(log_id)
-        except LocalProtocolError:
+        if not await self._store.remove_log(log_id):
             # Another pass, which failed to seal a ledger, has just marked it: the next one looks.
             self._due.removal = now_ms
             return Swept(log_id, ledgers_deleted=deleted)

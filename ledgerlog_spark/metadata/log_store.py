@@ -12,7 +12,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
-    LocalProtocolError,
     LogExistsError,
     LogNotFoundError,
     MetadataUnavailableError,
@@ -160,11 +159,11 @@ class TreeLogStore(TreeLogProducers):
         )
         return version_of(done[0])
 
-    async def remove_log(self, log_id: str) -> None:
+    async def remove_log(self, log_id: str) -> bool:
         """See `LogStore.remove_log`."""
         paths = self._paths
         if await self._children(paths.marks(log_id)):
-            raise LocalProtocolError(f"log {log_id} still has ledgers to delete", log_id=log_id)
+            return False
         # A task may register a ledger until its producer record is gone, and a new producer may
         # come until the node above is: both are refused by the store when they are not empty.
         for app in await self.producers(log_id):
@@ -183,6 +182,7 @@ class TreeLogStore(TreeLogProducers):
                 await self._delete(path)
         for path in (paths.deleted(log_id), paths.log(log_id)):
             await self._delete(path)
+        return True
 
     async def deleted_ms(self, log_id: str) -> int | None:
         """See `LogStore.deleted_ms`."""

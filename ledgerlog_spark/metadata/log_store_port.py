@@ -101,11 +101,13 @@ class LogStore(Protocol):
             MetadataVersionError: The head is at another version, or the name is not this log's.
         """
 
-    async def remove_log(self, log_id: str) -> None:
+    async def remove_log(self, log_id: str) -> bool:
         """Remove a deleted log's last records; fine when they are gone.
 
+        Returns:
+            False when a ledger is still marked: nothing was removed.
+
         Raises:
-            LocalProtocolError: A ledger is still marked.
             MetadataVersionError: A ledger is still registered, or a producer came back.
         """
 

@@ -336,9 +336,21 @@ async def test_deleted_log_frees_its_name_and_fails_what_was_on_its_way(
     assert await stores.logs.find("flights") == again.log_id
     with pytest.raises(MetadataVersionError):
         await stores.logs.delete_log(deleted, (await head_of(stores, head.log_id)).version)
-    await stores.logs.remove_log(head.log_id)
-    await stores.logs.remove_log(head.log_id)
+    assert await stores.logs.remove_log(head.log_id)
+    assert await stores.logs.remove_log(head.log_id)
     assert list(await stores.logs.ids()) == [again.log_id]
+
+
+async def test_log_with_a_marked_ledger_is_not_removed(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    deleted = replace(head, token="7" * 32, deleted_ms=5)
+    await stores.logs.delete_log(deleted, (await head_of(stores, head.log_id)).version)
+    at = await head_of(stores, head.log_id)
+    write = WriteHead(0, "8" * 32, replace(deleted, token="8" * 32), at.version, unlisted=(7,))
+    await stores.logs.write_head(head.log_id, write)
+    assert not await stores.logs.remove_log(head.log_id)
+    assert list(await stores.logs.ids()) == [head.log_id]
+    assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [7]
 
 
 async def test_log_with_a_registered_ledger_is_not_removed(stores: MetadataStores) -> None:

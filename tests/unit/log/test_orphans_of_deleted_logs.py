@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import LedgerNotFoundError
+from ledgerlog_spark.errors import LedgerNotFoundError, LocalProtocolError
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 from tests.unit.log.log_world import DAY_MS, LogWorld
@@ -58,6 +58,35 @@ def test_mark_that_another_pass_makes_meanwhile_leaves_the_rest_to_the_next_pass
 
         monkeypatch.setattr(store, "marked", marked_behind)
         assert not (await logs.sweeper().sweep(log.log_id)).is_removed
+        assert (await logs.sweeper().sweep(log.log_id)).is_removed
+
+    in_world(work)
+
+
+def test_client_that_is_closed_before_the_last_records_go_ends_the_sweep(
+    in_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no mark that another pass made: there is no next pass of this client."""
+
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        await logs.delete("flights")
+        world.skip(2 * DAY_MS)
+        store: Any = logs.store
+        children, asked = store._tree.children, 0
+
+        async def closed(path: str) -> Any:
+            nonlocal asked
+            asked += path == store._paths.marks(log.log_id)
+            if asked > 1:
+                raise LocalProtocolError("the client was closed: connect again")
+            return await children(path)
+
+        monkeypatch.setattr(store._tree, "children", closed)
+        with pytest.raises(LocalProtocolError, match="closed"):
+            await logs.sweeper().sweep(log.log_id)
+        monkeypatch.setattr(store._tree, "children", children)
         assert (await logs.sweeper().sweep(log.log_id)).is_removed
 
     in_world(work)

@@ -56,7 +56,7 @@ def store_clock_is_the_local_one(patch: pytest.MonkeyPatch) -> None:
 def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
     """Pages before the head: a crash leaves a head that says nothing of its ledgers."""
 
-    async def remove(self: TreeLogStore, log_id: str) -> None:
+    async def remove(self: TreeLogStore, log_id: str) -> bool:
         paths = self._paths
         for app in await self.producers(log_id):
             found = await self.read_producer(log_id, app)
@@ -70,6 +70,7 @@ def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
                 await self._delete(path)
         for path in (paths.head(log_id), paths.deleted(log_id), paths.log(log_id)):
             await self._delete(path)
+        return True
 
     patch.setattr(TreeLogStore, "remove_log", remove)
 
