@@ -129,8 +129,8 @@ class _Sum:
 
     def add(self, piece: Piece[LogRecord]) -> None:
         """Count the next piece, in rising order."""
-        start, end = piece.target.span_of(piece.place, piece.last - piece.first + 1)
-        self.size_bytes += end - start
+        end = piece.place + piece.last - piece.first + 1
+        self.size_bytes += sum(piece.target.lengths[piece.place : end])
         self.origin = max(self.origin, piece.origin)
         if self.first < 0:
             self.first = piece.first

@@ -301,3 +301,23 @@ def test_a_list_of_more_ranges_than_are_wanted_is_refused(metered):
     for number in range(10):
         assert machine.add(7, range(number * 400 + 1, number * 400 + 401, 2), b"") is Code.OK
     assert held(2_000) == 1, "those of different files that join are one"
+
+
+def test_the_size_of_a_ledger_looks_at_each_length_once():
+    """A run of every other entry has a piece for each: the lengths before it are not its own."""
+
+    class Lengths(tuple):
+        __slots__ = ()
+        looked_at = 0
+
+        def __getitem__(self, part):
+            found = super().__getitem__(part)
+            Lengths.looked_at += len(found)
+            return found
+
+    index = active_index.ActiveIndex()
+    lengths = Lengths([7] * 1_000)
+    index.insert(LogRecord(RecordKind.RUN, 1, entry_ids=range(0, 2_000, 2), lengths=lengths))
+    (total,) = index.totals()
+    assert total.size_bytes == 7_000
+    assert Lengths.looked_at == 1_000
