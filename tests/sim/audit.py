@@ -39,8 +39,10 @@ class Audit:
         world = self.world
         self.restart_bookies()
         world.heal()
-        # One that is on its way down, cleanly, answers nobody.
-        up = world.run_until(lambda: all(b.is_up for b in world.bookies.values()), HEALTHY_MS)
+        # One that is on its way down, cleanly or because its disk failed, has nothing to say.
+        up = world.run_until(
+            lambda: all(b.is_up and not b.has_failed for b in world.bookies.values()), HEALTHY_MS
+        )
         require(up, "V1", "a bookie does not start")
         for client in list(world.clients.values()):
             if isinstance(client.machine, LedgerWriter):

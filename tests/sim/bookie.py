@@ -211,6 +211,11 @@ class SimBookie:
         request(self.storage)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether its disk failed, which ends its process a moment later."""
+        return self.storage is not None and self.storage.failure is not None
+
+    @property
     def is_registered(self) -> bool:
         """Whether clients are told of it: one that died stays listed until its session ends."""
         now_us, session_us = self.world.scheduler.now_us, self.world.options.session_ms * 1_000
