@@ -203,8 +203,12 @@ class LeaderHost(EventQueue):
             append_time_ms=last.append_time_ms,
         )
 
-    async def _close(self, ask: CloseLedger) -> Any:
-        answer = await self._written[ask.ledger_id].close(ask.request)
+    def _close(self, ask: CloseLedger) -> Coroutine[Any, Any, Any]:
+        # Looked up now: when the task begins, writing may have stopped.
+        return self._closed(ask, self._written[ask.ledger_id])
+
+    async def _closed(self, ask: CloseLedger, ledger: LeaderWriter) -> Any:
+        answer = await ledger.close(ask.request)
         if answer.outcome is LedgerOutcome.OK:
             self._written.pop(ask.ledger_id, None)
         return answer
