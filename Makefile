@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SCHEDULES ?= 5000
-LOG_SCHEDULES ?= 400
+LOG_SCHEDULES ?= 500
 SEED ?= 1
 ROUNDS ?= 50
 KILLS ?= 20
@@ -49,6 +49,8 @@ sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, from SEED; LOG_SCHED
 	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.handles --schedules $$(( $(LOG_SCHEDULES) / 4 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.transport --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.service --schedules $(LOG_SCHEDULES) --seed $(SEED)
 
 sim-coverage: $(STAMP) ## Show what 500 schedules of either kind of log reach, and what they never do and why
 	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -31,12 +32,16 @@ from ledgerlog_spark.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+STANDARD_OUTPUT = 1
+STANDARD_ERROR = 2
+
 _SHORT = {"metadata_service_uri": ("-u",)}
 """Short options, the same as those of the other commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one bookie; returns the exit code."""
+    _open_closed_standard_streams()
     given = vars(settings_parser().parse_args(arguments))
     config: Path | None = given.pop("config")
     overrides = {name: value for name, value in given.items() if value is not None}
@@ -44,13 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(config, overrides)
     except ConfigurationError as error:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
+    # The C core of grpc writes to standard error from the event loop, and would wait for a pipe.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Storage, grpc and kazoo are imported for those who get so far.
     from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
 
-    configure_logging(settings.log_level)
+    lines = configure_logging(settings.log_level)
     try:
-        return int(_runner()(run_bookie(settings)))
+        return int(_runner()(run_bookie(settings, lambda: lines.dropped)))
     except ConfigurationError as error:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
     except (StartupError, LocalProtocolError) as error:
@@ -64,6 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse(error: Exception, exit_code: ExitCode) -> int:
     sys.stderr.write(f"bookie: {error}\n")
     return int(exit_code)
+
+
+def _open_closed_standard_streams() -> None:
+    """Open those that are closed: else a data file gets the number of one, and log lines."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
+        pass
+    os.close(descriptor)
+    for name, number in (("stdout", STANDARD_OUTPUT), ("stderr", STANDARD_ERROR)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, Any]], Any]:

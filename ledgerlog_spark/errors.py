@@ -32,6 +32,7 @@
     │   ├── LogNotFoundError  LogExistsError  LogKindError  ConcurrentCommitError
     │   ├── CommitUnknownError  ProducerFencedError  StaleCheckpointError  LeaderDeposedError
     │   ├── LeaderTimeoutError         .waited_for .timeout_ms
+    │   ├── LogTimeoutError            .timeout_ms
     │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
     │   ├── DataLossError
     └── InternalError                  our bug
@@ -262,6 +263,15 @@ class ProducerFencedError(LogError):
 
 class LeaderTimeoutError(LogError):
     """A leader log was not taken over, or not rolled, in time."""
+
+    retriable = True
+
+
+class LogTimeoutError(LogError):
+    """A log was not changed in time, and this call changes it no more; definite unless it says so.
+
+    A commit that may have got through is a `CommitUnknownError`.
+    """
 
     retriable = True
 

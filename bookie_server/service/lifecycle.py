@@ -71,6 +71,7 @@ class Bookie:
         open_files_max: int = FILES_MAX,
         callers_max: int = CALLERS_MAX,
         before_serving: Callable[[], None] = lambda: None,
+        log_lines_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
         """Starts nothing yet; must run on the event loop.
 
@@ -79,7 +80,9 @@ class Bookie:
             open_files_max: Entry-log files that may be open at the same time.
             callers_max: Connections to the control service.
             before_serving: Called once storage is open, while nobody is served.
+            log_lines_dropped: Gives the number of log lines that were dropped so far.
         """
+        self._log_lines_dropped = log_lines_dropped
         self._before_serving = before_serving
         self.settings = settings
         self._open_files_max = open_files_max
@@ -241,6 +244,7 @@ class Bookie:
                     self._counters,
                     {
                         "connections": lambda: v2.connections_count,
+                        "ledgers": lambda: storage.ledgers_count,
                         "writable": lambda: storage.is_writable,
                         "calls": lambda: grpc.call_slots.count,
                         "calls_refused": lambda: grpc.call_slots.refused,
@@ -248,6 +252,7 @@ class Bookie:
                         "watches": lambda: servicer.watch_slots.count,
                         "watches_refused": lambda: servicer.watch_slots.refused,
                         "watches_ended": lambda: servicer.watch_slots.ended,
+                        "log_lines_dropped": self._log_lines_dropped,
                         **lane_gauges(self._lanes),
                     },
                     lambda: flat_numbers(storage.counters),
@@ -290,8 +295,14 @@ class Bookie:
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
 
-async def run_bookie(settings: BookieSettings) -> ExitCode:
+async def run_bookie(
+    settings: BookieSettings, log_lines_dropped: Callable[[], int] = lambda: 0
+) -> ExitCode:
     """Serve until a signal or a failure; everything is closed on return.
+
+    Args:
+        settings: Of this bookie.
+        log_lines_dropped: Gives the number of log lines that were dropped so far, for a metric.
 
     Raises:
         StartupError: The bookie refuses to start; nothing was changed.
@@ -307,7 +318,9 @@ async def run_bookie(settings: BookieSettings) -> ExitCode:
     if budget.connections < settings.connections_max:
         _log.warning("connections_limited", **asdict(budget))
         settings = settings.model_copy(update={"connections_max": budget.connections})
-    bookie = Bookie(settings, budget.files, budget.callers, _tune_garbage_collector)
+    bookie = Bookie(
+        settings, budget.files, budget.callers, _tune_garbage_collector, log_lines_dropped
+    )
     started = asyncio.create_task(bookie.start())
     await _first_of(stop_requested.wait(), started)
     if not started.done():

@@ -1,17 +1,21 @@
 """Structured logs of a bookie: one JSON object a line on stderr, secrets blacked out.
 
 Standard output carries the ready line only, so that whoever starts a bookie can parse it. What
-libraries log comes out in the same form, within the same bounds.
+libraries log comes out in the same form, within the same bounds. No caller waits for standard
+error (`log_lines.py`).
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
+
+from bookie_server.service.log_lines import LogLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -29,8 +33,17 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 Logger = structlog.typing.FilteringBoundLogger
 
 
-def configure_logging(level: str) -> None:
-    """Send records of `level` and above to stderr; call once, before the first record."""
+STANDARD_ERROR = 2
+
+
+def configure_logging(level: str) -> LogLines:
+    """Send records of `level` and above to stderr; call once, before the first record.
+
+    Whatever else this process writes to `sys.stderr` from now on, tracebacks included, takes the
+    same way, so it does not wait either. The end of the process waits for it, within a bound.
+    """
+    sys.stderr = lines = LogLines(STANDARD_ERROR)
+    atexit.register(lines.drain)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -42,12 +55,13 @@ def configure_logging(level: str) -> None:
             structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", lines)),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(
         level=logging.WARNING, format="%(message)s", handlers=[LibraryHandler()], force=True
     )
+    return lines
 
 
 class LibraryHandler(logging.Handler):

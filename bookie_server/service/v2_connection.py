@@ -16,6 +16,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, cast
 
+from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.service.lanes import QUANTUM_BYTES, REQUEST_COST_BYTES, PeerShares
 from bookie_server.service.logging import get_logger
 from bookie_server.service.peer_watch import PeerWatch
@@ -308,13 +309,25 @@ class V2Connection(asyncio.BufferedProtocol):
                 return granted_bytes
             granted.give_back(granted_bytes)
         if share.is_waiting:
-            if size_bytes > share.allowance_bytes:
+            if size_bytes > share.allowance_bytes and not self._waits_for_itself(share):
                 return 0
             share.stop_waiting()
         if share.take(size_bytes):
             return size_bytes
+        if self._waits_for_itself(share):
+            taken_bytes = min(size_bytes, ANSWERS_RESERVE_BYTES)
+            share.force(taken_bytes)
+            return taken_bytes
         self._wait(share, size_bytes)
         return 0
+
+    def _waits_for_itself(self, share: Share) -> bool:
+        """Whether a share has nothing to get back but the memory that the next request lies in.
+
+        Its bytes would come back with that request only, which would wait for them for ever.
+        """
+        has_more = self.open_requests or share.unsent_bytes or share is self.shares.writes
+        return not has_more and share.held_bytes > share.reserve_bytes
 
     def _wait(self, share: Share, size_bytes: int) -> None:
         if share.is_waiting:

@@ -4,8 +4,9 @@
 - `adds`, `read_answers`, `drops`: the ways of requests. `lac_watches`: who hears of a new LAC.
   `log`: records in one order, synced in groups. `wake_ups`: of coroutines that wait.
   `slices`: how much work is done in one turn of the event loop.
-- `reads`: finds and reads entries. `active_index`, `entry_log_file`, `recent_bodies`: where they
-  are. `spans`: which entries there are. `index_rebuilds`: what damage leads to.
+- `reads`: finds and reads entries; `readings` drives that. `active_index`, `entry_log_file`,
+  `recent_bodies`: where they are. `spans`: which entries there are.
+  `index_rebuilds`: what damage leads to.
 - `file_pool`: opens files when they are used, a bounded count of them at a time.
 - `file_keeper`, `held_files`, `slots`, `pins`, `manifest`: which files there are, and which may go.
 - `boot`, `replay`: from what is on the device to files that can serve.

@@ -184,7 +184,9 @@ class AddPath:
         is_repeated, at = True, 0
         body = memoryview(request.body)
         for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
-            stored = await self._reader.finish(self._reader.read_entry(request.ledger_id, entry_id))
+            stored = await self._reader.readings.finish(
+                self._reader.read_entry(request.ledger_id, entry_id)
+            )
             if stored is None:
                 is_repeated = False
             elif body[at : at + length] != stored:

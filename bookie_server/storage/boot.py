@@ -41,7 +41,7 @@ from bookie_server.storage.entry_log_file import (
 from bookie_server.storage.file_pool import FilePool, PooledFile
 from bookie_server.storage.log import append_encoded, append_end_mark
 from bookie_server.storage.manifest import UNCLEAN_NAME, ManifestStore
-from bookie_server.storage.reads import finish
+from bookie_server.storage.readings import finish
 from bookie_server.storage.replay import Scanner
 from bookie_server.storage.slices import parts
 from bookie_server.storage.slots import Slots, is_intact

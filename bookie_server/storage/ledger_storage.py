@@ -295,6 +295,11 @@ class LedgerStorage:
         """Ids of all ledgers that anything is known of, in rising order."""
         return iter(sorted(self._states))
 
+    @property
+    def ledgers_count(self) -> int:
+        """How many ledgers are kept in memory; deleted ones count until they are forgotten."""
+        return len(self._states)
+
     def is_fenced(self, ledger_id: int) -> bool:
         """Whether regular adds of the ledger are refused."""
         state = self._states.get(ledger_id)

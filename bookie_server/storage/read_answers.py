@@ -128,7 +128,7 @@ class ReadAnswers:
                 on_done(absent(state, self._health), None)
 
         reading = self._reader.read_entry(request.ledger_id, entry_id)
-        self._reader.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
+        self._reader.readings.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
 
     def _answer_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
         state = self._states.get(request.ledger_id)
@@ -140,7 +140,9 @@ class ReadAnswers:
                 on_done(absent(state, self._health), ())
 
         reading = self._reader.read_batch(request)
-        self._reader.run(reading, on_entries, lambda error: on_done(_code_of(error), ()))
+        self._reader.readings.run(
+            reading, on_entries, lambda error: on_done(_code_of(error), ()), is_batch=True
+        )
 
 
 def _code_of(error: StorageError) -> Code:

@@ -15,10 +15,16 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.padding import Padding
 
 from ledgerlog_spark.cli.output import DEFAULT_URI, AsJson, ServiceUri, console, print_json
 from ledgerlog_spark.connect import registration
-from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError, LedgerLogError
+from ledgerlog_spark.errors import (
+    BookieUnavailableError,
+    ConfigurationError,
+    LedgerLogError,
+    MetadataUnavailableError,
+)
 from ledgerlog_spark.local.cluster import USUAL_PORT, zookeeper_answers
 from ledgerlog_spark.local.requirement import install_command
 from ledgerlog_spark.local.zookeeper import find_jars, find_java, port_is_free
@@ -28,6 +34,7 @@ PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 FREE_BYTES_MIN = 2 << 30
 OPEN_FILES_MIN = 2_048
 CONNECT_TIMEOUT_SECONDS = 2.0
+ADVICE_INDENT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ def doctor(
         for f in findings:
             console.print(f"{signs[f.state]:>14}  [bold]{f.what}[/]  {escape(f.found)}")
             if f.advice:
-                console.print(f"          {escape(f.advice)}")
+                console.print(Padding(escape(f.advice), (0, 0, 0, ADVICE_INDENT)))
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
 
@@ -175,9 +182,17 @@ def _worker_python() -> Iterator[Finding]:
 def _cluster(uri: str) -> Iterator[Finding]:
     try:
         writable, read_only, infos = asyncio.run(_look_at_cluster(uri))
+    except MetadataUnavailableError:
+        yield Finding(
+            "cluster",
+            "warning",
+            f"no answer from {uri}",
+            "start one with `ledgerlog local up`, or pass the --metadata-service-uri of one that "
+            "runs",
+        )
+        return
     except LedgerLogError as error:
-        advice = "Start one with `ledgerlog local up`, or give --metadata-service-uri."
-        yield Finding("cluster", "warning", "", f"{error} {advice}")
+        yield Finding("cluster", "warning", "", str(error))
         return
     yield Finding(
         "cluster",

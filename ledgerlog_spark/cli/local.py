@@ -142,9 +142,11 @@ def down(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> Non
         cluster.down()
         print_json(describe(cluster))
         return
+    ran = bool(cluster.members.running)
     with console.status("stopping", spinner=SPINNER) as progress:
         cluster.down(on_progress=progress.update)
-    console.print(f"stopped; the data are in {cluster.directory}", soft_wrap=True)
+    outcome = "stopped" if ran else "no process of the cluster was running"
+    console.print(f"{outcome}; the data are in {cluster.directory}", soft_wrap=True)
 
 
 @app.command(epilog="Example: ledgerlog local status --json")

@@ -59,6 +59,10 @@ OfVersion = Annotated[
 ]
 
 
+LOOKS_MAX = 5
+"""At a log whose ledgers go while it is shown; then the last one counts."""
+
+
 def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
     return {
         "name": name,
@@ -113,9 +117,8 @@ def show(
     """Show a log: its schema, versions and ranges, drawn over the bookies that hold them."""
     with connect(uri) as client:
         log = opened(client, name)
-        snapshot = log.snapshot(version)
+        snapshot, drawn = _seen(client, log, version)
         history = () if snapshot.kind is LogKind.LEADER else log.history()
-        drawn = drawn_ledgers(client, snapshot)
     summary = _summary(name, snapshot)
     schema = [f"{field.name} {field.type}" for field in _fields(snapshot)]
     if as_json:
@@ -128,6 +131,22 @@ def show(
         _print_versions(history)
     bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
     console.print(draw_ledgers(drawn, bookies=bookies, width=console.width))
+
+
+def _seen(
+    client: BlockingClient, log: BlockingLog, version: int | None
+) -> tuple[LogSnapshot, list[DrawnLedger]]:
+    """A version and its ledgers; one that is gone was listed when it was looked for, and after."""
+    snapshot = log.snapshot(version)
+    drawn = drawn_ledgers(client, snapshot)
+    for _ in range(LOOKS_MAX):
+        if all(ledger.fragments for ledger in drawn):
+            break
+        before, snapshot = snapshot, log.snapshot(version)
+        if snapshot.items == before.items:
+            break
+        drawn = drawn_ledgers(client, snapshot)
+    return snapshot, drawn
 
 
 def _print_versions(history: Sequence[VersionInterval]) -> None:

@@ -1,6 +1,7 @@
 """The asyncio hosts of the machines, the handles that people use, and their blocking face.
 
 - `client`, `writer_handle`, `reader_handle`: the asyncio face. `services`: what handles share.
+  `users`: what ends before its client is closed.
 - `machine_host`: effects become calls, answers become events; one host for each machine.
   `event_queue`: what it shares with the host of leader logs. `ledger_bytes`: entries as bytes.
   `stall_watch`: ends a wait for a machine that gets no replies any more.

@@ -33,6 +33,7 @@ from ledgerlog_spark.client.recent_records import (
     memory_size_bytes,
 )
 from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.users import Users
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -66,6 +67,7 @@ class LedgerClient:
 
     Attributes:
         services: The transport and the stores, shared by all handles; `log/` uses them too.
+        ends_first: Has something leave before this client is closed; see `Users.add`.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class LedgerClient:
         self._ends = KnownEnds()
         self._drawn = DrawnIds()
         self._closing: set[Callable[[], None]] = set()
+        self._users = Users()
+        self.ends_first = self._users.add
         self._is_closed = False
 
     async def create_ledger(
@@ -122,10 +126,7 @@ class LedgerClient:
             quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
             digest_type=digest_type,
             password=password,
-            custom_metadata={
-                **(custom_metadata or {}),
-                **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {}),
-            },
+            custom_metadata=_with_lac(custom_metadata, explicit_lac=explicit_lac),
         )
         return self._writing(ledger_id, created, changes_ensemble=changes_ensemble, face=face)
 
@@ -138,6 +139,9 @@ class LedgerClient:
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
+        explicit_lac: bool = False,
+        changes_ensemble: bool = True,
+        face: Face | None = None,
     ) -> WriteHandle:
         """The handle of a new ledger that is registered elsewhere in the same transaction.
 
@@ -148,6 +152,9 @@ class LedgerClient:
             password: Asked of everybody who reads or seals; stored in the clear.
             custom_metadata: Kept with the record.
             ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
+            explicit_lac: As of `create_ledger`.
+            changes_ensemble: As of `create_ledger`.
+            face: As of `create_ledger`.
 
         Raises:
             LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
@@ -160,11 +167,11 @@ class LedgerClient:
             quorum=quorum,
             digest_type=digest_type,
             password=password,
-            custom_metadata=custom_metadata or {},
+            custom_metadata=_with_lac(custom_metadata, explicit_lac=explicit_lac),
             drawn_id=drawn_id,
             create=create,
         )
-        return self._writing(chosen, created, changes_ensemble=True, face=None)
+        return self._writing(chosen, created, changes_ensemble=changes_ensemble, face=face)
 
     def _writing(
         self,
@@ -362,7 +369,17 @@ class LedgerClient:
             raise
 
     async def aclose(self) -> None:
-        """End all connections. Ledgers that are still written stay open: seal them later."""
+        """End all connections. Ledgers that are still written stay open: seal them later.
+
+        Leaders stop without closing, and drop what they made and have not listed: that takes at
+        most 5 s, and `close_timeout_ms` of the settings. The next leader seals the rest.
+        """
+        try:
+            await self._users.leave(self.services.settings.close_timeout_ms)
+        finally:
+            await self._cut_off()
+
+    async def _cut_off(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True
@@ -469,6 +486,10 @@ class LedgerClient:
             )
         finally:
             host.stop()
+
+
+def _with_lac(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
+    return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
 
 
 def _check_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:

@@ -117,7 +117,9 @@ class ReadHandle:
             LedgerNotFoundError: The ledger was deleted.
             MetadataUnavailableError: The record could not be read; retriable.
             EntryUnknownError: No bookie of the last ensemble answered; retriable.
+            LocalProtocolError: This handle was closed.
         """
+        self._check_open()
         await self.reload()
         if not self.is_closed:
             await self.read_last_add_confirmed()

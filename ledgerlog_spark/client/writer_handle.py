@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -365,7 +366,7 @@ class WriteHandle:
         self._fail_pending(error)
 
     def _on_crash(self, crash: LedgerLogError) -> None:
-        self._refuse(lambda: crash)
+        self._refuse(lambda: _unsent(crash))
         self._fail_pending(crash)
         if self._closed is not None and not self._closed.done():
             self._closed.set_exception(crash)
@@ -443,6 +444,14 @@ def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
         return False
     error = closing.exception()
     return isinstance(error, LedgerLogError) and error.retriable
+
+
+def _unsent(crash: LedgerLogError) -> LedgerLogError:
+    """The error of what was never given to a machine that crashed: for certain not there."""
+    unsent = copy.copy(crash)
+    unsent.definite = True
+    unsent.__cause__ = crash
+    return unsent
 
 
 def _began_before(run: Gathered) -> bool:

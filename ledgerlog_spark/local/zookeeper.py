@@ -227,7 +227,7 @@ class ZooKeeperProcess:
         java, jars = find_java(), find_jars()
         self._make_directory()
         wants_any_port = not self.port
-        reason = ""
+        reason = outcome = ""
         for attempt in range(1, START_ATTEMPTS_MAX + 1):
             if wants_any_port:
                 self.port = self._last_port() if attempt == 1 else free_port()
@@ -235,13 +235,13 @@ class ZooKeeperProcess:
             if self._spawned_and_serves(java, jars):
                 return
             reason = self._last_log_lines()
+            outcome = self._failed_start()
             self.kill()
             # Somebody may take a free port between our look and the server's bind.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(
-            f"ZooKeeper did not serve on {self.connect_string} within "
-            f"{self._start_timeout_seconds:g} s; read {self.log_path}. Its end:\n{reason}",
+            f"ZooKeeper {outcome}; read {self.log_path}. Its end:\n{reason}",
             port=self.port,
             log_path=str(self.log_path),
         )
@@ -389,6 +389,13 @@ class ZooKeeperProcess:
             "autopurge.snapRetainCount=3\n"
             "autopurge.purgeInterval=1\n"
         )
+
+    def _failed_start(self) -> str:
+        """What became of a process that does not serve."""
+        if self.is_running:
+            seconds = self._start_timeout_seconds
+            return f"did not serve on {self.connect_string} within {seconds:g} s"
+        return f"ended before it served on {self.connect_string}"
 
     def _spawned_and_serves(self, java: str, jars: list[Path]) -> bool:
         """Whether a new process came to serve; an interrupt while it starts ends it."""

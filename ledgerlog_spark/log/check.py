@@ -1,7 +1,9 @@
 """Whether what a log lists is there, and whose every ledger is (docs/LOGS.md U17).
 
 Changes nothing. What is read first and last is chosen so that work that goes on meanwhile is not
-taken for damage: ledgers, then registrations, then the list, then marks.
+taken for damage: ledgers, then registrations and what leaders made, then the list, then marks. What
+is wrong with a ledger counts only if a list that was read after the ledger still has the same
+ranges of it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from ledgerlog_spark.protocol.log_read import ListingMachine, StateMachine
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 64
 YOUNG_MS = 60_000
+LOOKS_MAX = 5
+"""How often a ledger is looked at whose ranges change meanwhile; then the last look counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class LogCheck:
     Attributes:
         log: Its name.
         ledgers: Every listed ledger, rising.
-        staged: Ledgers that jobs are writing, or wrote and never committed.
+        staged: Ledgers that jobs are writing, or wrote and never committed, and those that leaders
+            made and have not listed.
         marked: Ledgers that no version names and that are to be deleted.
         orphans: Ledgers that say they are the log's and that it knows nothing of; those made in
             the last minute are left out, because their makers may be about to list them.
@@ -91,7 +96,7 @@ class LogCheck:
 class _Known:
     """Where the log's ledgers stand; `strangers` are its own and stand nowhere."""
 
-    listed: dict[int, list[Item]]
+    listed: Mapping[int, Sequence[Item]]
     staged: set[int]
     marked: set[int]
     strangers: tuple[int, ...]
@@ -112,16 +117,17 @@ class LogChecker:
     ) -> LogCheck:
         """See `Log.check`."""
         known = await self._known()
-        checked = []
+        checked: dict[int, CheckedLedger] = {}
         for done, ledger_id in enumerate(sorted(known.listed)):
             on_progress(done, len(known.listed))
-            checked.append(
-                await self._check_ledger(ledger_id, known.listed[ledger_id], every_entry)
+            checked[ledger_id] = await self._check_ledger(
+                ledger_id, known.listed[ledger_id], every_entry
             )
         on_progress(len(known.listed), len(known.listed))
+        await self._confirm(checked, known.listed, every_entry)
         return LogCheck(
             log=self._name,
-            ledgers=tuple(checked),
+            ledgers=tuple(checked.values()),
             staged=tuple(sorted(known.staged.difference(known.listed))),
             marked=tuple(sorted(known.marked.difference(known.listed))),
             orphans=await self.older(known.strangers, YOUNG_MS),
@@ -146,14 +152,51 @@ class LogChecker:
     async def _known(self) -> _Known:
         own = await self.own_ledgers()
         staged = await self._staged()
+        before = await self._store.marked(self._log_id)
+        staged |= {mark.ledger_id for mark in before if mark.is_made}
+        listed = await self._listed()
+        after = await self._store.marked(self._log_id)
+        marked = {mark.ledger_id for mark in after if not mark.is_made}
+        strangers = tuple(sorted(own - staged - marked - set(listed)))
+        return _Known(listed, staged, marked, strangers)
+
+    async def _listed(self) -> dict[int, list[Item]]:
+        """Every listed ledger with its ranges; an open ledger has none yet."""
         state: LogState = await self._driver.run(StateMachine(self._name))
         items: tuple[Item, ...] = await self._driver.run(ListingMachine(self._name))
-        marked = {mark.ledger_id for mark in await self._store.marked(self._log_id)}
         listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
         for item in items:
             listed.setdefault(item.ledger_id, []).append(item)
-        strangers = tuple(sorted(own - staged - marked - set(listed)))
-        return _Known(listed, staged, marked, strangers)
+        return listed
+
+    async def _confirm(
+        self,
+        checked: dict[int, CheckedLedger],
+        listed: Mapping[int, Sequence[Item]],
+        every_entry: bool,
+    ) -> None:
+        """Look again at what was wrong, as long as its ranges change: a ledger goes after them.
+
+        A leader deletes a ledger that stayed empty at once, and a sweeper one whose ranges were
+        truncated, replaced or expired longer ago than the grace, which a check may outlast.
+        """
+        suspects = {
+            ledger_id: listed[ledger_id] for ledger_id in checked if checked[ledger_id].finding
+        }
+        for _ in range(LOOKS_MAX):
+            if not suspects:
+                return
+            newer = await self._listed()
+            changed = [i for i, items in suspects.items() if newer.get(i) != items]
+            suspects = {}
+            for ledger_id in changed:
+                if ledger_id not in newer:
+                    del checked[ledger_id]
+                    continue
+                again = await self._check_ledger(ledger_id, newer[ledger_id], every_entry)
+                checked[ledger_id] = again
+                if again.finding:
+                    suspects[ledger_id] = newer[ledger_id]
 
     async def own_ledgers(self) -> set[int]:
         """Ledgers whose records name this log; reads those of all ledgers of the cluster."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Literal, overload
 
 from ledgerlog_spark.client.blocking import BlockingClient
@@ -10,13 +9,12 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
     import pyarrow as pa
 
     from ledgerlog_spark.client.client import Face
-    from ledgerlog_spark.client.services import Services
     from ledgerlog_spark.log.blocking import BlockingLogs
     from ledgerlog_spark.log.blocking_leader import BlockingLeader
     from ledgerlog_spark.log.blocking_records import BlockingRecordLog
@@ -27,13 +25,6 @@ if TYPE_CHECKING:
 
 class LogClient(LedgerClient):
     """A `LedgerClient` that opens logs too."""
-
-    def __init__(
-        self, services: Services, *, on_close: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
-        """A client of `services`; `on_close` ends what it was composed of."""
-        super().__init__(services, on_close=on_close)
-        self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
 
     @property
     def logs(self) -> Logs:
@@ -123,15 +114,7 @@ class LogClient(LedgerClient):
             )
         else:
             log = await logs.open(name)
-        leader = await log.lead(self.services.settings, face, schema=stored, properties=properties)
-        self._leaders.add(leader)
-        return leader
-
-    async def aclose(self) -> None:
-        """End all connections. Leaders stop without closing: the next one seals what is open."""
-        for leader in list(self._leaders):
-            leader.abandon()
-        await super().aclose()
+        return await log.lead(self.services.settings, face, schema=stored, properties=properties)
 
 
 def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:

@@ -6,6 +6,7 @@ none of them ends the machine, as any other bug of ours does.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.sweep_memory import PassClock
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+    from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
 
@@ -40,6 +42,9 @@ _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataUnavailableError, MetadataOutcome.UNAVAILABLE),
     (MetadataUnknownError, MetadataOutcome.UNKNOWN),
 )
+CHANGE_TIMEOUT_MS = 120_000
+"""What a change of a log has that somebody waits for, its turn in the queue included."""
+
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
 
@@ -95,24 +100,36 @@ class Driver:
             m.DropLedger: self._drop_ledger,
         }
 
-    async def run(self, machine: LogMachine) -> Any:
+    async def run(self, machine: LogMachine, *, timeout_ms: int | None = None) -> Any:
         """The machine's result.
+
+        Args:
+            machine: To be run to its end.
+            timeout_ms: After which it gives up. None leaves it to its own bounds: each request has
+                a deadline, and there are so many attempts.
 
         Raises:
             LocalProtocolError: The client was closed.
+            LogTimeoutError: It gave up; a commit may also say that its outcome is unknown.
             LedgerLogError: What the machine failed with.
         """
         if self._ledgers is not None:
             self._ledgers.check_open()
         (effect,) = machine.start()
         async with self.retries() as retries:
-            while not isinstance(effect, m.Finished | m.Failed):
-                reply = await self._carry_out[type(effect)](effect)
-                (following,) = machine.handle(reply)
-                if reply.outcome in _RETRIED and not isinstance(following, m.Finished | m.Failed):
-                    is_of_head = isinstance(effect, m.WriteHead)
-                    await retries.after(reply.outcome, is_of_head=is_of_head)
-                effect = following
+            try:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1e3):
+                    while not isinstance(effect, m.Finished | m.Failed):
+                        reply = await self._carry_out[type(effect)](effect)
+                        (following,) = machine.handle(reply)
+                        is_over = isinstance(following, m.Finished | m.Failed)
+                        if reply.outcome in _RETRIED and not is_over:
+                            is_of_head = isinstance(effect, m.WriteHead)
+                            await retries.after(reply.outcome, is_of_head=is_of_head)
+                        effect = following
+            except TimeoutError:
+                assert timeout_ms is not None
+                raise machine.give_up(timeout_ms) from None
         if isinstance(effect, m.Failed):
             raise effect.error
         return effect.result
@@ -129,6 +146,12 @@ class Driver:
             yield retries
         finally:
             await retries.end()
+
+    async def make_ledger(
+        self, ledger_id: int, metadata: LedgerMetadata
+    ) -> Versioned[LedgerMetadata]:
+        """See `LogStore.make_ledger`."""
+        return await self._store.make_ledger(self.log_id, ledger_id, metadata)
 
     def watch_head(self, on_change: OnChange) -> CancelWatch:
         """See `LogStore.watch_head`."""

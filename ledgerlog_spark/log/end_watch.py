@@ -8,11 +8,13 @@ watched, the latter on one bookie.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.log_records import LogKind
+from ledgerlog_spark.waits import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +29,7 @@ PAUSE_MS_MAX = 5_000
 
 
 class EndWatch:
-    """One watch of one log's end, from when it is made until it is cancelled."""
+    """One watch of one log's end, until it is cancelled or its client is closed."""
 
     def __init__(
         self, log_id: str, *, store: LogStore, ledgers: Ledgers, on_change: OnChange
@@ -42,7 +44,9 @@ class EndWatch:
         self._is_stale = True
         self._is_cancelled = False
         self._refreshing: asyncio.Task[None] | None = None
+        self._cancelled = asyncio.Event()
         self._cancel_head = store.watch_head(log_id, self._on_head)
+        self._forget = ledgers.when_closed(self.cancel)
         self._refresh_soon()
 
     def cancel(self) -> None:
@@ -50,7 +54,9 @@ class EndWatch:
         if self._is_cancelled:
             return
         self._is_cancelled = True
+        self._cancelled.set()
         self._cancel_head()
+        self._forget()
         if self._refreshing is None:
             self._refresh_soon()  # lets go of what is followed
 
@@ -90,7 +96,8 @@ class EndWatch:
                 await self._follow_open_ledgers()
             except LedgerLogError:
                 self._is_stale = True
-                await asyncio.sleep(pause_ms / 1e3)
+                with contextlib.suppress(TimeoutError):
+                    await within(self._cancelled.wait(), pause_ms / 1e3)
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
         if self._is_cancelled:
             await self._let_go(list(self._followed))

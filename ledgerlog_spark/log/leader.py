@@ -18,12 +18,13 @@ from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.entries_in_flight import EntriesInFlight, error_of_append
 from ledgerlog_spark.log.leader_host import LeaderHost
 from ledgerlog_spark.log.records import Positions, offset_of
-from ledgerlog_spark.protocol.leader_end import not_rolled
-from ledgerlog_spark.protocol.leader_log import LeaderLog, LeaderSettings
+from ledgerlog_spark.protocol.leader_end import left, not_rolled
+from ledgerlog_spark.protocol.leader_log import LeaderLog
 from ledgerlog_spark.protocol.leader_messages import (
     AppendEntry,
     AppendRequested,
     AppendsAcknowledged,
+    GiveUp,
     LeaderClosed,
     LeaderOpened,
     LeaderStopped,
@@ -31,7 +32,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     ListChanged,
     RollRequested,
 )
-from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.messages import CloseRequested
 from ledgerlog_spark.waits import forever
 
@@ -95,6 +96,7 @@ class Leader:
         self.log_id = log.log_id
         self.content = content
         self._log = log
+        self._ledgers = ledgers
         self._now_ms = now_ms
         self._machine = machine = LeaderLog(
             log.name,
@@ -168,6 +170,7 @@ class Leader:
             NotEnoughBookiesError: Too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
         """
+        self._ledgers.ends_first(self)
         self._host.start()
         try:
             await forever(self._opened, REQUESTS_END)
@@ -175,10 +178,7 @@ class Leader:
             self._host.retire()
             raise
         except BaseException:  # nobody is there to lead
-            if self._machine.phase is LeaderPhase.OPENING:
-                self._host.post(CloseRequested())  # drops a ledger that comes too late
-            elif self.is_leading:
-                self.abandon()
+            self.abandon()
             raise
 
     async def append(self, record: bytes | bytearray | memoryview) -> Position:
@@ -347,7 +347,8 @@ class Leader:
         await self._host.finish()
         if self._error is not None:
             raise self._error
-        return self.end_offset
+        assert self._head is not None
+        return self._head.end_offset  # another leader may have come and gone since ours ended
 
     def _begin_to_close(self) -> None:
         if self.is_leading:
@@ -355,19 +356,19 @@ class Leader:
             self._host.post(CloseRequested())
 
     def abandon(self) -> None:
-        """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
-        if not self._ended.done():
-            self._end(
-                LocalProtocolError(
-                    f"the client that led log {self.name!r} was closed: read the log from "
-                    f"{self.end_offset} on to learn what it holds",
-                    log=self.name,
-                    end_offset=self.end_offset,
-                ),
-                self._sent.first,
-                self._sent.end,
-            )
-        self._host.stop()
+        """Stop without closing: pending appends fail, their outcome unknown.
+
+        A ledger that no attempt can list any more is dropped.
+        """
+        self._host.post(GiveUp(left(self.name, end_offset=self.end_offset)))
+
+    async def leave(self) -> None:
+        """Like `abandon`, before the client is closed; ends when nothing of it is under way."""
+        self.abandon()
+        try:
+            await self._host.finish()
+        finally:
+            self._host.stop()
 
     def submit(self, record: Payload, waiter: Waiter) -> None:
         """Take one checked record; `waiter` gets its position. For the faces of this leader."""

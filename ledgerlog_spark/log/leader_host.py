@@ -158,10 +158,9 @@ class LeaderHost(EventQueue):
         face = LeaderWriter(self.post)
         properties = ask.properties
         try:
-            handle = await self._ledgers.create_ledger(
-                ensemble_size=properties.ensemble_size,
-                write_quorum=properties.write_quorum,
-                ack_quorum=properties.ack_quorum,
+            handle = await self._ledgers.create_registered_ledger(
+                self._driver.make_ledger,
+                quorum=properties.quorum,
                 digest_type=properties.digest_type,
                 custom_metadata={LOG_ID_KEY: self._log_id.encode()},
                 explicit_lac=True,

@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.log.committed_range import read_range
-from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS, Driver
 from ledgerlog_spark.log.end_watch import EndWatch
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.job import Job, plan_job
@@ -158,7 +158,8 @@ class Log(LogRecords):
     def watch_end(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` on the event loop when the log may have more rows, or others.
 
-        Also after a lost session, when nobody knows. Returns what ends the watch. Costs one watch
+        Also after a lost session, when nobody knows. Returns what ends the watch, which the close
+        of the client ends too. Costs one watch
         of the head and, in a leader log, one of the record of each open ledger and one of a bookie.
         What `on_change` raises is reported to the event loop's exception handler.
         """
@@ -305,6 +306,7 @@ class Log(LogRecords):
         *,
         known: KnownLogs | None = None,
         is_last: bool = False,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> CommitResult:
         """Make the batch visible, once and whole; durable on return.
 
@@ -314,6 +316,7 @@ class Log(LogRecords):
             known: What this process knows from its last commits, and will know from this one.
             is_last: After this call returned the caller neither commits the job again nor writes
                 for it: a producer that was made up for it is forgotten, with one request more.
+            timeout_ms: What it has in all, its turn among other writers included.
 
         Raises:
             ConcurrentCommitError: Another producer committed what this batch cannot stand with.
@@ -321,7 +324,9 @@ class Log(LogRecords):
             SchemaMismatchError: The schema cannot be stored.
             UnauthorizedError: The log has another password than the job.
             LogNotFoundError: The log was deleted.
-            CommitUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than `timeout_ms`, and nothing was committed; retriable.
+            CommitUnknownError: It was sent, and took longer or got no answer. Not definite; calling
+                it again is safe.
         """
         request = CommitRequest(
             app=job.app,
@@ -346,7 +351,7 @@ class Log(LogRecords):
             known=before,
             now_ms=await self._store.recent_ms() if before is not None else 0,
         )
-        result: CommitResult = await self._driver.run(machine)
+        result: CommitResult = await self._driver.run(machine, timeout_ms=timeout_ms)
         if known is not None:
             known.put(self.log_id, job.app, machine.known_after)
         if is_last:
@@ -427,7 +432,7 @@ class Log(LogRecords):
             may_create=may_create,
             syncs_first=syncs_first,
         )
-        joined: Joined = await self._driver.run(machine)
+        joined: Joined = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         return joined
 
     async def _register(

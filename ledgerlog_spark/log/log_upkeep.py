@@ -21,6 +21,7 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.log.check import LogCheck, LogChecker
+from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.records import offset_of
 from ledgerlog_spark.log.version_at import version_at
@@ -111,6 +112,8 @@ class LogUpkeep:
             ConcurrentCommitError: Overtaken all the time. Not definite when the log begins at the
                 offset already, and the sweeper has to delete what is below.
             MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
         """
         offset = offset_of(position, self.log_id, self.name)
         machine = TruncateMachine(self.name, offset=offset, token=uuid.uuid4().hex)
@@ -126,11 +129,14 @@ class LogUpkeep:
             )
         return done
 
-    async def retain(self, *, page_sizes: PageSizes | None = None) -> Truncated:
+    async def retain(
+        self, *, page_sizes: PageSizes | None = None, untimed_to: int = 0
+    ) -> Truncated:
         """Drop what `retentionMs` and `retentionBytes` let go; errors as of `truncate`.
 
         Args:
             page_sizes: Of earlier calls for this log; it saves requests. See `RetentionMachine`.
+            untimed_to: As an earlier call returned it; it saves requests too.
 
         Returns:
             With `is_more_due` when there was more to drop than some 8,000 ranges. Not complete
@@ -147,9 +153,15 @@ class LogUpkeep:
             retention_bytes=properties.retention_bytes,
             token=uuid.uuid4().hex,
             page_sizes=page_sizes,
+            untimed_to=untimed_to,
         )
         done = await self._drop(machine, no_progress)
-        return replace(done, next_due_ms=machine.next_due_ms, is_more_due=machine.is_more_due)
+        return replace(
+            done,
+            next_due_ms=machine.next_due_ms,
+            is_more_due=machine.is_more_due,
+            untimed_to=machine.untimed_to,
+        )
 
     async def restore(
         self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
@@ -194,9 +206,11 @@ class LogUpkeep:
                 changed.
             LogNotFoundError: The log was deleted.
             MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
         """
         machine = PropertiesMachine(self.name, changes, token=uuid.uuid4().hex)
-        properties: dict[str, str] = await self._driver.run(machine)
+        properties: dict[str, str] = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         return properties
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
@@ -215,7 +229,7 @@ class LogUpkeep:
         """
         request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
         machine = MergeMachine(self.name, request, token=uuid.uuid4().hex)
-        result: CommitResult = await self._driver.run(machine)
+        result: CommitResult = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         await self._forget_job(job.app, machine, frozenset((staged.ledger_id,)))
         return result
 
@@ -294,6 +308,8 @@ class LogUpkeep:
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Overtaken all the time.
             MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
         """
         checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
         orphans = await checker.orphans()
@@ -312,6 +328,8 @@ class LogUpkeep:
         Raises:
             LogNotFoundError: It is deleted already.
             MetadataUnknownError: Not definite; calling it again is safe.
+            LogTimeoutError: It took longer than 120 s; calling it again is safe. Not definite if
+                the change was sent.
         """
         async with self._driver.retries() as retries:
             for _ in range(DELETE_ATTEMPTS_MAX):
@@ -336,7 +354,7 @@ class LogUpkeep:
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
         """The first step, then steps of 1,000 items until none is left, or others are faster."""
-        done: Truncated = await self._driver.run(machine)
+        done: Truncated = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
         while not is_complete:
@@ -396,7 +414,8 @@ class LogUpkeep:
             properties=dict(planned.properties),
         )
         await self._driver.run(
-            EpochMachine(self.name, app=job.app, run=job.run, batch_id=0, kind=JobKind.BATCH)
+            EpochMachine(self.name, app=job.app, run=job.run, batch_id=0, kind=JobKind.BATCH),
+            timeout_ms=CHANGE_TIMEOUT_MS,
         )
         try:
             copies = {}
@@ -413,7 +432,7 @@ class LogUpkeep:
                 password=await self._password_of(copies.values()),
             )
             machine = RestoreMachine(self.name, request, token=uuid.uuid4().hex)
-            result: CommitResult = await self._driver.run(machine)
+            result: CommitResult = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._forget_job(job.app, machine, ledger_ids)
         finally:

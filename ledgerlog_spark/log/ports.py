@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.append_batches import Waiter
     from ledgerlog_spark.client.client import Face
     from ledgerlog_spark.client.ledger_creation import CreateRecord
+    from ledgerlog_spark.client.users import EndsFirst
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.model import Code, LedgerMetadata, Quorum
     from ledgerlog_spark.protocol.read_room import ReadPlace
@@ -108,21 +109,6 @@ class LedgerReaderHandle(Protocol):
 class Ledgers(Protocol):
     """The ledgers of a cluster."""
 
-    async def create_ledger(
-        self,
-        *,
-        ensemble_size: int = 3,
-        write_quorum: int = 3,
-        ack_quorum: int = 2,
-        digest_type: str = "CRC32C",
-        password: bytes = b"",
-        custom_metadata: Mapping[str, bytes] | None = None,
-        explicit_lac: bool = False,
-        changes_ensemble: bool = True,
-        face: Face | None = None,
-    ) -> LedgerWriterHandle:
-        """A new ledger."""
-
     async def create_registered_ledger(
         self,
         create: CreateRecord,
@@ -132,6 +118,9 @@ class Ledgers(Protocol):
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
+        explicit_lac: bool = False,
+        changes_ensemble: bool = True,
+        face: Face | None = None,
     ) -> LedgerWriterHandle:
         """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`, once."""
 
@@ -164,6 +153,13 @@ class Ledgers(Protocol):
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
         """Call `on_closed` when the client is closed, until the callable returned is called."""
+
+    def ends_first(self, user: EndsFirst) -> None:
+        """Have `user` leave before the client is closed, unless nothing else refers to it by then.
+
+        Raises:
+            LocalProtocolError: The client is closed, or being closed.
+        """
 
     def check_open(self) -> None:
         """Raise `LocalProtocolError` if the client was closed."""

@@ -78,8 +78,9 @@ class RecordLog:
             end: The same; None for all that is readable now.
 
         Raises:
-            PositionNotAvailableError: `start` was truncated away, or one of them lies behind what
-                is readable now; has `oldest_offset` and `end_offset`.
+            PositionNotAvailableError: `start` was truncated away, or the next record was while the
+                caller took its time; or one of them lies behind what is readable now. Has
+                `oldest_offset` and `end_offset`.
             LogKindError: A log of rows, or one that Spark wrote.
             DataLossError: A listed record cannot be found.
             EntryUnknownError: Some replica could not answer, and none had the entry; retriable.

@@ -119,10 +119,14 @@ class RecordReader(Generic[T]):
             end: An offset; None for all that is readable now.
 
         Raises:
-            PositionNotAvailableError: `start` was truncated away, or one of them lies behind what
-                is readable now; has `oldest_offset` and `end_offset`.
+            PositionNotAvailableError: `start` was truncated away, or the next record was while the
+                caller took its time; or one of them lies behind what is readable now. Has
+                `oldest_offset` and `end_offset`.
             ConfigurationError: `end` comes before `start`.
             DataLossError: A listed record cannot be found.
+            LogNotFoundError: The log was deleted.
+            MetadataUnavailableError: The list could not be read, so nobody can tell yet whether a
+                record that was not found is lost; retriable.
             EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
         """
         view = await self._ended(start or 0)
@@ -137,11 +141,18 @@ class RecordReader(Generic[T]):
         if end > view.end_offset:
             raise self._not_available(end, view)
         cursor = self._cursor(first, end)
-        for item in view.items:
-            if item.end_offset > cursor.next_offset and not cursor.is_done:
-                async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
-                    async for records in batches:
-                        yield records
+        try:
+            for item in view.items:
+                if item.end_offset > cursor.next_offset and not cursor.is_done:
+                    async with contextlib.aclosing(self._records_of(item, cursor)) as batches:
+                        async for records in batches:
+                            yield records
+        except LedgerNotFoundError as error:
+            self._check_is_kept(cursor, await self._listed(cursor.next_offset))
+            raise self._loss(error, cursor) from error
+        except DataLossError:
+            self._check_is_kept(cursor, await self._listed(cursor.next_offset))
+            raise
 
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
@@ -182,6 +193,9 @@ class RecordReader(Generic[T]):
                         await changes.following()
                 except MetadataUnavailableError:
                     pass  # it comes back, and a watch tells what happened meanwhile
+                except DataLossError:
+                    self._check_is_kept(cursor, await self._relisted(cursor))
+                    raise
                 except LedgerNotFoundError as error:
                     # Truncated meanwhile, in which case the list says so: look at it again.
                     listings = 1 if cursor.next_offset > before else listings + 1
@@ -330,6 +344,15 @@ class RecordReader(Generic[T]):
         return self._cursor_of(
             self._name, self._log_id, next_offset=next_offset, end_offset=end_offset
         )
+
+    def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:
+        """What was not found is lost only if a list that was read after that still has it.
+
+        Raises:
+            PositionNotAvailableError: It was truncated away meanwhile.
+        """
+        if cursor.next_offset < view.start_offset:
+            raise self._not_available(cursor.next_offset, view)
 
     def _check_is_there(self, offset: int, view: LogView) -> None:
         if not view.start_offset <= offset <= view.end_offset:

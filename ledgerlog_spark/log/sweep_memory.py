@@ -45,6 +45,7 @@ class LogDue:
         rows: Retention drops rows, or merging may find more closed ledgers.
         rows_head: The head in which retention and merging found nothing to do.
         page_sizes: Payload bytes of what the pages of its list name, for retention by size.
+        untimed_to: What lies before this offset does not say when its rows came.
         sealed: The epoch of each producer of whose older epochs no ledger is open.
         seen_ms: The store's clock when it was looked at last.
     """
@@ -60,6 +61,7 @@ class LogDue:
     rows: int = 0
     rows_head: Version | None = None
     page_sizes: PageSizes = field(default_factory=dict)
+    untimed_to: int = 0
     sealed: dict[str, int] = field(default_factory=dict)
     seen_ms: int = 0
 

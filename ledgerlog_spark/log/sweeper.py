@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError, MetadataVersionError
+from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.log.check import LogChecker
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.older_ledgers import Sealed, seal_open
@@ -144,13 +144,19 @@ class Sweeper:
         return await work.sweep(self._pages_grace_ms)
 
     async def _remove_rest(self, log_id: str) -> Swept:
-        """A log without a head, which is made with it: its removal was begun and not ended."""
+        """A log without a head, which is made with it: its removal was begun and not ended.
+
+        Another pass may have marked a ledger at that moment, which goes first.
+        """
         await self._store.sync()
         if await self._store.read_head(log_id) is not None:
             return Swept(log_id)
-        if not await self._store.remove_log(log_id):
-            raise LocalProtocolError(f"log {log_id} still has ledgers to delete", log_id=log_id)
-        return Swept(log_id, is_removed=True)
+        driver = Driver(self._store, log_id, ledgers=self._ledgers, random=self._random)
+        marked = [mark.ledger_id for mark in await self._store.marked(log_id)]
+        kept = tuple([i for i in marked if not await driver.drop_ledger(i)])
+        is_removed = not kept and await self._store.remove_log(log_id)
+        deleted = len(marked) - len(kept)
+        return Swept(log_id, ledgers_deleted=deleted, is_removed=is_removed, ledgers_kept=kept)
 
 
 class _LogSweep:
@@ -245,8 +251,9 @@ class _LogSweep:
 
     async def _sweep_ledgers(self) -> int:
         grace_ms = self._properties.deleted_retention_ms
-        marked = await self._store.marked(self._log_id)
+        ttl_ms = self._properties.staging_ttl_ms
         now_ms = await self._clock.now_ms(self._log_id)
+        marked = await self._claimed(now_ms, ttl_ms)
         due = due_ledgers(marked, now_ms, grace_ms)
         deleted, is_crossed = 0, False
         for first in range(0, len(due), STEP_LEDGERS_MAX):
@@ -258,10 +265,22 @@ class _LogSweep:
                 is_crossed = machine.is_crossed
                 if not is_crossed:
                     break
-        later = [mark.marked_ms + grace_ms for mark in marked if mark.ledger_id not in due]
+        later = [
+            mark.marked_ms + (ttl_ms + 1 if mark.is_made else grace_ms)
+            for mark in marked
+            if mark.ledger_id not in due
+        ]
         again_ms = now_ms if is_crossed else now_ms + min(grace_ms, LOOK_AGAIN_MS)
         self._due.marks = min([*later, again_ms])
         return deleted
+
+    async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
+        """The marks, once no leader can list what was made longer ago (W11)."""
+        marked = await self._store.marked(self._log_id)
+        late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
+        for mark in late:
+            await self._store.claim_made(self._log_id, mark.ledger_id)
+        return await self._store.marked(self._log_id) if late else marked
 
     async def _sweep_pages(self, now_ms: int, grace_ms: int) -> int:
         tokens = [
@@ -414,5 +433,5 @@ def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> d
     return {
         mark.ledger_id: mark.marked_ms
         for mark in marked
-        if mark.is_staged or now_ms - mark.marked_ms >= grace_ms
+        if mark.is_staged or (not mark.is_made and now_ms - mark.marked_ms >= grace_ms)
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ledgerlog_spark.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
+    LogNotFoundError,
     MetadataUnknownError,
     MetadataVersionError,
 )
@@ -49,8 +50,8 @@ V = TypeVar("V")
 
 REQUESTS_AT_ONCE = 64
 ATTEMPTS_MAX = 5
-LISTED, STAGED = b"listed", b"staged"
-"""What a mark says that its ledger was."""
+LISTED, STAGED, MADE = b"listed", b"staged", b"made"
+"""What a mark says that its ledger was; a leader made it, and may list it still."""
 
 
 class TreeLogProducers:
@@ -155,6 +156,38 @@ class TreeLogProducers:
             CreateNode(path, encode_ledger_metadata(metadata)),
             CreateNode(registration, str(epoch).encode()),
         ]
+        return await self._create_ledger(operations, registration, ledger_id, metadata)
+
+    async def make_ledger(
+        self, log_id: str, ledger_id: int, metadata: LedgerMetadata
+    ) -> Versioned[LedgerMetadata]:
+        """See `LogStore.make_ledger`."""
+        mark = self._paths.mark(log_id, ledger_id)
+        record = CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
+        operations: list[NodeOperation] = [CreateNode(mark, MADE), record]
+        return await self._create_ledger(operations, mark, ledger_id, metadata)
+
+    async def claim_made(self, log_id: str, ledger_id: int) -> None:
+        """See `LogStore.claim_made`."""
+        path = self._paths.mark(log_id, ledger_id)
+        with contextlib.suppress(NodeMissingError, MetadataVersionError):
+            mark = await self._tree.get(path)
+            if mark.value == MADE:
+                await self._tree.set(path, STAGED, mark.version)
+
+    async def _create_ledger(
+        self,
+        operations: Sequence[NodeOperation],
+        proof: str,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+    ) -> Versioned[LedgerMetadata]:
+        """Carry them out; the second one makes the record, and `proof` stands as long as it counts.
+
+        Raises:
+            As of `LogStore.register_ledger` and `LogStore.make_ledger`.
+        """
+        path = self._ledgers.path(ledger_id)
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -165,9 +198,7 @@ class TreeLogProducers:
                 if isinstance(error.cause, NodeMissingError) and error.index == 1:
                     await make_persistent(self._tree, parent_of(path))
                     continue
-                return await self._settle_registration(
-                    error, registration, ledger_id, metadata, lost
-                )
+                return await self._settle_creation(error, proof, ledger_id, metadata, lost)
             else:
                 return Versioned(metadata, version_of(done[1]))
         raise lost or MetadataUnknownError(
@@ -185,7 +216,7 @@ class TreeLogProducers:
         found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]
         states = await asked_of_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
         return [
-            MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED)
+            MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED, is_made=was == MADE)
             for (ledger_id, _, changed_ms), was in zip(found, states, strict=True)
             if was is not None
         ]
@@ -216,17 +247,17 @@ class TreeLogProducers:
             return int((await self._tree.get(path)).value)
         return -1
 
-    async def _settle_registration(
+    async def _settle_creation(
         self,
         failed: TransactionFailedError,
-        registration: str,
+        proof: str,
         ledger_id: int,
         metadata: LedgerMetadata,
         lost: MetadataUnknownError | None,
     ) -> Versioned[LedgerMetadata]:
-        """Ours, when an earlier transaction got through and the registration still stands."""
+        """Ours, when an earlier transaction got through and what it made besides still stands."""
         await self.sync()
-        if lost is not None and await self._tree.stat(registration) is not None:
+        if lost is not None and await self._tree.stat(proof) is not None:
             with contextlib.suppress(LedgerNotFoundError):
                 found = await self._ledgers.load(ledger_id)
                 if found.value.token == metadata.token:
@@ -235,6 +266,11 @@ class TreeLogProducers:
             raise LedgerExistsError(
                 f"ledger id {ledger_id} is taken: use a new one", ledger_id=ledger_id
             )
+        if isinstance(failed.cause, NodeMissingError):
+            raise LogNotFoundError(
+                f"the log of ledger {ledger_id} is gone; the ledger was not created",
+                ledger_id=ledger_id,
+            ) from failed
         raise MetadataVersionError(
             f"the producer of ledger {ledger_id} changed meanwhile; the ledger was not created",
             ledger_id=ledger_id,
@@ -254,6 +290,26 @@ class TreeLogProducers:
                 operations.append(CreateNode(path, was))
             elif was == LISTED:
                 operations.append(SetNode(path, was, None))
+        return operations
+
+    async def _listings(self, log_id: str, ledger_ids: Sequence[int]) -> list[NodeOperation]:
+        """The end of the marks of ledgers that are listed now; fails when one was claimed."""
+        operations: list[NodeOperation] = []
+        for ledger_id in ledger_ids:
+            path = self._paths.mark(log_id, ledger_id)
+            try:
+                mark = await self._tree.get(path)
+            except NodeMissingError as error:
+                raise MetadataVersionError(
+                    f"ledger {ledger_id} has no mark: it may be listed already", path=path
+                ) from error
+            if mark.value != MADE:
+                raise LedgerNotFoundError(
+                    f"ledger {ledger_id} was made longer than stagingTtlMs ago and is being "
+                    "deleted: open the log again",
+                    ledger_id=ledger_id,
+                )
+            operations.append(DeleteNode(path, mark.version))
         return operations
 
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:

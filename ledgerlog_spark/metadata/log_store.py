@@ -35,6 +35,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     CreateNode,
     DeleteNode,
     NodeMissingError,
+    NodeNotEmptyError,
     NodeOperation,
     SetNode,
     TransactionFailedError,
@@ -172,6 +173,14 @@ class TreeLogStore(TreeLogProducers):
                 await self.delete_producer(log_id, app, found.version)
         with contextlib.suppress(NodeMissingError):
             await self._tree.delete(paths.producers(log_id))
+        # A leader may make a ledger, and another pass mark one that it cannot seal, until there is
+        # no place for a mark.
+        try:
+            await self._tree.delete(paths.marks(log_id))
+        except NodeMissingError:
+            pass
+        except NodeNotEmptyError:
+            return False
         # First the head: without it the rest is only to be removed, whoever dies on the way, while
         # a head whose pages are gone says nothing of its ledgers. Last what says why it is gone.
         await self._delete(paths.head(log_id))
@@ -241,6 +250,7 @@ class TreeLogStore(TreeLogProducers):
             operations.append(SetNode(path, record, write.producer_version))
         if write.pages_version is not None:
             operations.append(CheckNode(paths.pages(log_id, write.token), write.pages_version))
+        operations += await self._listings(log_id, write.listed)
         operations += await self._marks(log_id, write.unlisted, LISTED)
         return version_of((await self._transact(operations))[0])
 

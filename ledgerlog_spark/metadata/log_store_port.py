@@ -27,11 +27,13 @@ class MarkedLedger:
 
     Attributes:
         is_staged: It was never listed, so no reader can be using it.
+        is_made: A leader made it, and may list it still.
     """
 
     ledger_id: int
     marked_ms: int
     is_staged: bool
+    is_made: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class LogStore(Protocol):
         """Remove a deleted log's last records; fine when they are gone.
 
         Returns:
-            False when a ledger is still marked: nothing was removed.
+            False when a ledger is still marked: the head and the marks are there.
 
         Raises:
             MetadataVersionError: A ledger is still registered, or a producer came back.
@@ -149,6 +151,8 @@ class LogStore(Protocol):
 
         Raises:
             MetadataVersionError: Head, producer record or pages' node moved. Nothing was changed.
+            LedgerNotFoundError: A ledger that it lists was claimed (`claim_made`); nothing was
+                changed.
         """
 
     async def write_producer(
@@ -211,6 +215,24 @@ class LogStore(Protocol):
             MetadataVersionError: The producer record moved. Nothing was created.
             LedgerExistsError: The id is taken by somebody else.
             MetadataUnknownError: Not settled; abandon the id.
+        """
+
+    async def make_ledger(
+        self, log_id: str, ledger_id: int, metadata: LedgerMetadata
+    ) -> Versioned[LedgerMetadata]:
+        """Create the record of a ledger of a leader, and a mark (`is_made`), in one transaction.
+
+        The change of the head that lists the ledger takes the mark away. A lost reply is settled as
+        of `register_ledger`, with the same errors, and:
+
+        Raises:
+            LogNotFoundError: The log is gone. Nothing was created.
+        """
+
+    async def claim_made(self, log_id: str, ledger_id: int) -> None:
+        """Make the mark of a ledger that was made a staged one: it cannot be listed any more.
+
+        Fine when it has no such mark (any more).
         """
 
     async def touch_pages(self, log_id: str, token: str) -> Version:

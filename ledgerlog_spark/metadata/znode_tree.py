@@ -13,8 +13,10 @@ Every write ends in one of four ways, on every tree:
 - `MetadataUnavailableError`: definite, nothing was sent;
 - `MetadataUnknownError`: it was sent, and it may have happened or may still happen.
 
-Reads may be stale until `sync`. A read whose reply is lost is repeated until the tree's own
-deadline, so it ends with a value or with `MetadataUnavailableError`. Nothing waits for ever.
+Reads may be stale until `sync`. Those of one tree never go back, also when its session is replaced:
+each server is told the newest transaction that was seen, and one that is behind refuses. A
+read whose reply is lost is repeated until the tree's own deadline, so it ends with a value or with
+`MetadataUnavailableError`. Nothing waits for ever.
 """
 
 from __future__ import annotations
@@ -236,7 +238,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads of this session at least as new as this moment."""
+        """Make later reads at least as new as this moment, also in a session that replaces it."""
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after the node is made, changed or deleted, or a session was replaced.

@@ -70,6 +70,18 @@ _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
 
+class _Client(KazooClient):  # type: ignore[misc]
+    """Shows the servers of a new session what the one before it saw: those behind it refuse it.
+
+    Without that a read could be older than a sync that an earlier session had answered.
+    """
+
+    def _reset(self) -> None:
+        seen = getattr(self, "last_zxid", 0)
+        super()._reset()
+        self.last_zxid = seen
+
+
 class ZookeeperSession:
     """One session with a ZooKeeper ensemble; make it with `connect`, end it with `close`.
 
@@ -96,7 +108,7 @@ class ZookeeperSession:
         self._keys = itertools.count()
         self.clock = StoreClock()
         handler = SequentialThreadingHandler()
-        self._client = KazooClient(
+        self._client = _Client(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             handler=handler,

@@ -94,6 +94,16 @@ def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
     )
 
 
+def left(log: str, *, end_offset: int) -> LocalProtocolError:
+    """The error of a leader that its client gave up; `end_offset` as of `deposed`."""
+    return LocalProtocolError(
+        f"the client that led log {log!r} was closed: read the log from {end_offset} on to learn "
+        "what it holds",
+        log=log,
+        end_offset=end_offset,
+    )
+
+
 def not_rolled(
     log: str, ledger_id: int, waited_for: str, error: LedgerLogError | None, *, timeout_ms: int
 ) -> LeaderTimeoutError:

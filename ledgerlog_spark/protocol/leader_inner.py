@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol.log_messages import Failed, Finished
+from ledgerlog_spark.protocol.log_head_change import HeadChanger
+from ledgerlog_spark.protocol.log_messages import Failed, Finished, Written
+from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 Ended = Finished | Failed
+
+_MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
 
 class InnerMachine:
@@ -42,6 +46,22 @@ class InnerMachine:
         assert reply.request == self.request, reply
         self.request = 0
         return self._pass_on(self.machine.handle(replace(reply, request=self._asked)))
+
+    @property
+    def may_write(self) -> bool:
+        """Whether an attempt of the one that runs may change the head, without another reply."""
+        return (
+            bool(self.request) and isinstance(self.machine, HeadChanger) and self.machine.may_write
+        )
+
+    def take_refusal(self, reply: Any) -> HeadChanger | None:
+        """The machine whose write that reply refused for certain, with no other one out."""
+        machine = self.machine
+        if reply.request != self.request or not isinstance(machine, HeadChanger):
+            return None
+        self.request = 0
+        is_refusal = isinstance(reply, Written) and reply.outcome not in _MAY_HAVE_PASSED
+        return machine if is_refusal and machine.leave() else None
 
     def _pass_on(self, effects: list[Any]) -> tuple[list[Any], Ended | None]:
         (effect,) = effects

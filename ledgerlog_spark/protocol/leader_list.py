@@ -194,7 +194,7 @@ class ListChange(HeadChanger):
                 f"log {self.log!r} has another leader", log=self.log, ledger_ids=open_ids(head)
             )
         edit = ListEdit(head, self._closed, self._added, self._now_ms)
-        return self._replace_head(edit, edit.unlisted)
+        return self._replace_head(edit, edit.unlisted, added)
 
     def _changed(self, head: LogHead) -> LogHead:
         return head

@@ -11,7 +11,6 @@ and not under way yet. One creation, one close and one change of the list at a t
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
@@ -22,7 +21,6 @@ from ledgerlog_spark.errors import (
     LogNotFoundError,
 )
 from ledgerlog_spark.protocol import leader_end
-from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.dispatch import dispatch
 from ledgerlog_spark.protocol.leader_appends import LeaderAppends, LeaderLedger
 from ledgerlog_spark.protocol.leader_attempts import Attempts
@@ -36,6 +34,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     CloseLedger,
     CreateLedger,
     EntriesConfirmed,
+    GiveUp,
     HeadChanged,
     LeaderClosed,
     LeaderOpened,
@@ -50,12 +49,12 @@ from ledgerlog_spark.protocol.leader_messages import (
 from ledgerlog_spark.protocol.leader_opening import LeaderOpening, Opened
 from ledgerlog_spark.protocol.leader_phases import LEADER_TABLE, LeaderPhase
 from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers, RollStep
+from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.leader_tokens import LeaderTokens
 from ledgerlog_spark.protocol.log_messages import DropLedger, Finished
 from ledgerlog_spark.protocol.log_properties import LogProperties
 from ledgerlog_spark.protocol.messages import CloseRequested, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.leader_inner import Ended
@@ -63,22 +62,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_messages import HeadRead, Synced
     from ledgerlog_spark.protocol.log_records import LogHead
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderSettings:
-    """Limits of a leader.
-
-    Attributes:
-        window: Behind `can_append`: appends and their bytes that are not acknowledged.
-        retry: Between attempts at one change of the list, at making or at closing a ledger. As
-            long as appends get through in the current ledger there is no last attempt.
-        open_timeout_ms: From `Start` to `LeaderOpened`, or to `LeaderStopped`.
-    """
-
-    window: Window = field(default_factory=Window)
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    open_timeout_ms: int = 120_000
 
 
 class LeaderLog:
@@ -117,6 +100,7 @@ class LeaderLog:
         self._age_timer = 0
         self._age_timer_of: LeaderLedger | None = None
         self._dropping: set[int] = set()
+        self._is_unsure = False
         self._broken_early: set[int] = set()
         self._now_ms = 0
 
@@ -170,7 +154,7 @@ class LeaderLog:
         assert isinstance(self._list.machine, LeaderOpening)
         return self._on_opening_failed(self._list.machine.give_up(self._settings.open_timeout_ms))
 
-    def _on_opening_cancelled(self, _event: CloseRequested) -> list[LeaderEffect]:
+    def _on_opening_given_up(self, _event: GiveUp) -> list[LeaderEffect]:
         assert isinstance(self._list.machine, LeaderOpening)
         return self._on_opening_failed(self._list.machine.cancel())
 
@@ -249,6 +233,9 @@ class LeaderLog:
         assert self._ledgers is not None
         self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
         return self._advance()
+
+    def _on_given_up(self, event: GiveUp) -> list[LeaderEffect]:
+        return self._stop(event.error)
 
     def _on_close_requested(self, _event: CloseRequested) -> list[LeaderEffect]:
         self.phase = LeaderPhase.CLOSING
@@ -397,6 +384,7 @@ class LeaderLog:
         self._listing.succeed()
         self._ledgers.relist(*self._change)
         self._change = None
+        self._is_unsure = False
         self._adopt(result)
         return [ListChanged(result), *self._advance()]
 
@@ -406,6 +394,7 @@ class LeaderLog:
         if isinstance(error, LeaderDeposedError):
             self._change = None  # no attempt of it can get through any more
             return self._stop(self._deposed(error))
+        self._is_unsure = self._is_unsure or not error.definite
         if error.retriable:
             return self._try_again(self._listing, error)
         return self._stop(self._deleted() if isinstance(error, LogNotFoundError) else error)
@@ -443,14 +432,26 @@ class LeaderLog:
         ]
 
     def _drop_next(self) -> list[LeaderEffect]:
-        """Let go of a next ledger, unless the list names it or an attempt to list it is out."""
+        """Drop a next ledger, unless the list names it or an attempt may list it."""
         ledgers = self._ledgers
         if ledgers is None or ledgers.next is None or ledgers.is_next_listed:
             return []
-        if self._change is not None and self._change[1] is ledgers.next:
+        is_tried = self._change is not None and self._change[1] is ledgers.next
+        if is_tried and (self._is_unsure or self._list.may_write):
             return []
         unused, ledgers.next = ledgers.next, None
         return self._drop(unused.ledger_id)
+
+    def _on_late_reply(self, event: Any) -> list[LeaderEffect]:
+        """An attempt to list a ledger was out at the end: one that was refused lists nothing."""
+        self._dropping.discard(event.request)
+        refused = self._list.take_refusal(event)
+        if refused is None or self._is_unsure:
+            return []
+        if not isinstance(refused, LeaderOpening):
+            return self._drop_next()
+        ledger_id = refused.unlisted_ledger
+        return [] if ledger_id is None else self._drop(ledger_id)
 
     def _deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
         return leader_end.deposed(self.log, reason, **self._ends)

@@ -165,6 +165,17 @@ class RollRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """End now, and close nothing: whoever leads next seals what is open.
+
+    Attributes:
+        error: What `LeaderStopped` says; an opening says by itself whether it may lead.
+    """
+
+    error: LedgerLogError
+
+
+@dataclass(frozen=True, slots=True)
 class HeadChanged:
     """The head was changed, by whomever, or may have been; told from `Start` to the end.
 
@@ -355,6 +366,7 @@ LeaderEvent = (
     | LedgerBroken
     | RollRequested
     | CloseRequested
+    | GiveUp
     | HeadChanged
     | LeaderReply
 )

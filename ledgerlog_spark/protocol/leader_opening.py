@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.protocol.leader_end import cancelled, not_opened
 from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListEdit, open_ids
 from ledgerlog_spark.protocol.leader_messages import (
@@ -25,7 +26,6 @@ from ledgerlog_spark.protocol.leader_messages import (
 from ledgerlog_spark.protocol.log_head_change import HeadChanger
 from ledgerlog_spark.protocol.log_messages import DropLedger
 from ledgerlog_spark.protocol.log_properties import LogProperties
-from ledgerlog_spark.protocol.log_read import ReadPhase
 from ledgerlog_spark.protocol.log_records import LogHead, LogKind
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -63,11 +63,12 @@ class LeaderOpening(HeadChanger):
     """Ends with `Finished(Opened)`, or `Failed`: the log has no leader, or another one.
 
     Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError` (J6),
-    `ConcurrentCommitError` (others kept taking over), what a ledger could not be sealed or made
+    `ConcurrentCommitError` (others kept taking over), `LedgerNotFoundError` (a ledger is gone that
+    the list names, read again after a synchronisation), what a ledger could not be sealed or made
     for, or the store's errors.
     """
 
-    __slots__ = ("_compared", "_ends", "_own", "opening_phase")
+    __slots__ = ("_compared", "_ends", "_missed", "_own", "opening_phase")
 
     def __init__(self, log: str, *, token: str) -> None:
         """Machine of one opening.
@@ -82,31 +83,27 @@ class LeaderOpening(HeadChanger):
         self._own: int | None = None
         self._compared: Version | None = None
         """What the newest attempt to list `_own` compared the head with."""
+        self._missed: Version | None = None
+        """Of the head that listed a ledger which was gone."""
 
     @property
     def unlisted_ledger(self) -> int | None:
-        """At the end: the ledger that was made, if it can never be listed any more."""
-        return None if self._is_unsure else self._own
+        """At the end: the ledger that was made, if no attempt can list it any more."""
+        return None if self.may_write else self._own
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
         """End without the reply to the request that is out: what becomes of it is not known."""
-        self._leave_request()
         phase, ledger_id = self.opening_phase, None
         if phase is OpeningPhase.SEALING:
             assert self._head is not None
             ledger_id = self._unsealed(self._head)[0]
         return not_opened(
-            self.log, phase.value, ledger_id, timeout_ms=timeout_ms, may_lead=self._is_unsure
+            self.log, phase.value, ledger_id, timeout_ms=timeout_ms, may_lead=self.may_write
         )
 
     def cancel(self) -> LocalProtocolError:
         """Like `give_up`, because nobody waits for the opening any more."""
-        self._leave_request()
-        return cancelled(self.log, may_lead=self._is_unsure)
-
-    def _leave_request(self) -> None:
-        if self.opening_phase is OpeningPhase.LIST and self.phase is ReadPhase.WRITE_HEAD:
-            self._is_unsure = True
+        return cancelled(self.log, may_lead=self.may_write)
 
     def _step(self, reply: Any) -> list[Any]:
         steps: dict[OpeningPhase, Callable[[Any], list[Any]]] = {
@@ -159,10 +156,16 @@ class LeaderOpening(HeadChanger):
 
     def _list_own(self, head: LogHead, closed: tuple[ClosedLedger, ...]) -> list[Any]:
         self._compared = self._head_version
+        assert self._own is not None
         edit = ListEdit(head, closed, self._own, self._now_ms)
-        return self._replace_head(edit, edit.unlisted)
+        return self._replace_head(edit, edit.unlisted, (self._own,))
 
     def _on_sealed(self, reply: LedgerSealed) -> list[Any]:
+        is_gone = isinstance(reply.error, LedgerNotFoundError)
+        if is_gone and self._head_version != self._missed:
+            # Another leader took it off the list since, and it was deleted: the head says so.
+            self._missed = self._head_version
+            return self._again()
         if reply.outcome is not LedgerOutcome.OK:
             assert reply.error is not None
             raise reply.error

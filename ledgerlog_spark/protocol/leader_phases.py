@@ -9,6 +9,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     AppendRequested,
     CloseAnswered,
     EntriesConfirmed,
+    GiveUp,
     HeadChanged,
     LedgerBroken,
     LedgerCreated,
@@ -45,13 +46,21 @@ _LEADS: dict[type, str] = {
     CloseAnswered: "_on_close_answered",
     TimerFired: "_on_timer",
     HeadChanged: "_on_head_changed",
+    GiveUp: "_on_given_up",
 }
 _ASKED: dict[type, str] = dict.fromkeys((AppendRequested, RollRequested, CloseRequested), REFUSED)
-_REPLIES = (*_LIST_REPLIES, LedgerSealed, CloseAnswered, TimerFired)
+_LATE: dict[type, str] = {
+    **_ASKED,
+    **dict.fromkeys(_LIST_REPLIES, "_on_late_reply"),
+    LedgerCreated: "_on_created_too_late",
+}
+_TOO_LATE = (
+    LedgerSealed, CloseAnswered, TimerFired, EntriesConfirmed, LedgerBroken, HeadChanged, GiveUp,
+)  # fmt: skip
 
 LEADER_TABLE: Table = {
     LeaderPhase.NEW: row({Start: "_on_start", **_ASKED}),
-    LeaderPhase.OPENING: row({**_ASKED, **_OPENS, CloseRequested: "_on_opening_cancelled"}),
+    LeaderPhase.OPENING: row({**_ASKED, **_OPENS, GiveUp: "_on_opening_given_up"}),
     LeaderPhase.LEADING: row(
         {
             **_LEADS,
@@ -61,13 +70,7 @@ LEADER_TABLE: Table = {
         }
     ),
     LeaderPhase.CLOSING: row({**_ASKED, **_LEADS}),
-    LeaderPhase.CLOSED: row(
-        {**_ASKED, LedgerCreated: "_on_created_too_late"},
-        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken, HeadChanged),
-    ),
-    LeaderPhase.STOPPED: row(
-        {**_ASKED, LedgerCreated: "_on_created_too_late"},
-        ignored=(*_REPLIES, EntriesConfirmed, LedgerBroken, HeadChanged),
-    ),
+    LeaderPhase.CLOSED: row(_LATE, ignored=_TOO_LATE),
+    LeaderPhase.STOPPED: row(_LATE, ignored=_TOO_LATE),
 }
 """Phases x events of a leader."""

@@ -23,17 +23,22 @@ every other end of the machine comes after a `Sync`.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import CommitUnknownError, ConcurrentCommitError, ProducerFencedError
+from ledgerlog_spark.errors import ConcurrentCommitError, ProducerFencedError
+from ledgerlog_spark.protocol.log_commit_phases import CommitPhase
 from ledgerlog_spark.protocol.log_commit_plan import (
     CommitRequest,
     needs_current_schema,
     plan_commit,
 )
-from ledgerlog_spark.protocol.log_commit_result import CommitResult, CommitStatus, result_of
+from ledgerlog_spark.protocol.log_commit_result import (
+    CommitResult,
+    CommitStatus,
+    result_of,
+    unknown,
+)
 from ledgerlog_spark.protocol.log_current_schema import by_place, schema_in, schema_pages_of
 from ledgerlog_spark.protocol.log_known import left_by
 from ledgerlog_spark.protocol.log_machine import LogMachine, lost_page, token_after
@@ -79,24 +84,6 @@ UNKNOWN_MAX = 10
 
 REBASES_MAX = 3
 """Conflicts in a row after which the producer record is read again too (K14)."""
-
-
-class CommitPhase(Enum):
-    """What the one request that is out is for."""
-
-    IDLE = "idle"
-    SYNC = "sync"
-    HEAD = "head"
-    REBASE = "rebase"
-    PRODUCER = "producer"
-    REGISTERED = "registered"
-    PASSWORD = "password"  # noqa: S105 (a name)
-    LISTING = "listing"
-    SCHEMA = "schema"
-    MERGE = "merge"
-    PAGES = "pages"
-    COMMIT = "commit"
-    ENDED = "ended"
 
 
 class CommitMachine(LogMachine):
@@ -455,6 +442,7 @@ class CommitMachine(LogMachine):
 
     def _count_attempt(self) -> None:
         self._attempts += 1
+        self._next_token()  # also for the last look that `_fail` may begin
         if self._attempts >= ATTEMPTS_MAX:
             raise ConcurrentCommitError(
                 f"{ATTEMPTS_MAX} attempts to commit to log {self.log!r} were overtaken; nothing "
@@ -462,7 +450,6 @@ class CommitMachine(LogMachine):
                 log=self.log,
                 retriable=True,
             )
-        self._next_token()
 
     def _next_token(self) -> None:
         """A token names one attempt only: the sweeper may have touched the last one's pages."""
@@ -481,16 +468,19 @@ class CommitMachine(LogMachine):
 
     def _unknown(self) -> list[LogEffect]:
         assert self._open is not None
-        return self._fail(
-            CommitUnknownError(
-                f"batch {self._request.batch_id} of producer {self._request.app!r} may or may not "
-                f"be in log {self.log!r}: commit it again under the same numbers",
-                log=self.log,
-                app=self._request.app,
-                batch_id=self._request.batch_id,
-                token=self._open.token,
-            )
-        )
+        request = self._request
+        return self._fail(unknown(self.log, request.app, request.batch_id, self._open.token))
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a transaction is out, or has an outcome that is not settled."""
+        return self._open is not None or (self.is_waiting and self.phase is CommitPhase.COMMIT)
+
+    def give_up(self, timeout_ms: int) -> LedgerLogError:
+        """See `LogMachine`; a transaction that may have got through makes the outcome unknown."""
+        error = super().give_up(timeout_ms)
+        sent = self._request.app, self._request.batch_id, self._token
+        return error if error.definite else unknown(self.log, *sent, timeout_ms)
 
     def _end(self, result: CommitResult) -> list[LogEffect]:
         self.phase = CommitPhase.ENDED

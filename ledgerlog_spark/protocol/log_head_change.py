@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ledgerlog_spark.errors import ConcurrentCommitError, LedgerLogError, MetadataUnknownError
-from ledgerlog_spark.protocol.log_machine import token_after
+from ledgerlog_spark.protocol.log_machine import NOTHING, token_after
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
     LogEffect,
@@ -45,7 +45,8 @@ class HeadChanger(HeadReader):
 
     asked_time = AskedTime.RECENT
     __slots__ = (
-        "_attempts", "_change", "_is_unsure", "_new_head", "_token", "_unlisted", "_wanted",
+        "_attempts", "_change", "_is_unsure", "_listed", "_new_head", "_token", "_unlisted",
+        "_wanted",
     )  # fmt: skip
 
     def __init__(self, log: str, *, token: str) -> None:
@@ -63,20 +64,38 @@ class HeadChanger(HeadReader):
         self._wanted: tuple[PageRequest, ...] = ()
         self._new_head: LogHead | None = None
         self._unlisted: tuple[int, ...] = ()
+        self._listed: tuple[int, ...] = ()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether an attempt is out, or got no answer: it may change the head at any time."""
+        return self._is_unsure or (self.is_waiting and self.phase is ReadPhase.WRITE_HEAD)
+
+    def leave(self) -> bool:
+        """Take no reply any more: the one that is out was refused. Whether no attempt is left."""
+        self._waiting_for = NOTHING
+        return not self.may_write
 
     def _changed(self, head: LogHead) -> object:
         """The machine's result, now that `head` is the log's."""
         raise AssertionError(head)
 
-    def _replace_head(self, change: HeadChange, unlisted: tuple[int, ...] = ()) -> list[LogEffect]:
+    def _replace_head(
+        self,
+        change: HeadChange,
+        unlisted: tuple[int, ...] = (),
+        listed: tuple[int, ...] = (),
+    ) -> list[LogEffect]:
         """Carry out a change of the head that was read.
 
         Args:
             change: Of that head.
             unlisted: Ledgers that no retained version names from then on.
+            listed: Ledgers that a leader made, and that the list names from then on.
         """
         self._change = change
         self._unlisted = unlisted
+        self._listed = listed
         self._wanted = change.pages_to_merge()
         if not self._wanted:
             return self._build({})
@@ -131,6 +150,7 @@ class HeadChanger(HeadReader):
                 head_version=self._head_version,
                 pages_version=pages_version,
                 unlisted=self._unlisted,
+                listed=self._listed,
             )
         )
 

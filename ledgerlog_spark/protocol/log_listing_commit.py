@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ledgerlog_spark.protocol.log_commit import CommitMachine, CommitPhase
+from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_phases import CommitPhase
 from ledgerlog_spark.protocol.log_messages import PagesRead, ReadPages
 from ledgerlog_spark.protocol.log_walk import Walks, is_complete
 from ledgerlog_spark.protocol.messages import MetadataOutcome

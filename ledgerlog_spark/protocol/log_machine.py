@@ -9,11 +9,18 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LogKindError,
     LogNotFoundError,
+    LogTimeoutError,
     MetadataFormatError,
     MetadataUnavailableError,
     MetadataUnknownError,
 )
-from ledgerlog_spark.protocol.log_messages import Failed, Finished
+from ledgerlog_spark.protocol.log_messages import (
+    DropLedger,
+    Failed,
+    Finished,
+    WriteHead,
+    WriteProducer,
+)
 from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log_records import LogHead, LogKind
 from ledgerlog_spark.protocol.messages import MetadataOutcome
@@ -36,6 +43,12 @@ _WRITTEN_BY = {
 
 R = TypeVar("R", bound="LogReply")
 
+_WRITES = (WriteHead, WriteProducer, DropLedger)
+"""What users may see of a machine; pages that no head names are nothing to them."""
+
+NOTHING = -1
+"""No request is out."""
+
 _TOKEN_END = 1 << 128
 
 
@@ -56,18 +69,46 @@ class LogMachine:
         log: Name of the log, for messages.
     """
 
-    __slots__ = ("_ended", "_next_request", "_waiting_for", "log")
+    __slots__ = ("_ended", "_has_written", "_next_request", "_waiting_for", "log")
 
     def __init__(self, log: str) -> None:
         self.log = log
         self._next_request = 0
-        self._waiting_for = -1
+        self._waiting_for = NOTHING
         self._ended = False
+        self._has_written = False
 
     @property
     def has_ended(self) -> bool:
         """Whether `Finished` or `Failed` was returned."""
         return self._ended
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is out."""
+        return self._waiting_for != NOTHING
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a write of this machine may have happened, or may happen still."""
+        return self._has_written
+
+    def give_up(self, timeout_ms: int) -> LedgerLogError:
+        """End without the reply to the request that is out; the error for who waits.
+
+        Args:
+            timeout_ms: How long the machine had.
+        """
+        definite = not self.may_write
+        self._ended = True
+        then = "nothing was changed" if definite else "it may have been changed all the same"
+        return LogTimeoutError(
+            f"log {self.log!r} was not changed within {timeout_ms / 1e3:g} s, and {then}: check "
+            "that ZooKeeper runs (`ledgerlog doctor`), then try again",
+            definite=definite,
+            log=self.log,
+            timeout_ms=timeout_ms,
+        )
 
     def start(self) -> list[LogEffect]:
         """The first effects; called once."""
@@ -78,7 +119,7 @@ class LogMachine:
         """What follows from the reply to the one request that is out."""
         assert not self._ended, "a reply after the end"
         assert reply.request == self._waiting_for, (reply, self._waiting_for)
-        self._waiting_for = -1
+        self._waiting_for = NOTHING
         return self._guarded(lambda: self._step(reply))
 
     def _begin(self) -> list[LogEffect]:
@@ -91,7 +132,9 @@ class LogMachine:
         number = self._next_request
         self._next_request += 1
         self._waiting_for = number
-        return [request(number)]
+        asked = request(number)
+        self._has_written = self._has_written or isinstance(asked, _WRITES)
+        return [asked]
 
     def _finish(self, result: object) -> list[LogEffect]:
         self._ended = True

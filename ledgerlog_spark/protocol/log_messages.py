@@ -106,6 +106,7 @@ class WriteHead:
         producer_version: What that replaces.
         pages_version: Of `pages/<token>` as made by `WritePages`, None without pages.
         unlisted: Ledgers that no retained version names from now on.
+        listed: Ledgers that a leader made, and that the list names from now on.
     """
 
     request: int
@@ -117,6 +118,7 @@ class WriteHead:
     producer_version: Version | None = None
     pages_version: Version | None = None
     unlisted: tuple[int, ...] = ()
+    listed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

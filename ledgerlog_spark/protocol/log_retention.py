@@ -10,8 +10,9 @@ keep what follows from being looked at for ever.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX
 from ledgerlog_spark.protocol.log_messages import AskedTime
 from ledgerlog_spark.protocol.log_pages import PageRequest, overlapping, select
 from ledgerlog_spark.protocol.log_read import oldest_of
@@ -41,16 +42,19 @@ class RetentionMachine(TruncateMachine):
     Attributes:
         next_due_ms: When the next item is too old, None when age drops none; now, if `is_more_due`.
         is_more_due: Whether more may be due now, among those that were not looked at.
+        untimed_to: No item that ends at or before this offset says when its rows came.
     """
 
     asked_time = AskedTime.EXACT
     __slots__ = (
         "_ages",
+        "_newest",
         "_page_sizes",
         "_retention_bytes",
         "_retention_ms",
         "is_more_due",
         "next_due_ms",
+        "untimed_to",
     )
 
     def __init__(
@@ -61,6 +65,7 @@ class RetentionMachine(TruncateMachine):
         retention_bytes: int,
         token: str,
         page_sizes: PageSizes | None = None,
+        untimed_to: int = 0,
     ) -> None:
         """Machine of one pass.
 
@@ -71,22 +76,32 @@ class RetentionMachine(TruncateMachine):
             token: 32 random hexadecimal digits.
             page_sizes: Payload bytes of pages of this log, which never change: those are not read.
                 Left with those of the pages that there are now.
+            untimed_to: As an earlier pass left it: what lies before is not read again. It goes with
+                the first item behind it that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
         self._retention_bytes = retention_bytes
         self._page_sizes = {} if page_sizes is None else page_sizes
         self._ages: list[Walk[Item]] = []
+        self._newest: _NewestVersion | None = None
         self.next_due_ms: int | None = None
         self.is_more_due = False
+        self.untimed_to = untimed_to
 
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         self._history = None
-        self._ages = [oldest_of(head, ITEMS_AT_ONCE)]
+        self._ages = [_items_from(head, max(head.oldest_offset, self.untimed_to))]
         walks: list[Walk[Any]] = [*self._ages]
+        if self._is_prefix_unread(head):  # the first walk is of what the step drops and marks
+            walks.insert(0, oldest_of(head, STEP_ITEMS_MAX))
         if self._retention_bytes != KEPT:
-            walks.append(_NewestVersion(head, self._page_sizes))
+            self._newest = _NewestVersion(head, self._page_sizes)
+            walks.append(self._newest)
         return walks
+
+    def _is_prefix_unread(self, head: LogHead) -> bool:
+        return self._ages[0].first_key > head.oldest_offset
 
     def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
         """The items that follow, while none says when its rows came; then as of a truncation."""
@@ -94,20 +109,20 @@ class RetentionMachine(TruncateMachine):
         if self._retention_ms != KEPT and last.is_cut:
             items = last.records()
             if not any(item.newest_ms for item in items):
+                self.untimed_to = items[-1].end_offset
                 self._ages.append(_items_from(head, items[-1].end_offset))
                 return [self._ages[-1]]
         return super()._more(head, walked)
 
     def _target(self, head: LogHead, walked: list[Walk[Any]]) -> int:
-        del head
+        del walked
         self.next_due_ms = None
         self.is_more_due = False
         items = tuple(item for walk in self._ages for item in walk.records())
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
             offset, is_all_due = self._due_by_age(items)
-        if self._retention_bytes != KEPT:
-            newest = cast("_NewestVersion", walked[1])
+        if (newest := self._newest) is not None:
             records = newest.records()
             surplus_bytes = newest.size_bytes() - self._retention_bytes
             by_size = due_by_size(records, surplus_bytes=surplus_bytes, is_all=not newest.is_cut)
@@ -118,6 +133,8 @@ class RetentionMachine(TruncateMachine):
             self.is_more_due = True
             self.next_due_ms = self._now_ms
             return offset
+        if self._is_prefix_unread(head) and offset >= self.untimed_to:
+            return offset  # the prefix goes too, with ledgers of its own
         gone = {item.ledger_id for item in items if item.end_offset <= offset}
         kept = {item.ledger_id for item in items if item.end_offset > offset}
         return offset if gone - kept else 0

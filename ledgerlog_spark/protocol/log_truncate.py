@@ -47,6 +47,7 @@ class Truncated:
         next_due_ms: By retention, when age alone may drop more; None when nothing will be. Now,
             when more was due than one call drops.
         is_more_due: By retention, whether more may be due now than one call looks at.
+        untimed_to: By retention, see `RetentionMachine`.
     """
 
     version: int
@@ -56,6 +57,7 @@ class Truncated:
     is_complete: bool = True
     next_due_ms: int | None = None
     is_more_due: bool = False
+    untimed_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)

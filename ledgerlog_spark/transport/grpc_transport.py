@@ -175,9 +175,13 @@ class GrpcTransport:
         )
         return self._bookie(bookie_id).watch_lac(message, on_rise, on_end)
 
+    def stop(self) -> None:
+        """Answer what is asked from now on `Code.UNAVAILABLE`."""
+        self._is_closed = True
+
     async def aclose(self) -> None:
         """See `BookieTransport.aclose`."""
-        self._is_closed = True
+        self.stop()
         self._deadlines.close()
         bookies, self._bookies = self._bookies, {}
         for bookie in bookies.values():

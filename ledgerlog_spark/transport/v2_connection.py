@@ -220,9 +220,11 @@ class V2Connection(asyncio.BufferedProtocol):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for an answer on this connection."""
-        return any(
-            pending.is_wanted for held in (self._by_id, self._by_key) for pending in held.values()
+        """Whether somebody waits for an answer on this connection, or behind a late one."""
+        return any(pending.is_wanted for pending in self._by_id.values()) or any(
+            pending.is_wanted
+            for held in self._by_key.values()
+            for pending in (held, *held.followers)
         )
 
     @property
@@ -320,9 +322,10 @@ class V2Connection(asyncio.BufferedProtocol):
         request_id = answer.request_id
         if request_id is None:
             request_id = self._id_of_run(answer)
-        run = self._by_id.pop(request_id, None)
+        run = self._by_id.get(request_id)
         if not isinstance(run, PendingRun):
             raise WireFormatError(f"an answer to a run that nobody sent: {answer}")
+        del self._by_id[request_id]
         if run.is_open and answer.code is Code.BAD_REQUEST:
             self._owner.on_run_not_understood(run)
         else:
@@ -346,9 +349,10 @@ class V2Connection(asyncio.BufferedProtocol):
         raise WireFormatError(f"an answer to a run that nobody sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:
-        batch = self._by_id.pop(answer.request_id, None)
+        batch = self._by_id.get(answer.request_id)
         if not isinstance(batch, PendingBatch):
             raise WireFormatError(f"an answer to a batch that nobody sent: {answer.request_id}")
+        del self._by_id[answer.request_id]
         batch.finish(answer.code, answer.entries)
 
     def _on_lac_refused(self, _answer: TellLacAnswer) -> None:

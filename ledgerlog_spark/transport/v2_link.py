@@ -108,6 +108,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
+            self._connecting = None  # also when it was cancelled before it began
         connections = [one for one in (self._connection, self._retired) if one is not None]
         self.drop()
         for connection in connections:

@@ -87,6 +87,7 @@ class V2Transport:
         self._request_ids = count(1)
         self._last_prepared: PreparedRun | None = None
         self._control: GrpcTransport | None = None
+        self._is_closed = False
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
         """Store a run: ADD_RUN where the bookie takes it, else an ADD for each entry.
@@ -147,6 +148,7 @@ class V2Transport:
 
     async def aclose(self) -> None:
         """Close all connections; requests still open are answered `Code.UNAVAILABLE`."""
+        self._is_closed = True
         if self._control is not None:
             await self._control.aclose()
         await asyncio.gather(*(link.aclose() for link in self._links.values()))
@@ -157,6 +159,8 @@ class V2Transport:
             from ledgerlog_spark.transport.grpc_transport import GrpcTransport
 
             self._control = GrpcTransport(self._resolve)
+            if self._is_closed:
+                self._control.stop()
         return self._control
 
     def _prepared(self, request: AddRun) -> PreparedRun:
@@ -178,6 +182,8 @@ class V2Transport:
                 connect_timeout_ms=self._connect_timeout_ms,
                 reconnect_delay_ms_max=self._reconnect_delay_ms_max,
             )
+            if self._is_closed:
+                link.drop()
         return link
 
     def _drop_idle(self) -> None:

@@ -201,7 +201,16 @@ class LogMerger:
 
     async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
         """The range that stands for the run now; None when the list was changed meanwhile."""
-        metadata = await self._client.ledger_metadata(run[0].ledger_id)
+        try:
+            metadata = await self._client.ledger_metadata(run[0].ledger_id)
+        except LedgerNotFoundError as error:
+            if not await self._still_lists(run):
+                return None
+            raise DataLossError(
+                f"ledger {error.ledger_id}, listed by log {self._log.name!r}, is gone",
+                log=self._log.name,
+                ledger_id=error.ledger_id,
+            ) from error
         try:
             begun = await self._log.begin(password=metadata.password)
         except UnauthorizedError:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.log.log import Log
+    from ledgerlog_spark.log.sweep_memory import LogDue
     from ledgerlog_spark.log.sweeper import Swept
     from ledgerlog_spark.metadata.port import Leases
     from ledgerlog_spark.model import Versioned
     from ledgerlog_spark.protocol.log_records import LogHead
-    from ledgerlog_spark.protocol.log_retention import PageSizes
     from ledgerlog_spark.protocol.log_truncate import Truncated
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Upkeep:
         due.see(now_ms)
         if not due.has_rows_due(head.version, now_ms):
             return None, None
-        truncated = await _retained(log, due.page_sizes, errors)
+        truncated = await _retained(log, due, errors)
         if truncated is None:
             return None, None
         merged: Merged | None = None
@@ -179,15 +179,15 @@ class Upkeep:
         return truncated, merged
 
 
-async def _retained(
-    log: Log, page_sizes: PageSizes, errors: list[LedgerLogError]
-) -> Truncated | None:
+async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Truncated | None:
     """Retention, step after step while more is due; None when there was none."""
     done: Truncated | None = None
     for _ in range(RETENTION_STEPS_MAX):
-        step = await _tried(log.retain(page_sizes=page_sizes), errors)
+        retained = log.retain(page_sizes=due.page_sizes, untimed_to=due.untimed_to)
+        step = await _tried(retained, errors)
         if step is None:
             break
+        due.untimed_to = step.untimed_to
         before = done.unlisted if done is not None else ()
         done = replace(step, unlisted=(*before, *step.unlisted))
         if not (step.is_more_due and step.is_complete):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,16 +66,28 @@ def abuse(name: str, bookies: Sequence[BookieProcess]) -> Iterator[subprocess.Po
         process.wait()
 
 
-def run(names: Sequence[str], seconds: float, directory: Path) -> int:
-    """Play the abuses; the exit code."""
-    broken: list[str] = []
-    slowest_append = slowest_read = 0.0
-    longest = Lag()
-    with contextlib.ExitStack() as stack:
+@dataclass
+class Findings:
+    """What all abuses together led to.
+
+    Attributes:
+        broken: Sentences; none when all is well.
+    """
+
+    slowest_append_seconds: float = 0.0
+    slowest_read_seconds: float = 0.0
+    longest_lag: Lag = field(default_factory=Lag)
+    broken: list[str] = field(default_factory=list)
+
+
+class Stage:
+    """ZooKeeper, three bookies and a good client on them, until the stack is closed."""
+
+    def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
         zookeeper = stack.enter_context(ZooKeeperProcess(directory / "zookeeper"))
         uri = f"zk://{zookeeper.connect_string}/ledgers"
         metrics_ports = [free_port() for _ in range(3)]
-        bookies = [
+        self.bookies = [
             BookieProcess(
                 directory / f"bookie-{number}",
                 uri,
@@ -83,64 +96,83 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
             )
             for number, metrics_port in enumerate(metrics_ports)
         ]
-        for bookie in bookies:
+        for bookie in self.bookies:
             stack.callback(bookie.kill)
             bookie.start()
-        prepare([bookie.port for bookie in bookies])
-        client = stack.enter_context(GoodClient(uri))
-        memory = Memory(bookies)
+        prepare([bookie.port for bookie in self.bookies])
+        self.client = stack.enter_context(GoodClient(uri))
+        self.memory = Memory(self.bookies)
         time.sleep(1)  # both warm up
-        lags = LoopLags(metrics_ports)
+        self.lags = LoopLags(metrics_ports)
+
+
+def play(name: str, seconds: float, stage: Stage, findings: Findings) -> None:
+    """Play one abuse and print how the client fared."""
+    client = stage.client
+    client.begin()
+    peak = 0
+    with abuse(name, stage.bookies) as process:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and process.poll() is None:
+            peak = max(peak, stage.memory.look())
+            time.sleep(LOOK_SECONDS)
+        if process.poll() is not None:
+            findings.broken.append(f"{name} ended by itself with {process.returncode}")
+            said = ""
+        else:
+            said, _ = process.communicate(timeout=30)
+    append, read = client.appends.slowest_seconds, client.reads.slowest_seconds
+    findings.slowest_append_seconds = max(findings.slowest_append_seconds, append)
+    findings.slowest_read_seconds = max(findings.slowest_read_seconds, read)
+    lag = stage.lags.since_last()
+    findings.longest_lag = findings.longest_lag.or_longer(lag)
+    print(
+        f"{name}: {said.strip()}; {client.appends.count} appends, slowest {append:.2f} s; "
+        f"{client.reads.count} reads, slowest {read:.2f} s; RSS {peak // MEBIBYTE} MB; {lag}",
+        flush=True,
+    )
+
+
+def judge(stage: Stage, findings: Findings) -> None:
+    """Stop the client and the bookies, and note each promise that was broken."""
+    client, broken = stage.client, findings.broken
+    client.stop()
+    broken += [f"refused: {reason}" for reason in client.refused]
+    if client.wrong:
+        broken.append(f"{client.wrong} reads gave wrong entries")
+    if client.ensembles() != 1:
+        broken.append(f"the ledger had {client.ensembles()} ensembles")
+    broken += [f"bookie {b.port} is gone" for b in stage.bookies if b.process and b.process.poll()]
+    if findings.slowest_append_seconds > SECONDS_MAX:
+        broken.append(f"an append took {findings.slowest_append_seconds:.2f} s")
+    if findings.slowest_read_seconds > SECONDS_MAX:
+        broken.append(f"a read took {findings.slowest_read_seconds:.2f} s")
+    if stage.memory.rss_bytes_max > RSS_BYTES_MAX:
+        broken.append(f"a bookie took {stage.memory.rss_bytes_max // MEBIBYTE} MB")
+    if findings.longest_lag.is_too_long:
+        broken.append(f"a bookie held its loop up: {findings.longest_lag}")
+    for bookie in stage.bookies:
+        if bookie.stop(signal.SIGTERM):
+            broken.append(f"bookie {bookie.port} did not stop cleanly: {bookie.log()[-500:]}")
+
+
+def run(names: Sequence[str], seconds: float, directory: Path) -> int:
+    """Play the abuses; the exit code."""
+    findings = Findings()
+    with contextlib.ExitStack() as stack:
+        stage = Stage(directory, stack)
         for name in names:
-            client.begin()
-            peak = 0
-            with abuse(name, bookies) as process:
-                until = time.monotonic() + seconds
-                while time.monotonic() < until and process.poll() is None:
-                    peak = max(peak, memory.look())
-                    time.sleep(LOOK_SECONDS)
-                if process.poll() is not None:
-                    broken.append(f"{name} ended by itself with {process.returncode}")
-                    said = ""
-                else:
-                    said, _ = process.communicate(timeout=30)
-            append, read = client.appends.slowest_seconds, client.reads.slowest_seconds
-            slowest_append, slowest_read = max(slowest_append, append), max(slowest_read, read)
-            lag = lags.since_last()
-            longest = longest.or_longer(lag)
-            print(
-                f"{name}: {said.strip()}; {client.appends.count} appends, slowest {append:.2f} s; "
-                f"{client.reads.count} reads, slowest {read:.2f} s; RSS {peak // MEBIBYTE} MB; "
-                f"{lag}",
-                flush=True,
-            )
-        client.stop()
-        broken += [f"refused: {reason}" for reason in client.refused]
-        if client.wrong:
-            broken.append(f"{client.wrong} reads gave wrong entries")
-        if client.ensembles() != 1:
-            broken.append(f"the ledger had {client.ensembles()} ensembles")
-        broken += [f"bookie {b.port} is gone" for b in bookies if b.process and b.process.poll()]
-        if slowest_append > SECONDS_MAX:
-            broken.append(f"an append took {slowest_append:.2f} s")
-        if slowest_read > SECONDS_MAX:
-            broken.append(f"a read took {slowest_read:.2f} s")
-        if memory.rss_bytes_max > RSS_BYTES_MAX:
-            broken.append(f"a bookie took {memory.rss_bytes_max // MEBIBYTE} MB")
-        if longest.is_too_long:
-            broken.append(f"a bookie held its loop up: {longest}")
-        for bookie in bookies:
-            if bookie.stop(signal.SIGTERM):
-                broken.append(f"bookie {bookie.port} did not stop cleanly: {bookie.log()[-500:]}")
-    for reason in broken:
+            play(name, seconds, stage, findings)
+        judge(stage, findings)
+    for reason in findings.broken:
         print(f"broken: {reason}")
     count = sum(name != "nothing" for name in names)
     print(
-        f"{count} abuses, slowest append {slowest_append:.2f} s, slowest read "
-        f"{slowest_read:.2f} s, RSS {memory.rss_bytes_max // MEBIBYTE} MB at most, {longest}, "
-        f"{len(client.refused)} refused"
+        f"{count} abuses, slowest append {findings.slowest_append_seconds:.2f} s, slowest read "
+        f"{findings.slowest_read_seconds:.2f} s, RSS {stage.memory.rss_bytes_max // MEBIBYTE} MB "
+        f"at most, {findings.longest_lag}, {len(stage.client.refused)} refused"
     )
-    return 1 if broken else 0
+    return 1 if findings.broken else 0
 
 
 def main() -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tests.architecture.test_style import ROOT
 from tests.mutation.lists import all_mutations
-from tests.mutation.mutation import SIMULATORS, SUITES, Mutation, suite_of
+from tests.mutation.mutation import SIMULATORS, SUITES, Mutation, pytest_of, suite_of
+from tests.mutation.noticed import Guess, Guesses, narrowed
 from tests.mutation.results import Kept, key_of
 
 
@@ -41,6 +43,33 @@ def test_what_simulators_run_exists() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
     used = {name for suite in SUITES.values() for name in suite.simulators}
     assert used == set(SIMULATORS)
+
+
+def test_what_noticed_a_mutation_is_narrowed_to_its_schedule_or_test() -> None:
+    sim = ("tests.sim", "--schedules", "600", "--seed", "1", "--no-shrink")
+    said = "seed 17: lost\n  replay: python -m tests.sim --seed 17 --replay\n"
+    assert narrowed(sim, said) == ("tests.sim", "--schedules", "1", "--seed", "17", "--no-shrink")
+    assert narrowed(sim, "Traceback") == sim
+    run = pytest_of("tests/unit/log", "tests/unit/leader")
+    failed = narrowed(run, "\nFAILED tests/unit/log/test_x.py::test_y[a b] - AssertionError\n")
+    assert failed == pytest_of("tests/unit/log/test_x.py::test_y")
+    assert narrowed(run, "INTERNALERROR") == run
+
+
+def test_a_guess_is_kept_for_a_mutation_as_it_is_and_by_a_simulator_first(tmp_path: Path) -> None:
+    first, second = all_mutations()[:2]
+    by_test = Guess("tests", pytest_of("tests/unit/log"))
+    by_simulator = Guess("log", ("tests.sim.log", "--schedules", "1", "--seed", "7"))
+    one, other = tmp_path / "one", tmp_path / "other"
+    Guesses(one).put(first, by_simulator)
+    Guesses(other).put(first, by_test)
+    Guesses(other).put(second, by_test)
+    one.write_text(one.read_text() + other.read_text())  # as two branches are merged
+    assert Guesses(one).of(first) == by_simulator
+    assert Guesses(one).of(second) == by_test
+    assert Guesses(one).of(replace(first, new="other")) is None
+    Guesses(one).put(first, None)
+    assert Guesses(one).of(first) is None
 
 
 def test_a_verdict_is_kept_for_its_tree_and_its_mutation(tmp_path: Path) -> None:

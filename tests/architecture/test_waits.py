@@ -31,7 +31,6 @@ BLOCKING = {
 PAUSES = {
     "client/ledger_follower.py _reload": "an error that is not retriable; `cancel` ends the task",
     "datasource/patience.py patiently": "PATIENCE_SECONDS",
-    "log/end_watch.py _refresh": "the watch is cancelled",
     "log/record_reader.py _relisted": "another error; the client is closed, or the caller ends it",
     "metadata/announcement.py _keep": "a bookie is announced until it stops",
     "metadata/zookeeper_session.py _read": "the deadline, which `_wait_until_connected` looks at",

@@ -258,6 +258,63 @@ async def test_registration_with_an_unknown_outcome_is_settled_by_its_token(
     assert list(await stores.logs.registered(head.log_id, "app")) == [6, 7]
 
 
+@pytest.mark.parametrize("lost", ["nothing", "request", "reply"])
+async def test_ledger_of_a_leader_is_marked_until_the_list_names_it(
+    world: World, stores: MetadataStores, lost: str
+) -> None:
+    head = await new_log(stores)
+    await stores.logs.make_ledger(head.log_id, 6, METADATA)
+    if lost == "request":
+        world.lose_next_request(stores.tree)
+    elif lost == "reply":
+        world.lose_next_reply(stores.tree)
+    made = await stores.logs.make_ledger(head.log_id, 7, METADATA)
+    assert await stores.ledgers.load(7) == made
+    marks = await stores.logs.marked(head.log_id)
+    assert [(mark.ledger_id, mark.is_staged, mark.is_made) for mark in marks] == [
+        (6, False, True),
+        (7, False, True),
+    ]
+    with pytest.raises(LedgerExistsError):
+        await stores.logs.make_ledger(head.log_id, 7, replace(METADATA, token=78))
+    at = await head_of(stores, head.log_id)
+    write = WriteHead(0, "6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
+    await stores.logs.write_head(head.log_id, write)
+    assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [6]
+    at = await head_of(stores, head.log_id)
+    again = WriteHead(0, "7" * 32, replace(head, token="7" * 32), at.version, listed=(7,))
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_head(head.log_id, again)
+    assert (await head_of(stores, head.log_id)) == at
+
+
+async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    await stores.logs.make_ledger(head.log_id, 7, METADATA)
+    for ledger_id in (7, 7, 8):
+        await stores.logs.claim_made(head.log_id, ledger_id)
+    (mark,) = await stores.logs.marked(head.log_id)
+    assert (mark.ledger_id, mark.is_staged, mark.is_made) == (7, True, False)
+    at = await head_of(stores, head.log_id)
+    write = WriteHead(0, "6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
+    with pytest.raises(LedgerNotFoundError):
+        await stores.logs.write_head(head.log_id, write)
+    assert (await head_of(stores, head.log_id)) == at
+
+
+async def test_log_goes_only_when_nobody_can_make_a_ledger_for_it(stores: MetadataStores) -> None:
+    head = await new_log(stores)
+    await stores.logs.make_ledger(head.log_id, 7, METADATA)
+    assert not await stores.logs.remove_log(head.log_id)
+    assert await stores.logs.read_head(head.log_id) is not None
+    await stores.logs.forget_mark(head.log_id, 7)
+    assert await stores.logs.remove_log(head.log_id)
+    with pytest.raises(LogNotFoundError):
+        await stores.logs.make_ledger(head.log_id, 8, METADATA)
+    with pytest.raises(LedgerNotFoundError):
+        await stores.ledgers.load(8)
+
+
 async def test_write_of_a_head_whose_reply_is_lost_is_unknown(
     world: World, stores: MetadataStores
 ) -> None:

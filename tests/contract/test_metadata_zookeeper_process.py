@@ -153,7 +153,7 @@ def test_server_on_a_port_that_another_one_answers_on_is_not_taken_for_serving(
         late = ZooKeeperProcess(tmp_path / "late", port=first.port, start_timeout_seconds=15)
         # It looked while the port was still free, and is late by the time it binds.
         late._refuse_taken_port = lambda: None  # type: ignore[method-assign]
-        with pytest.raises(MetadataUnavailableError, match="did not serve"):
+        with pytest.raises(MetadataUnavailableError, match="ended before it served"):
             late.start()
         assert not late.is_running
         assert first.is_running

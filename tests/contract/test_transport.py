@@ -25,7 +25,7 @@ from bookie_server.storage.os_filesystem import OsFileSystem
 from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.errors import BookieUnavailableError, LocalProtocolError
 from ledgerlog_spark.metadata.stores import memory_metadata
-from ledgerlog_spark.model import BookieInfo, Code
+from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code
 from ledgerlog_spark.transport.grpc_transport import GrpcTransport
 from ledgerlog_spark.transport.in_process import InProcessTransport, StorageRequests
 from ledgerlog_spark.transport.port import AddRun
@@ -366,6 +366,10 @@ async def test_closing_answers_what_is_open_and_what_comes_later(world: World) -
     await world.transport_closed()
     assert [(await call.result())[0] for call in calls] == [Code.UNAVAILABLE] * 3
     assert await caller.add(run_of(7, range(1))) is Code.UNAVAILABLE
+    assert await caller.read(7, 0, fence_key=KEY) == (Code.UNAVAILABLE, None)
+    assert await caller.read_lac(7) == (Code.UNAVAILABLE, NO_ENTRY)
+    assert await caller.write_lac(7, 1) is Code.UNAVAILABLE
+    assert await caller.watch_lac(7).ended() is Code.UNAVAILABLE
     await world.transport_closed()
 
 

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from tests.mutation.lists import all_mutations
-from tests.mutation.mutation import Mutation
+from tests.mutation.mutation import SIMULATORS, Mutation, pytest_of
+from tests.mutation.noticed import FILE, Guess, Guesses, tests_of
 from tests.mutation.results import Kept, key_of
 from tests.mutation.run import Verdict, Workspace, allowed_seconds, commands_of
 
@@ -28,6 +29,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=90, help="begin none after this")
     parser.add_argument("--results", type=Path, help="keep verdicts in this file")
     parser.add_argument("--resume", action="store_true", help="judge what is not in the file yet")
+    parser.add_argument(
+        "--learn", action="store_true", help=f"write what notices each to {FILE.name}"
+    )
+    parser.add_argument(
+        "--afresh", action="store_true", help="simulators first, whatever that file says"
+    )
     parser.add_argument("--list", action="store_true", help="print the list and end")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
@@ -40,9 +47,10 @@ def main() -> int:
     judged = [mutation for mutation in chosen if not mutation.equivalent]
     kept = Kept(options.results, resumes=options.resume)
     verdicts, left = _known(judged, kept)
+    guesses = Guesses()
     with tempfile.TemporaryDirectory(prefix="ledgerlog-mutations-") as directory:
-        work = _Work(left, kept, Path(directory), begun + options.minutes * 60)
-        verdicts += work.judged(options.workers)
+        work = _Work(left, kept, guesses, options, Path(directory))
+        verdicts += work.judged(begun + options.minutes * 60)
     seconds = time.monotonic() - begun
     return _report(verdicts, len(judged) - len(verdicts), len(chosen) - len(judged), seconds)
 
@@ -69,24 +77,36 @@ class _Work:
     """Mutations to be judged by workers, each in a copy of the tree."""
 
     def __init__(
-        self, mutations: list[Mutation], kept: Kept, directory: Path, ends_at: float
+        self,
+        mutations: list[Mutation],
+        kept: Kept,
+        guesses: Guesses,
+        options: argparse.Namespace,
+        directory: Path,
     ) -> None:
         self._count = len(mutations)
         self._waiting: queue.SimpleQueue[Mutation] = queue.SimpleQueue()
         for mutation in mutations:
             self._waiting.put(mutation)
         self._kept = kept
+        self._guesses = guesses
+        self._options = options
         self._directory = directory
-        self._ends_at = ends_at
         self._verdicts: list[Verdict] = []
+        self._lock = threading.Lock()
         commands = {command for each in mutations for _, command in commands_of(each)}
-        self._allowed = allowed_seconds(directory / "right", commands, kept)
+        guessed = {g for each in mutations if (g := self._guess(each)) and g.by not in SIMULATORS}
+        tests = sorted({test for guess in guessed for test in tests_of(guess.command)})
+        if tests:
+            commands.add(pytest_of(*tests))
+        workers = options.workers
+        self._allowed = allowed_seconds(directory / "right", commands, kept, workers)
 
-    def judged(self, workers: int) -> list[Verdict]:
+    def judged(self, ends_at: float) -> list[Verdict]:
         """The verdicts, when all are made or the time is over."""
         threads = [
-            threading.Thread(target=self._work, args=(self._directory / str(number),))
-            for number in range(min(workers, self._count))
+            threading.Thread(target=self._work, args=(self._directory / str(number), ends_at))
+            for number in range(min(self._options.workers, self._count))
         ]
         for thread in threads:
             thread.start()
@@ -94,29 +114,31 @@ class _Work:
             thread.join()
         return self._verdicts
 
-    def _work(self, directory: Path) -> None:
+    def _guess(self, mutation: Mutation) -> Guess | None:
+        return None if self._options.afresh else self._guesses.of(mutation)
+
+    def _work(self, directory: Path, ends_at: float) -> None:
         workspace = Workspace(directory, self._allowed)
-        while time.monotonic() < self._ends_at:
+        while time.monotonic() < ends_at:
             try:
                 mutation = self._waiting.get_nowait()
             except queue.Empty:
                 return
-            verdict = workspace.judge(mutation)
-            seconds = round(verdict.seconds, 1)
-            self._kept.put(
-                key_of(mutation),
-                name=mutation.name,
-                by=verdict.by,
-                how=verdict.how,
-                seconds=seconds,
-            )
-            self._verdicts.append(verdict)
-            told = f"caught by {verdict.by}" if verdict.by else "SURVIVED"
-            print(
-                f"{len(self._verdicts):4}/{self._count} {seconds:6.1f} s  "
-                f"{mutation.name}: {told}  {verdict.how}",
-                flush=True,
-            )
+            verdict = workspace.judge(mutation, self._guess(mutation))
+            with self._lock:
+                self._judged(verdict)
+
+    def _judged(self, verdict: Verdict) -> None:
+        mutation, by = verdict.mutation, verdict.by
+        seconds = round(verdict.seconds, 1)
+        said = {"name": mutation.name, "by": by, "how": verdict.how, "seconds": seconds}
+        self._kept.put(key_of(mutation), **said)
+        if self._options.learn:
+            self._guesses.put(mutation, Guess(by, verdict.command) if by else None)
+        self._verdicts.append(verdict)
+        told = f"caught by {by}" if by else "SURVIVED"
+        place = f"{len(self._verdicts):4}/{self._count} {seconds:6.1f} s"
+        print(f"{place}  {mutation.name}: {told}  {verdict.how}", flush=True)
 
 
 def _report(verdicts: list[Verdict], unjudged: int, equivalents: int, seconds: float) -> int:

@@ -166,6 +166,7 @@ _STORAGE = [
         "if is_repeated and state.drop_ticket <= covered:",
         "if is_repeated:",
         "a repeated add is answered from a copy that a drop has buried",
+        equivalent="it was sent before the drop, so it may as well have been stored before it",
     ),
     Mutation(
         "repeated_add_ignores_fence",
@@ -375,6 +376,7 @@ _STORAGE = [
         "while self.spare is None or self.full is not None:",
         "while self.spare is None:",
         "a second roll overtakes the index of the file before",
+        equivalent="a next file is prepared only after the index of the full one is durable",
     ),
     Mutation(
         "reads_dropped_entries",

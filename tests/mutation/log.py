@@ -6,6 +6,20 @@ from tests.mutation.mutation import Mutation
 
 MUTATIONS = [
     Mutation(
+        "check_confirms_nothing",
+        "ledgerlog_spark/log/check.py",
+        "        await self._confirm(checked, known.listed, every_entry)\n",
+        "",
+        "an empty ledger that its leader deletes meanwhile is reported as damage",
+    ),
+    Mutation(
+        "check_drops_what_changes",
+        "ledgerlog_spark/log/check.py",
+        "                if ledger_id not in newer:\n",
+        "                if True:\n",
+        "damage in a ledger that is truncated meanwhile is not reported",
+    ),
+    Mutation(
         "commit_without_replay_check",
         "ledgerlog_spark/protocol/log_commit.py",
         "return record.last_batch_id >= self._request.batch_id",
@@ -142,7 +156,7 @@ MUTATIONS = [
         "truncation_ends_all_older_versions",
         "ledgerlog_spark/protocol/log_truncate.py",
         "return next(v for v in history if v.start_offset >= offset), None",
-        "return newest, None",
+        "return history[-1], None",
         "versions that have all their rows can no longer be read",
     ),
     Mutation(

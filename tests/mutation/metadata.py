@@ -90,7 +90,7 @@ _LOGS = [
     Mutation(
         "registration_that_ended_counts",
         f"{METADATA}/log_producers.py",
-        "if lost is not None and await self._tree.stat(registration) is not None:",
+        "if lost is not None and await self._tree.stat(proof) is not None:",
         "if lost is not None:",
         "a ledger is written whose registration the sweeper ended",
     ),

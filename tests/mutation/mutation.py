@@ -63,15 +63,24 @@ def pytest_of(*tests: str) -> tuple[str, ...]:
 
 
 SIMULATORS = {
-    "ledger": ("tests.sim", "--schedules", "600", "--seed", "1", "--no-shrink"),
-    "ledger scripts": pytest_of("tests/sim/test_counterexamples.py", "tests/sim/test_liveness.py"),
-    "log": ("tests.sim.log", "--schedules", "240", "--seed", "1"),
-    "leader": ("tests.sim.leader", "--schedules", "300", "--seed", "1"),
-    "leader scripts": pytest_of(
-        "tests/sim/leader/test_counterexamples.py", "tests/sim/leader/test_deleted_schedules.py"
+    "ledger": ("tests.sim", "--schedules", "300", "--seed", "1", "--no-shrink"),
+    "ledger scripts": pytest_of(
+        "tests/sim/test_counterexamples.py",
+        "tests/sim/test_liveness.py",
+        "tests/sim/test_outcomes.py",
     ),
-    "handles": ("tests.sim.handles", "--schedules", "60", "--seed", "1"),
+    "log": ("tests.sim.log", "--schedules", "160", "--seed", "1"),
+    "leader": ("tests.sim.leader", "--schedules", "200", "--seed", "1"),
+    "leader hosts": ("tests.sim.leader", "--hosts", "--schedules", "120", "--seed", "1"),
+    "leader scripts": pytest_of(
+        "tests/sim/leader/test_counterexamples.py",
+        "tests/sim/leader/test_deleted_schedules.py",
+        "tests/sim/leader/test_damaged_schedules.py",
+    ),
+    "handles": ("tests.sim.handles", "--schedules", "40", "--seed", "1"),
+    "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
     "crash": pytest_of("tests/crash"),
+    "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
 """By name; random schedules, and the scripts and power losses that are played each time."""
 
@@ -79,6 +88,14 @@ _UNIT = "tests/unit"
 _LOG_TESTS = (
     (f"{_UNIT}/log", "tests/contract/test_log_store.py"),
     (f"{_UNIT}/upkeep", f"{_UNIT}/leader"),
+)
+_LEADER_HOSTS = ("leader hosts", "handles")
+_LEADER_TESTS = (
+    (
+        f"{_UNIT}/log/test_leader.py",
+        f"{_UNIT}/log/test_leader_rows.py",
+        f"{_UNIT}/leader/test_open_timeout.py",
+    ),
 )
 
 SUITES = {
@@ -91,18 +108,20 @@ SUITES = {
         ("ledger", "ledger scripts", "handles"),
         ((f"{_UNIT}/protocol", "tests/transcripts"), (f"{_UNIT}/client",)),
     ),
-    "ledgerlog_spark/log/leader": Suite(
-        ("handles",),
-        ((f"{_UNIT}/log/test_leader.py", f"{_UNIT}/log/test_leader_rows.py"), (f"{_UNIT}/log",)),
-    ),
-    "ledgerlog_spark/log/entries_in_flight": Suite(
-        ("handles",), ((f"{_UNIT}/log/test_leader.py", f"{_UNIT}/log/test_leader_rows.py"),)
-    ),
-    "ledgerlog_spark/log/open_ends": Suite(("handles",), ((f"{_UNIT}/log",),)),
-    "ledgerlog_spark/log/end_watch": Suite(("handles",), ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/leader": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
+    "ledgerlog_spark/log/blocking_leader": Suite((), (*_LEADER_TESTS, (f"{_UNIT}/log",))),
+    "ledgerlog_spark/log/entries_in_flight": Suite(_LEADER_HOSTS, _LEADER_TESTS),
+    "ledgerlog_spark/log/ledger_entries": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/row_cursor": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/record": Suite(_LEADER_HOSTS, (*_LEADER_TESTS, (f"{_UNIT}/log",))),
+    "ledgerlog_spark/log/open_ends": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/end_watch": Suite(_LEADER_HOSTS, ((f"{_UNIT}/log",),)),
+    "ledgerlog_spark/log/check": Suite(("leader", "log"), _LOG_TESTS),
+    "ledgerlog_spark/log/newest_view": Suite(("leader", "log"), _LOG_TESTS),
+    "ledgerlog_spark/log/record_reader": Suite(("leader", "handles"), _LOG_TESTS),
     "ledgerlog_spark/log/": Suite(("log",), _LOG_TESTS),
     "ledgerlog_spark/metadata/led": Suite(
-        ("handles", "log"),
+        ("log", "handles"),
         (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
     ),
     "ledgerlog_spark/metadata/lea": Suite((), (("tests/contract/test_metadata_leases.py",),)),
@@ -122,10 +141,15 @@ SUITES = {
         (), ((f"{_UNIT}/transport", "tests/contract/test_transport.py"),)
     ),
     "ledgerlog_spark/transport/": Suite(
-        ("handles",), ((f"{_UNIT}/transport",), ("tests/contract/test_transport.py",))
+        ("transport", "handles"),
+        ((f"{_UNIT}/transport",), ("tests/contract/test_transport.py",)),
     ),
+    "ledgerlog_spark/wire/": Suite(
+        ("transport", "handles"), ((f"{_UNIT}/wire",), ("tests/properties/test_wire_frames.py",))
+    ),
+    "bookie_server/service/collector": Suite(("ledger",), ((f"{_UNIT}/bookie_service",),)),
     "bookie_server/service/": Suite(
-        ("ledger",), ((f"{_UNIT}/bookie_service",), ("tests/contract/test_transport.py",))
+        ("service",), ((f"{_UNIT}/bookie_service",), ("tests/contract/test_transport.py",))
     ),
     "bookie_server/": Suite(
         ("crash", "ledger", "ledger scripts"),

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.mutation.mutation import ROOT, SIMULATORS, Mutation, pytest_of, suite_of
+from tests.mutation.noticed import Guess, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,9 @@ TESTS = "tests"
 HANG_FACTOR = 4
 """How many times as long as without a mistake a command may take before it counts as hanging."""
 SECONDS_MIN = 30.0
+SECONDS_OF_GUESS_MAX = 90.0
+HUNG = -1
+NO_SUCH_TEST = 4
 NO_TESTS = 5
 
 
@@ -43,12 +48,14 @@ class Verdict:
         by: The simulator, or TESTS; None when nothing did.
         how: Its last words.
         seconds: That it took.
+        command: What failed, as narrow as its output allows.
     """
 
     mutation: Mutation
     by: str | None
     how: str
     seconds: float
+    command: tuple[str, ...] = ()
 
     @property
     def by_simulator(self) -> bool:
@@ -76,18 +83,28 @@ class Workspace:
             else:
                 shutil.copy2(source, directory / name)
 
-    def judge(self, mutation: Mutation) -> Verdict:
-        """Simulators first, then the tests, until one of them fails."""
+    def judge(self, mutation: Mutation, guess: Guess | None) -> Verdict:
+        """The guess first, then simulators, then the tests, until one of them fails."""
         begun = time.monotonic()
+        guessed = [(guess.by, guess.command)] if guess is not None else []
         with self._mistaken(mutation):
-            for name, command in commands_of(mutation):
-                if how := self.failure(name, command):
-                    return Verdict(mutation, name, how, time.monotonic() - begun)
+            for name, command in [*guessed, *commands_of(mutation)]:
+                allowed = self._allowed_seconds.get(" ".join(command), SECONDS_OF_GUESS_MAX)
+                code, output = self._run(command, allowed)
+                if code == NO_SUCH_TEST and command[0] == "pytest":
+                    continue  # guessed, and it has another name now
+                if code != 0:
+                    seconds = time.monotonic() - begun
+                    narrow = narrowed(command, output)
+                    return Verdict(mutation, name, _last_words(output), seconds, narrow)
         return Verdict(mutation, None, "", time.monotonic() - begun)
 
-    def failure(self, name: str, command: tuple[str, ...]) -> str:
-        """Why a command failed, in a few words; empty when it passed."""
-        allowed = self._allowed_seconds.get(" ".join(command), 600.0)
+    def failure(self, command: tuple[str, ...]) -> str:
+        """Why a command fails on the tree as it is, in a few words; empty when it passes."""
+        code, output = self._run(command, 600.0)
+        return "" if code == 0 else _last_words(output)
+
+    def _run(self, command: tuple[str, ...], allowed_seconds: float) -> tuple[int, str]:
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=self.directory,
@@ -98,15 +115,15 @@ class Workspace:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=allowed)
+            output, _ = process.communicate(timeout=allowed_seconds)
         except subprocess.TimeoutExpired:
-            return f"{name} did not end within {allowed:.0f} s"
+            return HUNG, f"it did not end within {allowed_seconds:.0f} s"
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         assert process.returncode != NO_TESTS, output
-        return "" if process.returncode == 0 else _last_words(output)
+        return process.returncode, output
 
     @contextlib.contextmanager
     def _mistaken(self, mutation: Mutation) -> Iterator[None]:
@@ -120,28 +137,36 @@ class Workspace:
 
 
 def allowed_seconds(
-    directory: Path, commands: set[tuple[str, ...]], kept: Kept
+    directory: Path, commands: set[tuple[str, ...]], kept: Kept, workers: int
 ) -> dict[str, float]:
     """How long each command may take; each of them passes without a mistake.
 
     Raises:
         AssertionError: One fails on the tree as it is.
     """
-    workspace: Workspace | None = None
-    allowed = {}
-    for command in sorted(commands):
-        said = " ".join(command)
-        if (found := kept.get(said)) is None:
-            workspace = workspace or Workspace(directory, {})
+    saids = {" ".join(command): command for command in sorted(commands)}
+    found = {said: kept.get(said) for said in saids}
+    missing = [said for said in saids if found[said] is None]
+    if missing:
+        workspace = Workspace(directory, {})
+
+        def timed(said: str) -> dict[str, Any]:
             begun = time.monotonic()
-            failure = workspace.failure(command[0], command)
+            failure = workspace.failure(saids[said])
             assert not failure, f"{said} fails without any mutation: {failure}"
-            found = {"seconds": round(time.monotonic() - begun, 1)}
-            kept.put(said, **found)
-            sys.stdout.write(f"  {found['seconds']:6.1f} s without a mutation: {said}\n")
-            sys.stdout.flush()
-        allowed[said] = max(SECONDS_MIN, HANG_FACTOR * found["seconds"])
-    return allowed
+            return {"seconds": round(time.monotonic() - begun, 1)}
+
+        with ThreadPoolExecutor(workers) as pool:
+            for said, took in zip(missing, pool.map(timed, missing), strict=True):
+                found[said] = took
+                kept.put(said, **took)
+                sys.stdout.write(f"  {took['seconds']:6.1f} s without a mutation: {said[:150]}\n")
+                sys.stdout.flush()
+    return {
+        said: max(SECONDS_MIN, HANG_FACTOR * took["seconds"])
+        for said, took in found.items()
+        if took
+    }
 
 
 def _last_words(output: str) -> str:

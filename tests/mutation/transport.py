@@ -339,4 +339,124 @@ _BOUNDS = [
     ),
 ]
 
-MUTATIONS = [*_REQUESTS, *_CONNECTION, *_LINK, *_CONTROL, *_BOUNDS]
+_WIRE = "ledgerlog_spark/wire"
+
+_BYTES = [
+    Mutation(
+        "frame_waits_for_the_next_one",
+        f"{_WIRE}/frames.py",
+        "            if end - body_start < length:\n",
+        "            if end - body_start <= length:\n",
+        "the last answer that came is looked at when another one comes",
+    ),
+    Mutation(
+        "half_frame_moves_from_the_wrong_place",
+        f"{_WIRE}/frames.py",
+        "memoryview(self._chunk.buffer)[self._start : self._end]\n",
+        "memoryview(self._chunk.buffer)[:held]\n",
+        "a frame that lies across two chunks begins with bytes of another one",
+    ),
+    Mutation(
+        "oversize_frames_are_waited_for",
+        f"{_WIRE}/frames.py",
+        "            if not _BODY_SIZE_BYTES_MIN <= length <= length_max:\n",
+        "            if not _BODY_SIZE_BYTES_MIN <= length:\n",
+        "a peer that sends nonsense makes a connection hang, and memory grow",
+    ),
+    Mutation(
+        "answers_of_any_version_are_taken",
+        f"{_WIRE}/answers.py",
+        "    if not VERSION_MIN <= version <= VERSION:\n",
+        "    if version < VERSION_MIN:\n",
+        "an answer of a version that has other fields is read as one of ours",
+    ),
+    Mutation(
+        "retired_connection_that_is_lost_answers_nobody",
+        f"{TRANSPORT}/v2_link.py",
+        "            self._retired = None\n            _fail_all(connection.take_unanswered())\n",
+        "            self._retired = None\n",
+        "requests on a connection that was replaced and lost wait for their deadlines",
+    ),
+    Mutation(
+        "batches_share_a_number",
+        f"{TRANSPORT}/v2_transport.py",
+        "        pending = PendingBatch(request, next(self._request_ids), on_reply)\n",
+        "        pending = PendingBatch(request, 0, on_reply)\n",
+        "of two batches one gets the other's entries",
+    ),
+    Mutation(
+        "run_passes_for_the_last_one",
+        f"{TRANSPORT}/v2_transport.py",
+        "if prepared is None or prepared.request is not request:",
+        "if prepared is None or prepared.request.entry_ids != request.entry_ids:",
+        "the entries of another ledger are sent",
+    ),
+    Mutation(
+        "recovery_adds_one_by_one_are_plain",
+        f"{TRANSPORT}/prepared_run.py",
+        "        flags = _RECOVERY if request.is_recovery else 0\n",
+        "        flags = 0\n",
+        "a fenced bookie without ADD_RUN refuses what recovery writes back",
+    ),
+    Mutation(
+        "half_connection_stays",
+        f"{TRANSPORT}/v2_connection.py",
+        "        return False\n\n    def pause_writing",
+        "        return True\n\n    def pause_writing",
+        "requests go to a bookie that sends no more",
+    ),
+    Mutation(
+        "connection_that_was_lost_meanwhile_is_used",
+        f"{TRANSPORT}/v2_link.py",
+        "        if not connection.is_lost:\n            self._connection = connection\n",
+        "        self._connection = connection\n",
+        "requests are sent to nobody after a bookie took a connection and reset it at once",
+    ),
+    Mutation(
+        "refused_lacs_are_told_again",
+        f"{TRANSPORT}/v2_connection.py",
+        "        self.takes_lacs = False\n",
+        "        pass\n",
+        "a bookie that does not take LACs gets each of them, and they are said to be told",
+    ),
+    Mutation(
+        "lac_goes_before_the_adds_of_its_turn",
+        f"{TRANSPORT}/v2_connection.py",
+        "        self._unsent.append(frame)\n",
+        "        self._unsent.insert(0, frame)\n",
+        "followers hear of an entry that the bookie does not have yet",
+    ),
+    Mutation(
+        "attempt_cut_off_early_leaves_what_waits",
+        f"{TRANSPORT}/v2_link.py",
+        "            self._connecting = None  # also when it was cancelled before it began\n",
+        "",
+        "requests are never answered when a transport is closed as it begins to connect",
+    ),
+    Mutation(
+        "behind_a_late_answer_nobody_waits",
+        f"{TRANSPORT}/v2_connection.py",
+        "            for pending in (held, *held.followers)\n",
+        "            for pending in (held,)\n",
+        "who asks again after a time-out fails those who wait for the same entry",
+    ),
+    Mutation(
+        "answer_of_another_kind_takes_the_request",
+        f"{TRANSPORT}/v2_connection.py",
+        "        batch = self._by_id.get(answer.request_id)\n",
+        "        batch = self._by_id.pop(answer.request_id, None)\n"
+        "        self._by_id[answer.request_id] = None  # type: ignore[assignment]\n"
+        "        if not isinstance(batch, PendingBatch):\n"
+        "            del self._by_id[answer.request_id]\n",
+        "a request that a wrong answer names waits for its deadline",
+    ),
+    Mutation(
+        "closed_transport_connects",
+        f"{TRANSPORT}/v2_transport.py",
+        "            if self._is_closed:\n                link.drop()\n",
+        "",
+        "a transport that is closed opens connections that nobody closes",
+    ),
+]
+
+MUTATIONS = [*_REQUESTS, *_CONNECTION, *_LINK, *_CONTROL, *_BOUNDS, *_BYTES]

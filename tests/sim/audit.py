@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bookie_server.core.requests import BatchReadRequest, ReadRequest
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.writer import LedgerWriter
+from ledgerlog_spark.wire.master_key import master_key
 from tests.sim.bookie import SETTINGS
 from tests.sim.checker import Checker, Violation, require, write_set
 from tests.sim.client import SimClient, as_entry
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 HEALTHY_MS = 20_000
 """Within so much virtual time of a healthy cluster everything ends."""
 TOMBSTONES_KEPT_MS = SETTINGS.tombstone_keep_s * 1_000 + 1_000
+OTHER_KEY = master_key(b"guess")
 LATE_MS = 1_000
 """The last message of a schedule has arrived so long after its audit."""
 
@@ -54,6 +58,7 @@ class Audit:
             if metadata is not None:
                 self.check_ledger(ledger_id, metadata)
         self.ask_bookies()
+        self.ask_without_password()
         self.end_writers()
         self._require_fences("L14")
         self._require_idle()
@@ -119,8 +124,7 @@ class Audit:
                 continue
             self.world.run_until(lambda b=bookie: not b.unanswered, HEALTHY_MS)
             require(not bookie.unanswered, "V1", f"{name} does not answer {bookie.unanswered}")
-            left = storage.in_flight_bytes
-            require(not left, "V11", f"{name} counts {left} bytes in flight, nothing is")
+            bookie.require_nothing_in_flight()
 
     def ask_bookies(self) -> None:
         """Each LAC that a bookie knows, and what a damaged one says of all entries (L32, L33)."""
@@ -139,6 +143,40 @@ class Audit:
                     bookie.read_batch(request, lambda *_, name=name: answered.append(name))
         done = world.run_until(lambda: len(answered) == asked, 1_000)
         require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
+
+    def ask_without_password(self) -> None:
+        """L40: another key adds nothing, fences nothing, and moves no LAC."""
+        world, answers = self.world, list[tuple[str, str, Code]]()
+        asked = 0
+        for name, bookie in world.bookies.items():
+            storage = bookie.storage
+            for ledger_id, checker in world.checkers.by_ledger.items():
+                has_key = checker.copies.promise(name).last_entry_id != NO_ENTRY
+                if storage is None or bookie.is_rotten or checker.is_deleted or not has_key:
+                    continue
+                lac = checker.last_confirmed + 1_000
+
+                def note(code: Code, *_: object, name: str = name, what: str = "") -> None:
+                    answers.append((name, what, code))
+
+                add = replace(late_add(checker, ledger_id), master_key=OTHER_KEY)
+                for is_recovery in (False, True):
+                    storage.add(replace(add, is_recovery=is_recovery), partial(note, what="add"))
+                storage.read(ReadRequest(ledger_id, 0, OTHER_KEY), partial(note, what="fence"))
+                storage.write_lac(ledger_id, lac, OTHER_KEY, partial(note, what="LAC"))
+                storage.tell_lac(ledger_id, lac, OTHER_KEY)
+                storage.read_lac(ledger_id, partial(self._require_lac, name, checker))
+                asked += 4
+        done = world.run_until(lambda: len(answers) == asked, 1_000)
+        require(done, "V1", f"{asked - len(answers)} of {asked} are not answered")
+        for name, what, code in answers:
+            is_refused = code is Code.UNAUTHORIZED
+            require(is_refused, "L40", f"{name} answers {code.name} to a {what} with another key")
+
+    @staticmethod
+    def _require_lac(name: str, checker: Checker, _code: Code, lac: int) -> None:
+        is_moved = lac > checker.last_confirmed + 999
+        require(not is_moved, "L40", f"the LAC of {name} was moved with another key")
 
     def settle_writer(self, writer: SimClient) -> None:
         """Every pending add of a live writer is stored by its whole write set or fails (V9)."""

@@ -87,6 +87,7 @@ class SimBookie:
         is_rotten: A bit of its files has flipped.
         unanswered: Requests that its storage was given and did not answer.
         last_adds: The newest adds of writers that it got.
+        refuses_adds: It answers all adds with BUSY.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -107,6 +108,7 @@ class SimBookie:
         self.down_us = -1 << 60
         self.unanswered = 0
         self.last_adds: deque[AddRequest] = deque(maxlen=3)
+        self.refuses_adds = False
         self._answers = 0
         self._writable_changes = 0
         self._waiting: list[Callable[[], None]] = []
@@ -178,6 +180,11 @@ class SimBookie:
             storage.read_batch(BatchReadRequest(ledger_id, nobody_has, 3, 1 << 20), judge)
             storage.read_lac(ledger_id, judge)
             storage.add(late_add(checker, ledger_id), judge)
+
+    def require_nothing_in_flight(self) -> None:
+        """V11: nobody waits for an answer, so no bytes are on their way."""
+        left = 0 if self.storage is None else self.storage.in_flight_bytes
+        require(not left, "V11", f"{self.name} counts {left} bytes in flight, nothing is")
 
     def stop(self, *, power: bool) -> None:
         """Kill the process; with `power` also lose what no sync covered."""
@@ -318,7 +325,7 @@ class SimBookie:
 
     def add(self, request: AddRequest, answer: Callable[[Code], None]) -> bool:
         checkers, faults = self.world.checkers, self.world.faults
-        if self._is_busy():
+        if self.refuses_adds or self._is_busy():
             answer(Code.BUSY)
             return self.is_up
         rate = self.world.options.write_back_crash_rate

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tests.sim.client import SimClient
 
 OVERHEAD_BYTES = 36
+FROZEN_MS_MAX = 500
+"""For so long the timers of a process may be late, when it is stopped twice."""
 
 
 class Violation(AssertionError):  # noqa: N818 - it is one
@@ -62,6 +64,14 @@ class RecoverySeen:
         self.acked: dict[int, set[str]] = {}
         self.asked: dict[int, tuple[str, int, int]] = {}
         self.added: dict[int, tuple[str, int, int]] = {}
+        self.indexes: dict[int, int] = {}
+        self.failed: set[int] = set()
+
+
+def _written_to(machine: LedgerRecovery) -> tuple[str, ...]:
+    """The bookies that a recovery writes back to; empty before it does."""
+    pipeline = machine._tail._write_back.pipeline if machine._tail is not None else None
+    return pipeline.ensemble if pipeline is not None else ()
 
 
 class Checker:
@@ -96,6 +106,10 @@ class Checker:
         self._closes: list[tuple[LedgerMetadata, RecoverySeen]] = []
         self._closes_sent: list[tuple[str, LedgerMetadata]] = []
         self._chosen: dict[str, Counter[str]] = {}
+        self._adds_sent: dict[tuple[str, int], tuple[int, str]] = {}
+        self._adds_failed: dict[str, set[tuple[int, str]]] = {}
+        self._changes_of: Counter[str] = Counter()
+        self._lacs_heard: set[str] = set()
         self._closes_denied: list[LedgerMetadata] = []
 
     def mark(self, name: str) -> None:
@@ -220,6 +234,9 @@ class Checker:
         if isinstance(machine, LedgerWriter):
             if type(event) is m.AddReplied and event.code is Code.FENCED:
                 self.writer_saw_fence = True
+            if type(event) is m.AddReplied and event.code is not Code.OK:
+                place = self._adds_sent[client.name, event.request]
+                self._adds_failed.setdefault(client.name, set()).add(place)
             if type(event) is m.TimerFired and event.request == machine._retry_timer:
                 self._chosen.pop(client.name, None)
             before = machine.last_add_confirmed
@@ -230,7 +247,10 @@ class Checker:
             if type(event) is m.BookiesListed:
                 chosen = self._chosen.setdefault(client.name, Counter())
                 self._require_fresh_bookies(machine, event.candidates, effects, chosen)
+                self._require_failed_bookies(client, effects)
             return effects
+        if type(event) is m.LacReplied and (event.code is Code.OK or event.code.is_absent):
+            self._lacs_heard.add(client.name)
         effects: list[Any] = machine.handle(event)
         return effects
 
@@ -267,6 +287,16 @@ class Checker:
             chosen[name] += 1
             require(chosen[name] <= 3, "L36", f"{name} is chosen 4 times without a pause")
 
+    def _require_failed_bookies(self, client: SimClient, effects: Sequence[Any]) -> None:
+        """L36: nobody is replaced who did not fail an add."""
+        failed = self._adds_failed.get(client.name, set())
+        before = list(enumerate(client.machine._pipeline.ensemble))  # recovery may have changed it
+        for effect in effects:
+            if type(effect) is m.CasMetadata:
+                after = set(enumerate(effect.metadata.last_fragment.ensemble))
+                well = [place for place in before if place not in after and place not in failed]
+                require(not well, "L36", f"{client.name} replaces {well}, which did not fail")
+
     def _around_recovery(self, client: SimClient, machine: LedgerRecovery, event: Any) -> list[Any]:
         seen = self._recoveries.setdefault(client.name, RecoverySeen())
         if type(event) is m.ReadReplied and event.request in seen.asked:
@@ -279,8 +309,14 @@ class Checker:
             bookie_id, first, last = seen.added[event.request]
             for entry_id in range(first, last + 1):
                 seen.acked.setdefault(entry_id, set()).add(bookie_id)
-        phase = machine.phase
+        if type(event) is m.AddReplied and event.code is not Code.OK:
+            seen.failed.add(seen.indexes.get(event.request, -1))
+        phase, ensemble = machine.phase, _written_to(machine)
         effects = machine.handle(event)
+        after = _written_to(machine)
+        if type(event) is m.BookiesListed and ensemble and after:
+            well = [i for i, one in enumerate(ensemble) if one != after[i] and i not in seen.failed]
+            require(not well, "L36", f"{client.name} replaces {well}, which did not fail")
         if phase is RecoveryPhase.FENCING and machine.phase is RecoveryPhase.READING:
             self._require_coverage(client.name)
         if machine.phase is RecoveryPhase.LOADING and phase is not RecoveryPhase.LOADING:
@@ -296,6 +332,7 @@ class Checker:
                 self._closes.append((effect.metadata, seen))
             elif type(effect) is m.SendAdd:
                 run = effect.run
+                seen.indexes[effect.request] = effect.index
                 seen.added[effect.request] = (
                     effect.bookie_id,
                     run.first_entry_id,
@@ -329,6 +366,7 @@ class Checker:
         )
         if effect.is_recovery:
             return
+        self._adds_sent[client.name, effect.request] = effect.index, effect.bookie_id
         require(
             run.last_add_confirmed <= self.last_confirmed,
             "L8",
@@ -346,7 +384,11 @@ class Checker:
         kind = type(effect)
         if kind is m.RunConfirmed:
             self._confirmed(effect)
+            self._require_in_time(client, effect)
         elif kind is m.EnsembleChanged:
+            self._changes_of[client.name] += 1
+            made, allowed = self._changes_of[client.name], client.world.options.ensemble_changes_max
+            require(made <= allowed, "V12", f"{client.name} made {made} changes, not {allowed}")
             self.mark("ensemble changed")
             self.changes += 1
             if self.changes == 3:
@@ -366,6 +408,8 @@ class Checker:
                 self._denies_its_close(client, effect)
         elif kind is m.LacRead:
             self.lac_served(client.name, effect.last_add_confirmed)
+            is_heard = client.name in self._lacs_heard or client.machine._metadata.is_closed
+            require(is_heard, "L33", f"{client.name} reports a LAC, and no bookie reported any")
             is_early = client.machine._waits_for_all and client.machine._sent
             require(not is_early, "L33", f"{client.name} reports a LAC before everybody answered")
             known = client.machine._metadata.last_fragment.first_entry_id - 1
@@ -407,6 +451,16 @@ class Checker:
         self.last_confirmed = last
         if record.state is not LedgerState.OPEN:
             self.mark("confirmed while not open")
+
+    def _require_in_time(self, client: SimClient, effect: m.RunConfirmed) -> None:
+        """V12: a writer that waits only so long for an ack quorum confirms nothing later."""
+        allowed_ms = client.world.options.add_quorum_timeout_ms
+        if allowed_ms is not None:
+            added_us = self.added_us[effect.first_entry_id]
+            waited_ms = (client.world.scheduler.now_us - added_us) // 1_000
+            is_late = waited_ms > 2 * allowed_ms + FROZEN_MS_MAX
+            about = f"{client.name} confirms {effect.first_entry_id} after {waited_ms} ms"
+            require(not is_late, "V12", about)
 
     def _denies_its_close(self, client: SimClient, failed: m.LedgerFailed) -> None:
         """L27: a close that is reported as not done was not done, and will not be."""

@@ -47,6 +47,7 @@ class SimClient:
         waits_for_application: What it delivered has not been taken yet.
         is_alive: A dead client sends nothing and hears nothing.
         is_frozen: Its process is stopped: events wait, deadlines pass.
+        may_ask_bookies: False of one without the ledger's password.
         ended: The last indication, None while it works.
     """
 
@@ -61,6 +62,7 @@ class SimClient:
         self.ledger_id = ledger_id
         self.is_alive = True
         self.is_frozen = False
+        self.may_ask_bookies = True
         self.waits_for_application = False
         self.ended: m.Indication | None = None
         self.on_indication: Callable[[Any], None] = lambda _: None
@@ -78,6 +80,14 @@ class SimClient:
             m.ListBookies: self._list,
             m.StartTimer: self._timer,
         }
+
+    @property
+    def entries_asked(self) -> int:
+        """Entries of a writer's runs of which an add is not answered, replaced bookies aside."""
+        awaited = self.machine._pipeline._sent
+        adds = [one for number, one in self._open.items() if number in awaited]
+        runs = {one.run.first_entry_id: one.run for one in adds}
+        return sum(run.entries for run in runs.values())
 
     def feed(self, event: Any) -> None:
         """Give the machine an event; effects are performed after `handle` returned."""
@@ -160,6 +170,7 @@ class SimClient:
         is_recovery: bool = False,
     ) -> None:
         network, bookie_id = self.world.network, effect.bookie_id
+        require(self.may_ask_bookies, "L40", f"{self.name} has no password and asks {bookie_id}")
 
         def respond(event: Any) -> None:
             network.send(

@@ -153,7 +153,9 @@ class Workload:
     def _intrude(self, number: int) -> None:
         """Somebody without the password wants to recover a ledger."""
         if self.world.faults.take(f"password {number}"):
-            self.world.recoverer(f"intruder{number}", password=b"guess").feed(m.Start())
+            intruder = self.world.recoverer(f"intruder{number}", password=b"guess")
+            intruder.may_ask_bookies = False
+            intruder.feed(m.Start())
 
     def _announce(self, number: int) -> None:
         name = self.draws.pick(self.streams, "announces", number).name

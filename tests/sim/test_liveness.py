@@ -14,8 +14,10 @@ CHANGE_MS = 10
 """Listing bookies and one compare-and-swap, a few round trips of one millisecond."""
 
 
-def serving(bookies: int = 5) -> World:
-    options = replace(Options(), bookies=bookies, window_entries=64, rpc_timeout_ms=DEADLINE_MS)
+def serving(bookies: int = 5, **others: int) -> World:
+    options = replace(
+        Options(), bookies=bookies, window_entries=64, rpc_timeout_ms=DEADLINE_MS, **others
+    )
     world = World(1, options, suppressed=frozenset({JITTER}))
     world.create_ledger(options.quorum, ("b0", "b1", "b2"))
     for bookie in world.bookies.values():
@@ -111,4 +113,37 @@ def test_duelling_recoveries_all_end_with_the_same_answer() -> None:
     }
     assert len(ends) == 1
     assert all(isinstance(rival.ended, m.LedgerClosed) for rival in rivals)
+    world.audit()
+
+
+def test_an_add_without_its_quorum_is_waited_for_no_longer_than_twice_what_is_allowed() -> None:
+    """The timer is begun by the first add, and is to count for the last one as well."""
+    world = serving(bookies=3, add_quorum_timeout_ms=200)
+    world.add()
+    assert confirmed_within(world, 1, DEADLINE_MS)
+    world.faults.lasts("partition", 1 << 40)
+    world.network.part(("w",), ("b1", "b2"), both_ways=True)
+    world.add()
+    writer = world.clients["w"]
+    assert world.run_until(lambda: writer.ended is not None, 2 * 200 + 1)
+    assert isinstance(writer.ended, m.LedgerFailed)
+    assert writer.ended.failure is m.Failure.ADD_TIMEOUT
+    world.audit()
+
+
+def test_a_recovery_waits_for_bookies_that_are_busy() -> None:
+    world = serving(bookies=3)
+    world.add()
+    assert confirmed_within(world, 1, DEADLINE_MS)
+    world.clients["w"].crash()
+    for name in ("b1", "b2"):
+        world.bookies[name].refuses_adds = True
+    recovery = world.recoverer("r", attempts_max=1)
+    recovery.feed(m.Start())
+    world.run_for(15)
+    assert recovery.ended is None
+    for name in ("b1", "b2"):
+        world.bookies[name].refuses_adds = False
+    assert world.run_until(lambda: recovery.ended is not None, 500)
+    assert isinstance(recovery.ended, m.LedgerClosed)
     world.audit()

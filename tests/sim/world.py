@@ -179,6 +179,8 @@ class World:
     def add(self, entries: int = 1, name: str = "w") -> None:
         """Let a writer add a run."""
         writer = self.clients[name]
+        out, window = writer.entries_asked, self.options.window_entries
+        require(out < window, "V12", f"{name} has {out} entries on their way, allowed are {window}")
         first, ledger_id = writer.machine.next_entry_id, writer.ledger_id
         payloads = tuple(self.payload(first + i, ledger_id) for i in range(entries))
         checker = self.checkers.of(ledger_id)
@@ -211,6 +213,7 @@ class World:
                 2_000, lambda: self.stop_failed(name, host, waited_ms=waited_ms + 2)
             )
         else:
+            bookie.require_nothing_in_flight()
             self.note(name, "stops after a disk error")
             self.checkers.mark("stopped after a disk error")
             self.faults.lasts("disk", 20_000)

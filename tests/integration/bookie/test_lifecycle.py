@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import resource
 import signal
 import socket
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +22,6 @@ from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, free_po
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.fixtures.bookie_process import BookieProcess
 
@@ -230,11 +232,17 @@ def test_other_port_in_use_is_refused_by_number_and_the_id_stays_free(
 def test_bookie_serves_on_the_ports_it_claimed(make_bookie: MakeBookie) -> None:
     grpc_port, metrics_port = free_port(), free_port()
     bookie = make_bookie(grpc_port=grpc_port, metrics_port=metrics_port).start()
-    for _ in range(2):
+    for start in range(2):
         assert bookie.grpc_port == grpc_port
         bookie.collect()
+        with bookie.peer() as peer:
+            for ledger_id in range(3 * start, 3 * start + 3):
+                assert peer.ask(add_frame(ledger_id, 0, b"x")).code is Code.OK
         with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
-            assert b"ledgerlog_bookie_writable 1.0" in answer.read()
+            metrics = answer.read()
+        assert b"ledgerlog_bookie_writable 1.0" in metrics
+        # Those of the first start were deleted; they are remembered.
+        assert b"ledgerlog_bookie_ledgers %d.0" % (3 * start + 3) in metrics
         bookie.stop()
         bookie.start()
 
@@ -335,3 +343,42 @@ def test_disk_that_fails_ends_the_bookie_and_loses_nothing_acknowledged(
     with bookie.peer() as peer:
         assert peer.ask(encode_read(1, 0)).entry == stored_entry(1, 0, b"acknowledged")
         assert peer.ask(encode_read(1, 1)).code is Code.NO_ENTRY
+
+
+def test_bookie_serves_and_stops_while_nobody_reads_its_log(make_bookie: MakeBookie) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(65_536))
+    os.set_blocking(writing, True)
+    bookie = make_bookie(log_level="debug")
+    bookie.standard_error = writing
+    try:
+        bookie.start()
+        for _ in range(10):
+            with bookie.peer() as stranger:
+                stranger.send(b"\xff" * 64)  # for which the bookie writes a line
+                assert stranger.is_closed()
+        with bookie.peer() as peer:
+            assert peer.ask(add_frame(1, 0, b"first")).code is Code.OK
+        bookie.collect()
+        assert bookie.stop() == STOPPED
+    finally:
+        bookie.kill()
+        os.close(reading)
+        os.close(writing)
+
+
+def test_closed_standard_streams_do_not_give_their_numbers_to_files(
+    make_bookie: MakeBookie,
+) -> None:
+    bookie = make_bookie()
+    bookie.launcher = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh"]
+    bookie.start()
+    with bookie.peer() as stranger:
+        stranger.send(b"\xff" * 64)
+        assert stranger.is_closed()
+    opened = Path(f"/proc/{bookie.ready['pid']}/fd")
+    assert [str((opened / name).readlink()) for name in ("0", "2")] == [os.devnull] * 2
+    assert bookie.stop() == STOPPED

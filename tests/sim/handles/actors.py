@@ -7,7 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError, UnauthorizedError
-from tests.sim.handles.story import Story
+from tests.sim.handles.process import SETTINGS
+from tests.sim.handles.story import OwnersMistakeError, Story
 
 if TYPE_CHECKING:
     from ledgerlog_spark.client.reader_handle import ReadHandle
@@ -23,7 +24,7 @@ async def _sleep(process: Process, first_ms: int, last_ms: int) -> None:
     await asyncio.sleep(process.world.random.randint(first_ms, last_ms) / 1e3)
 
 
-async def ended(process: Process, what: str, call: Any) -> Any:
+async def ended(process: Process, what: str, call: Any, *, calm_seconds_max: float = 5) -> Any:
     """The result of a call; a violation when it hangs."""
     begun, is_calm = process.world.loop.time(), process.world.is_calm
     task = asyncio.ensure_future(call)
@@ -36,7 +37,10 @@ async def ended(process: Process, what: str, call: Any) -> Any:
         raise process.world.violation(f"{what} of {process.name} does not end")
     took = process.world.loop.time() - begun
     if is_calm and process.world.is_calm:
-        process.world.require(took < 5, f"{what} of {process.name} took {took:.1f} s for nothing")
+        is_right = took < calm_seconds_max
+        process.world.require(is_right, f"{what} of {process.name} took {took:.1f} s for nothing")
+    is_right = not task.cancelled() or process.is_over
+    process.world.require(is_right, f"{what} of {process.name} was cancelled by itself")
     return task.result()
 
 
@@ -103,12 +107,22 @@ async def close(process: Process, story: Story) -> None:
     was_writable = story.handle.is_writable
     before = list(story.pending)
     story.is_closing = True
+    if world.random.random() < 0.2:
+        impatient = asyncio.ensure_future(story.handle.close())
+        await asyncio.sleep(world.random.choice((0, 0.005, 0.02)))
+        impatient.cancel()  # the close goes on
+        await asyncio.wait([impatient])
+        impatient.cancelled() or impatient.exception()
     for _ in range(4):
+        begun = world.loop.time()
         try:
             record = await ended(process, "close", story.handle.close())
         except LedgerLogError as error:
+            took_ms = (world.loop.time() - begun) * 1e3
+            is_in_time = before or took_ms < SETTINGS.close_timeout_ms + 50
+            world.require(is_in_time, f"a close with nothing pending took {took_ms:.0f} ms")
             world.judge(process, error, story)
-            world.require(not (error.definite and error.retriable), f"close: {error!r}")
+            await check_not_closed(story, error)
             world.require(all(each.done() for each in before), "appends outlive a close")
             if not error.retriable:
                 return
@@ -122,6 +136,14 @@ async def close(process: Process, story: Story) -> None:
         return
 
 
+async def check_not_closed(story: Story, error: LedgerLogError) -> None:
+    """A close that failed for certain, and may be tried again, closed nothing."""
+    world = story.world
+    if error.definite and error.retriable and not story.is_contested:
+        record = (await world.truth.load(story.ledger_id)).value
+        world.require(not record.is_closed, f"{record} is closed, after {error!r}")
+
+
 async def follow(process: Process, story: Story) -> None:
     """Opens the ledger and keeps up with it, slowly or quickly, to its end."""
     world, random = process.world, process.world.random
@@ -129,12 +151,15 @@ async def follow(process: Process, story: Story) -> None:
     if handle is None:
         return
     changed = asyncio.Event()
+    is_clumsy = random.random() < 0.2
     seen = handle.last_add_confirmed
 
     def on_change() -> None:
         nonlocal seen
         changed.set()
         world.guarded(lambda: _see(handle))
+        if is_clumsy:
+            raise OwnersMistakeError
 
     def _see(reader: ReadHandle) -> None:
         nonlocal seen
@@ -171,16 +196,22 @@ async def opened(process: Process, story: Story) -> ReadHandle | None:
     if story.password and random.random() < 0.1:
         await _refused(process, story)
     for _ in range(3):
+        known = process.ends.get(story.ledger_id, (-1, False))
         try:
             call = process.client.open_ledger(
                 story.ledger_id,
                 password=story.password,
                 may_be_outdated=random.random() < 0.3,
             )
-            return await ended(process, "open_ledger", call)
+            handle = await ended(process, "open_ledger", call)
         except LedgerLogError as error:
             world.judge(process, error, story)
             await _sleep(process, 10, 500)
+            continue
+        story.readers[handle] = process
+        story.looked(process, handle, known)
+        story.see_end(handle, -1)
+        return handle  # type: ignore[no-any-return]
     return None
 
 
@@ -217,8 +248,7 @@ async def read_on(
                     await asyncio.sleep(random.choice((0.01, 0.5, 25)))
                     pauses -= 1
     except LedgerLogError as error:
-        world.judge(process, error, story)
-        story.see_entries((), position)
+        story.judge_read(process, error, position)
         return position
     if not is_slow:
         took = world.loop.time() - begun
@@ -248,10 +278,15 @@ async def look(process: Process, story: Story) -> None:
     seen = handle.last_add_confirmed
     for _ in range(random.randint(1, 8)):
         await _sleep(process, 1, 1_500)
+        known = process.ends.get(story.ledger_id, (-1, False))
         try:
             await ended(process, "refresh", handle.refresh())
+            story.looked(process, handle, known)
         except LedgerLogError as error:
             world.judge(process, error, story)
+        else:
+            is_missed = world.is_calm and story.closed is not None and not handle.is_closed
+            world.require(not is_missed, f"{handle} does not see that its ledger is closed")
         seen = story.see_end(handle, seen)
         first = random.randint(0, max(0, seen))
         await read_on(process, story, handle, first, seen, is_slow=False)

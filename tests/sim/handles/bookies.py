@@ -125,6 +125,10 @@ class SimBookie:
         is_up: Takes connections.
         is_stuck: Its connections stay, and nothing gets through.
         is_slow: Answers take seconds.
+        is_rotten: Most of what it reads is damaged.
+        is_rotten_for_good: All of it, until this is taken back.
+        answer_delay_ms: That each answer takes in addition.
+        control_delay_ms: That answers of its control service take in addition.
         takes_runs: Knows ADD_RUN, and says so in its registration.
         is_older: Only says so, and refuses it.
         has_control: Has a control service.
@@ -140,6 +144,10 @@ class SimBookie:
         self.is_up = True
         self.is_stuck = False
         self.is_slow = False
+        self.is_rotten = False
+        self.is_rotten_for_good = False
+        self.answer_delay_ms = 0.0
+        self.control_delay_ms = 0.0
         self.takes_runs = random.random() < 0.75
         self.takes_lacs = random.random() < 0.75
         self.says_lacs = self.takes_lacs or random.random() < 0.3
@@ -178,7 +186,8 @@ class SimBookie:
         return None
 
     def damaged(self, entry: bytes | None) -> bytes | None:
-        if entry is None or not self.world.happens(0.02):
+        is_bad = self.world.happens(0.7 if self.is_rotten else 0.02) or self.is_rotten_for_good
+        if entry is None or not is_bad:
             return entry
         self.world.fault("damaged entries")
         return entry[:-1] + bytes([entry[-1] ^ 1])
@@ -189,7 +198,7 @@ class SimBookie:
         if world.happens(0.01):
             world.fault("lost answers")
             return
-        delay_ms = world.random.uniform(0, 8)
+        delay_ms = world.random.uniform(0, 8) + self.answer_delay_ms
         if self.is_slow and world.is_faulty:
             delay_ms = world.random.uniform(0, SLOW_MS_MAX)
         lives = self._lives

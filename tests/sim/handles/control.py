@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport.in_process import StorageBatchRead
 from ledgerlog_spark.transport.port import LacRise
+from tests.sim.handles.story import OwnersMistakeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,8 @@ class SimControl:
         self._process = process
         self._watches: dict[_Watch, None] = {}
         self._is_closed = False
+        self.lies_by = 0
+        """So many entries are made up in each answer about an open ledger's end."""
         self._begun: list[float] = []
         self._open: dict[int, tuple[str, Callable[..., None]]] = {}
         self._numbers = itertools.count()
@@ -78,7 +81,10 @@ class SimControl:
             self._world.bookies[bookie_id].inner.read_lac(ledger_id, done)
 
         self._ask(
-            bookie_id, timeout_ms, ask, lambda code, *lac: on_reply(code, *(lac or (NO_ENTRY,)))
+            bookie_id,
+            timeout_ms,
+            ask,
+            lambda code, lac=NO_ENTRY: on_reply(code, lac + self.lies_by),
         )
 
     def watch_lac(
@@ -145,7 +151,10 @@ class SimControl:
             bookie.inner.read_batch(batch, lambda _, entries: found.extend(entries))
             if sum(map(len, found)) > watch.request.entries_size_bytes_max:
                 found.clear()
-        watch.on_rise(LacRise(watch.known, first, [bookie.damaged(one) for one in found]))
+        try:
+            watch.on_rise(LacRise(watch.known, first, [bookie.damaged(one) for one in found]))
+        except OwnersMistakeError:
+            self._world.require(False, "a watch gets what a user's callback raises")
 
     def bookie_lost(self, bookie: str) -> None:
         """Every request to it, and every watch of it, ends a moment later."""
@@ -199,7 +208,12 @@ class SimControl:
             if not self._reaches(bookie_id) or world.happens(0.02):
                 reply(Code.UNAVAILABLE)
                 return
-            ask(lambda *answer: bookie.answer(lambda: reply(*answer)))
+            delay_ms = bookie.control_delay_ms
+            ask(
+                lambda *answer: world.network.later(
+                    delay_ms, lambda: bookie.answer(lambda: reply(*answer))
+                )
+            )
 
         self._open[number] = bookie_id, reply
         world.network.later(world.network.delay_ms(), arrive)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.client.recent_records import RecentRecords
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError
@@ -33,6 +34,9 @@ BACKLOG_ENTRIES_MAX = 40
 UNSENT_BYTES_MAX = 20_000
 CALM_MS_MAX = 1_000
 """No request takes longer when nothing goes wrong."""
+
+RECENT_SIZE_BYTES_MAX = 12_000
+"""Of the records that a client of this simulation keeps."""
 
 DOWN_MS_MAX = 1_500
 """A bookie that resets and refuses is noticed within this."""
@@ -173,6 +177,7 @@ class Process:
     Attributes:
         is_over: It crashed, or closed its client.
         followers: That it made.
+        ends: By ledger: the last end that a handle of it had, and whether the ledger was closed.
         lookups_failed: When a bookie was last looked up in vain, seconds.
     """
 
@@ -201,6 +206,8 @@ class Process:
             session=self.stores.tree,
         )
         self.client = LogClient(services, on_close=self._on_close)
+        self.client._recent = RecentRecords(world.loop.time, RECENT_SIZE_BYTES_MAX)
+        self.ends: dict[int, tuple[int, bool]] = {}
         self.news: list[Any] = []
         """Watches of the ends of logs, which their owners cancel."""
         self._tasks: list[asyncio.Task[None]] = []

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+from functools import partial
 
 from tests.sim.handles.world import handle_schedule
+from tests.sim.log.schedules import run_host_schedules
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-def run_schedules(seeds: Iterable[int]) -> str:
-    """One schedule for each seed, the first `Violation` ends it; the line that counts."""
-    schedules = events = 0
-    counts: Counter[str] = Counter()
-    for seed in seeds:
-        world = handle_schedule(seed)
-        schedules += 1
-        events += world.events
-        counts += world.counts
-    seen = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-    return f"handles: {schedules:,} schedules, {events:,} requests, {seen}, 0 violations"
+run_schedules = partial(run_host_schedules, run=handle_schedule, what="handles")
+"""One schedule for each seed, the first `Violation` ends it; the line that counts."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+from ledgerlog_spark.client import known_ends
 from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
     from ledgerlog_spark.client.reader_handle import ReadHandle
     from ledgerlog_spark.client.writer_handle import WriteHandle
     from ledgerlog_spark.model import LedgerMetadata
@@ -17,10 +20,40 @@ if TYPE_CHECKING:
     from tests.sim.handles.world import HandleWorld
 
 
+LINGER_SECONDS_MAX = 0.023
+"""As long as the settings say, and a moment more."""
+
+
+class OwnersMistakeError(Exception):
+    """Raised by a user's callback: reported to the loop, and nothing else comes of it."""
+
+
+class WindowWatch:
+    """Notes when a handle's window had no room.
+
+    Attributes:
+        was_shut_at: Seconds.
+    """
+
+    def __init__(self, handle: WriteHandle) -> None:
+        self.was_shut_at = -1.0
+        pace, loop = handle._pace, handle._loop
+        can_send = pace._can_send
+
+        def looked() -> bool:
+            can = can_send()
+            if not can:
+                self.was_shut_at = loop.time()
+            return can
+
+        pace._can_send = looked
+
+
 class Story:
     """One ledger, and its writer's handle.
 
     Attributes:
+        face: Through which its appends go, if it has one.
         payloads: By entry id: what was taken, in the order of the calls.
         acknowledged: How many of them were, all before any other.
         is_contested: Somebody else began to seal it.
@@ -28,11 +61,17 @@ class Story:
     """
 
     def __init__(
-        self, world: HandleWorld, process: Process, handle: WriteHandle, password: bytes
+        self,
+        world: HandleWorld,
+        process: Process,
+        handle: WriteHandle,
+        password: bytes,
+        face: BlockingWriteHandle | None = None,
     ) -> None:
         self.world = world
         self.process = process
         self.handle = handle
+        self.face = face
         self.ledger_id = handle.id
         self.password = password
         self.payloads: list[bytes] = []
@@ -45,6 +84,8 @@ class Story:
         self.announces = "ledgerlog.lac" in handle.metadata.custom
         self.pending: set[asyncio.Future[Any]] = set()
         self.followers: list[tuple[Process, ReadHandle, Any]] = []
+        self.readers: WeakKeyDictionary[ReadHandle, Process] = WeakKeyDictionary()
+        self.window = WindowWatch(handle)
 
     def payload(self) -> bytes:
         random = self.world.random
@@ -59,12 +100,14 @@ class Story:
         made = []
         for _ in range(count):
             payload = self.payload()
-            future = self.handle.append_async(payload)
+            future = self._append_async(payload)
             if self._is_taken(future, [payload]):
                 place = len(self.payloads)
                 self.payloads.append(payload)
-                self._watch(future, range(place, place + 1), is_batch=False)
+                self.watch(future, range(place, place + 1), is_batch=False)
                 made.append(future)
+        if made:
+            self._look_that_it_is_sent()
         return made
 
     def append_batch(self, count: int) -> list[asyncio.Future[Any]]:
@@ -72,12 +115,36 @@ class Story:
         payloads: list[bytes] = []
         for _ in range(count):
             payloads.append(b"%d:%d:%d" % (self.ledger_id, first, len(payloads)))
-        future = self.handle.append_batch_async(payloads)
+        future = self._append_async(payloads)
         if not self._is_taken(future, payloads):
             return []
         self.payloads += payloads
-        self._watch(future, range(first, first + count), is_batch=True)
+        self.watch(future, range(first, first + count), is_batch=True)
+        self._look_that_it_is_sent()
         return [future]
+
+    def _append_async(self, given: Any) -> Any:
+        face, is_batch = self.face or self.handle, isinstance(given, list)
+        future = (face.append_batch_async if is_batch else face.append_async)(given)
+        if self.face is not None:
+            self.face._take_inbox()  # of this thread, which is the loop's
+        return future
+
+    def _look_that_it_is_sent(self) -> None:
+        """Nothing waits for company longer than it should while the window has room."""
+        loop, handle, last = self.world.loop, self.handle, len(self.payloads)
+        appended_at = loop.time()
+
+        def look() -> None:
+            left = handle._waiting.entries
+            is_sent = last <= len(self.payloads) - left
+            if is_sent or not handle.is_writable or self.process.is_over:
+                return
+            self.world.require(
+                self.window.was_shut_at >= appended_at, f"{left} appends linger for too long"
+            )
+
+        loop.call_later(LINGER_SECONDS_MAX, lambda: self.world.guarded(look))
 
     def _is_taken(self, future: asyncio.Future[Any], payloads: Sequence[bytes]) -> bool:
         limit = 16 * 40 + 64 + len(payloads)
@@ -94,7 +161,7 @@ class Story:
             self.world.counts["backlogs refused"] += 1
         return False
 
-    def _watch(self, future: asyncio.Future[Any], places: range, *, is_batch: bool) -> None:
+    def watch(self, future: asyncio.Future[Any], places: range, *, is_batch: bool) -> None:
         begun, is_calm = self.world.loop.time(), self.world.is_calm
         self.pending.add(future)
 
@@ -144,6 +211,10 @@ class Story:
     def see_end(self, reader: ReadHandle, before: int) -> int:
         """What a reader takes for the end now; it took it for `before`."""
         lac = reader.last_add_confirmed
+        if process := self.readers.get(reader):
+            highest, was_closed = process.ends.get(self.ledger_id, (-1, False))
+            is_closed = reader.is_closed or was_closed
+            process.ends[self.ledger_id] = lac if is_closed else max(lac, highest), is_closed
         self.world.require(lac >= before, f"the end of {self.ledger_id} fell: {before} to {lac}")
         if reader.is_closed:
             self.see_closed(reader.metadata)
@@ -157,6 +228,20 @@ class Story:
                 f"{self.ledger_id} is read up to {lac}, confirmed to {self.last_readable}",
             )
         return lac
+
+    def looked(self, process: Process, reader: ReadHandle, known: tuple[int, bool]) -> None:
+        """Who looks at the end sees at least what anybody in its client saw before."""
+        lac, was_closed = known
+        if len(self.world.stories) < known_ends.ENDS_MAX:
+            name, end = process.name, reader.last_add_confirmed
+            is_right = end >= lac and reader.is_closed >= was_closed
+            self.world.require(is_right, f"{name} saw {known} of {self.ledger_id}, now {end}")
+
+    def judge_read(self, process: Process, error: LedgerLogError, position: int) -> None:
+        """A read failed at the first entry that it did not deliver, for a reason."""
+        at = error.fields.get("entry_id", position)
+        self.world.require(at == position, f"delivered up to {position}, then {error!r}")
+        self.world.judge(process, error, self)
 
     def see_entries(self, entries: Sequence[Any], first: int) -> int:
         """Entries from `first` on; the id behind them."""

@@ -9,10 +9,16 @@ from ledgerlog_spark.errors import MetadataError, MetadataUnavailableError
 from tests.sim.log.hosts.tree import SimTree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerlog_spark.metadata.memory_nodes import NodeMap
+    from ledgerlog_spark.metadata.port import CancelWatch
+    from ledgerlog_spark.model import Versioned
 
 EARLIER_SECONDS = 3.0
 """How far a server may be behind."""
+
+WATCH_SECONDS_MAX = 0.03
 
 LATE_SECONDS = 5.0
 """Longer than any client of this simulation waits for the store."""
@@ -23,12 +29,55 @@ class HandleTree(SimTree):
 
     Attributes:
         refusals: Requests that an access list refused.
+        refuses: Whether it does so with each change.
+        loses_answer: Of the next change, which is made, and then it is away.
+        behind: What reads see until the next sync, if this session's server is behind.
+        answer_delay_ms: Between what a read sees and its answer.
         returns: Sessions that began with a server that was behind.
     """
 
     refusals = 0
     returns = 0
     _earlier: tuple[float, NodeMap] | None = None
+    refuses = False
+    loses_answer = False
+    answer_delay_ms = 0.0
+    behind: NodeMap | None = None
+    _away_until = 0.0
+    _hangs = True
+
+    def go_away(self, seconds: float, *, hangs: bool = True) -> None:
+        """No request succeeds for so long: they fail when it is over, or each at once."""
+        self._fault("outages of the store")
+        self._hangs = hangs
+        self._away_until = self._world.loop.time() + seconds
+
+    async def pause(self) -> None:
+        left = self._away_until - self._world.loop.time()
+        if left > 0:
+            await asyncio.sleep(left if self._hangs else 0.002)
+            raise MetadataUnavailableError("the metadata store was away")
+        await super().pause()
+
+    def watch_children(self, path: str, on_change: Callable[[], None]) -> CancelWatch:
+        """What it sees reaches its owner a little later."""
+        is_wanted = True
+
+        def changed() -> None:
+            self._world.loop.call_later(self._random.uniform(0, WATCH_SECONDS_MAX), late)
+
+        def late() -> None:
+            if is_wanted:
+                on_change()
+
+        cancel_inner = super().watch_children(path, changed)
+
+        def cancel() -> None:
+            nonlocal is_wanted
+            is_wanted = False
+            cancel_inner()
+
+        return cancel
 
     def expire_session(self) -> None:
         """The next session may be with a server that is behind what the last one showed."""
@@ -39,10 +88,24 @@ class HandleTree(SimTree):
 
     async def sync(self, path: str = "/") -> None:
         """No server that this process meets is behind what a sync showed."""
+        self.behind = None
         await super().sync(path)
         self._earlier = self._world.loop.time(), self.nodes.current.copy()
 
+    async def get(self, path: str) -> Versioned[bytes]:
+        found = await super().get(path)
+        await asyncio.sleep(self.answer_delay_ms / 1e3)
+        return found
+
+    async def children(self, path: str) -> list[str]:
+        found = await super().children(path)
+        await asyncio.sleep(self.answer_delay_ms / 1e3)
+        return found
+
     async def _view(self) -> NodeMap:
+        if self.behind is not None:
+            await self.pause()
+            return self.behind
         now = self._world.loop.time()
         if self._earlier is None or now - self._earlier[0] > EARLIER_SECONDS:
             self._earlier = now, self.nodes.current.copy()
@@ -55,11 +118,15 @@ class HandleTree(SimTree):
         return await super()._view()
 
     async def _write(self, operations: Any, version: Any = None) -> Any:
-        if self._happens(0.004):
+        if self.refuses or self._happens(0.004):
             self._fault("refusals")
             self.refusals += 1
             raise MetadataError("closed to us by an access list")
         outcome = await super()._write(operations, version)
+        if self.loses_answer:
+            self.loses_answer = False
+            self.go_away(LATE_SECONDS + 10, hangs=False)
+            await asyncio.sleep(LATE_SECONDS)
         if self._happens(0.04):
             self._fault("answers too late")
             await asyncio.sleep(LATE_SECONDS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.coverage import is_covered
 from tests.sim.leader.cluster import cluster_schedule
+from tests.sim.leader.damaged import damaged_schedule
 from tests.sim.leader.deleted import deleted_schedule
 from tests.sim.leader.hosts.mutations import MUTATIONS as HOST_MUTATIONS
 from tests.sim.leader.hosts.world import LeaderHosts, host_schedule
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 HOSTS_EVERY = 4
 """One schedule of the shipped hosts for so many of machines alone."""
-DELETED_EVERY = 10
-"""One schedule in which the log goes under the machines for so many others."""
+OTHERS_EVERY = 10
+"""One schedule in which the log goes under the machines, and one in which it loses records, for
+so many others."""
 
 
 def main() -> int:
@@ -40,6 +42,7 @@ def main() -> int:
         "--coverage", action="store_true", help="print what the schedules reach, and what not"
     )
     parser.add_argument("--cluster", action="store_true", help="with bookies below the leaders")
+    parser.add_argument("--hosts", action="store_true", help="schedules of the shipped hosts alone")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
     arguments = parser.parse_args()
     use_small_heads()
@@ -65,18 +68,24 @@ def play(arguments: argparse.Namespace) -> None:
     """The schedules that were asked for: of machines, of hosts, of logs that are deleted."""
     on_end = _print_states if arguments.trace else None
     first, count = arguments.seed, arguments.schedules
+    if arguments.hosts:
+        _play_hosts(range(first, first + count), arguments)
+        return
     if arguments.cluster:
         sys.stdout.write(
             f"{run_schedules(range(first, first + count), on_end, cluster_schedule)}\n"
         )
         return
     sys.stdout.write(f"{run_schedules(range(first, first + count), on_end, schedule)}\n")
-    deleted = range(first, first + -(-count // DELETED_EVERY))
-    sys.stdout.write(f"deleted {run_schedules(deleted, on_end, deleted_schedule)}\n")
-    hosts = range(first, first + -(-count // HOSTS_EVERY))
-    on_host_end = _print_heads if arguments.trace else None
-    of_hosts = run_host_schedules(hosts, on_host_end, host_schedule, "leader hosts")
-    sys.stdout.write(f"{of_hosts}\n")
+    some = range(first, first + -(-count // OTHERS_EVERY))
+    sys.stdout.write(f"deleted {run_schedules(some, on_end, deleted_schedule)}\n")
+    sys.stdout.write(f"damaged {run_schedules(some, on_end, damaged_schedule)}\n")
+    _play_hosts(range(first, first + -(-count // HOSTS_EVERY)), arguments)
+
+
+def _play_hosts(seeds: range, arguments: argparse.Namespace) -> None:
+    on_end = _print_heads if arguments.trace else None
+    sys.stdout.write(f"{run_host_schedules(seeds, on_end, host_schedule, 'leader hosts')}\n")
 
 
 def _print_heads(world: LeaderHosts) -> None:

@@ -33,6 +33,11 @@ class LeaderChecks:
         self.log: dict[int, Entry] = {}
         self.listed_ever: set[int] = set()
 
+    def failed_for_certain(self, tokens: set[str]) -> None:
+        """Nothing of a change of the head that failed, with these attempts, is there."""
+        there = {state.head.value.token for state in self.world.store.states} & tokens
+        self.world.require(not there, f"{there} were said to have failed, and are in the log")
+
     @property
     def ledgers(self) -> Any:
         """All that the world has."""
@@ -68,6 +73,7 @@ class LeaderChecks:
         opened_before = [ledger.ledger_id for ledger in before.open_ledgers]
         opened = [ledger.ledger_id for ledger in after.open_ledgers]
         self.require(after.start_offset >= before.start_offset, "the start moved back")
+        self.require(after.start_offset <= after.end_offset, "the start is behind the end")
         self.check_open(opened_before, opened)
         left = [i for i in opened_before if i not in opened]
         self.require(opened_before[: len(left)] == left, f"{left} left from the middle (C1)")

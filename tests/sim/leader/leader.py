@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
@@ -14,13 +15,17 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
+from ledgerlog_spark.protocol import leader_end
 from ledgerlog_spark.protocol import leader_messages as lm
 from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.leader_log import LeaderLog, LeaderSettings
+from ledgerlog_spark.protocol.leader_log import LeaderLog
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.messages import CloseRequested, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
+from tests.sim.leader.openings import OpeningStory
+from tests.sim.leader.rolls import ENTRY_SIZE_BYTES, RollStory
 from tests.sim.liveness import Liveness
 from tests.sim.log.store import Session
 
@@ -61,7 +66,10 @@ class SimLeader:
     def __init__(self, world: LeaderWorld, number: int) -> None:
         self.world = world
         self.number = number
-        self.machine = LeaderLog("log", token=world.new_token(), settings=SETTINGS)
+        settings = replace(SETTINGS, open_timeout_ms=world.open_timeout_ms)
+        self.machine = LeaderLog("log", token=world.new_token(), settings=settings)
+        self.opening = OpeningStory(self)
+        self.rolls = RollStory(self)
         self.session = Session()
         self.appends: list[Append] = []
         self.opened: lm.LeaderOpened | None = None
@@ -74,6 +82,8 @@ class SimLeader:
         self._open: dict[int, Any] = {}
         self._late = 0
         self._held: list[Any] | None = None
+        self._failures: Counter[type] = Counter()
+        self._failed_last: tuple[type | None, LedgerLogError | None] = None, None
 
     @property
     def has_ended(self) -> bool:
@@ -85,15 +95,36 @@ class SimLeader:
         leads = self.machine.phase is LeaderPhase.LEADING
         return leads and self._held is None and not self.is_dead
 
+    @property
+    def is_paused(self) -> bool:
+        return self._held is not None
+
     def start(self) -> None:
+        self.opening.begin()
         self.tell(Start())
+
+    def give_up(self) -> None:
+        """Nobody waits for the opening any more, or the client is closed."""
+        if self.has_ended or self.is_paused or self.machine.phase is LeaderPhase.NEW:
+            return
+        self.opening.give_up()
+        self.tell(lm.GiveUp(leader_end.left("log", end_offset=self.machine.end_offset)))
+        self.world.require(self.has_ended, f"leader {self.number} goes on after it was given up")
 
     def append(self, records: int) -> None:
         """One entry, if the window has room."""
         if self.is_free and self.machine.can_append:
             offset = self.machine.next_offset
             self.appends.append(Append(self.world.now, records, offset))
-            self.tell(lm.AppendRequested(records, 100, self.world.now + self.number * 7))
+            # Another server of the store, or one whose clock was set: the newest answer counts.
+            is_set_back = self.world.ledgers.fails(0.03)
+            now_ms = self.world.now + self.number * 7 - (40 if is_set_back else 0)
+            self.tell(lm.AppendRequested(records, ENTRY_SIZE_BYTES, now_ms))
+            self.rolls.append()
+            pending = sum(append.acknowledged_ms is None for append in self.appends)
+            self.world.require(
+                pending <= SETTINGS.window.entries_max, f"{pending} appends of {self.number} wait"
+            )
 
     def close(self) -> None:
         if self.is_free:
@@ -101,6 +132,7 @@ class SimLeader:
 
     def roll(self) -> None:
         if self.is_free:
+            self.rolls.ask()
             self.tell(lm.RollRequested())
 
     def die(self) -> None:
@@ -128,13 +160,24 @@ class SimLeader:
             self._held.append(event)
             return
         self._open.pop(getattr(event, "request", -1), None)
+        self.opening.hears(event)
+        self._count_failures(event)
         for effect in self.machine.handle(event):
             if (request := getattr(effect, "request", None)) is not None:
                 self._open[request] = effect
+                self.opening.asks(effect)
             self._perform(effect)
         if self._held is None and not self._late and not self.is_dead:
             stands = self._liveness.stands_still(self.machine, event, self._open_requests())
             self.world.require(not stands, f"leader {self.number} stands still after {event}")
+            self.rolls.check_under_way(self._open_requests())
+
+    def _count_failures(self, event: Any) -> None:
+        """How often in a row a ledger could not be made, or closed, until now."""
+        if isinstance(event, lm.LedgerCreated | lm.CloseAnswered):
+            is_failed = event.outcome is lm.LedgerOutcome.FAILED
+            self._failures[type(event)] = self._failures[type(event)] + 1 if is_failed else 0
+            self._failed_last = type(event), event.error
 
     def _open_requests(self) -> Iterator[Any]:
         """What is under way and may lead it on: requests, timers, adds that may be confirmed.
@@ -168,6 +211,8 @@ class SimLeader:
                 self.world.later(effect.delay_ms, lambda: self.tell(TimerFired(effect.request)))
             case lm.LeaderOpened():
                 self.opened = effect
+                self.opening.opened()
+                self.rolls.begin(effect.ledger_id, self.opening.began_ms)
                 self.world.check_opened(self, effect)
             case lm.AppendsAcknowledged():
                 self._acknowledge(effect)
@@ -179,7 +224,9 @@ class SimLeader:
                 )
             case lm.LeaderStopped():
                 self._stop(effect)
-            case lm.LedgerRolled() | lm.ListChanged():
+            case lm.LedgerRolled():
+                self.rolls.rolled(effect)
+            case lm.ListChanged():
                 pass
             case _:
                 self.world.store.submit(self.session, effect, self.tell)
@@ -198,7 +245,7 @@ class SimLeader:
 
     def _create(self, ask: lm.CreateLedger) -> None:
         ledgers = self.world.ledgers
-        if ledgers.fails(0.06):
+        if ledgers.fails(0.06 * ledgers.trouble):
             error = NotEnoughBookiesError("no bookies", wanted=3, available=2)
             self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.FAILED, error=error))
             return
@@ -243,6 +290,14 @@ class SimLeader:
 
     def _stop(self, stopped: lm.LeaderStopped) -> None:
         self.stopped = stopped
+        kind, error = self._failed_last
+        if self.opened is None:
+            self.opening.failed(stopped.error)
+        elif kind is not None and stopped.error is error:
+            self.world.require(
+                self._failures[kind] >= SETTINGS.retry.attempts_max,
+                f"leader {self.number} gives up after {self._failures[kind]} failures: {error!r}",
+            )
         for number, append in enumerate(self.appends):
             if append.acknowledged_ms is None:
                 append.is_failed = number >= stopped.first_unsent_append

@@ -115,6 +115,14 @@ class SimLedgers:
         self.faulty = True
         self.faults = 0
         self.break_chance = 0.02
+        self.trouble = 1.0
+        """How many times as often as usual a ledger cannot be made or closed."""
+        self.still_until = 0
+        """Until then nothing that is asked of bookies goes on."""
+
+    def stands_still_ms(self) -> int:
+        """How much longer no bookie answers."""
+        return max(0, self.still_until - self.now_ms())
 
     def create(self, writer: int, ledger_id: int | None = None) -> SimLedger:
         # Ids do not rise: positions are compared by place in the list, never by id.
@@ -139,7 +147,7 @@ class SimLedgers:
         if self.fails(0.03):
             # An ensemble change: what is on its way is stored here and there, nothing confirmed.
             ledger.quiet_until = self.now_ms() + self.random.randint(20, 250)
-        at = max(self.now_ms() + self.random.randint(1, 15), ledger.quiet_until)
+        at = max(self.now_ms() + self.random.randint(1, 15), ledger.quiet_until, self.still_until)
         ledger.quiet_until = at
         self.later(at - self.now_ms(), lambda: self._reach_quorum(ledger))
 
@@ -172,10 +180,10 @@ class SimLedgers:
             closed = self._close(ledger)
             self.later(self.random.randint(1, 15), lambda: then(closed))
 
-        self.later(self.random.randint(1, longest), answer)
+        self.later(self.stands_still_ms() + self.random.randint(1, longest), answer)
 
     def _close(self, ledger: SimLedger) -> bool | None:
-        unknown = self.fails(0.08)
+        unknown = self.fails(0.08 * self.trouble)
         if unknown and self.random.random() < 0.5:
             return None
         if ledger.state is LedgerState.OPEN and not ledger.is_deleted:
@@ -193,7 +201,7 @@ class SimLedgers:
 
     def seal(self, ledger: SimLedger, then: Callable[[SimLedger | None], None]) -> None:
         """Mark, fence, close, each some time after the other; None when it failed on the way."""
-        at = 0
+        at = self.stands_still_ms()
         for step in (self.mark, self.fence, self.finish):
             if self.fails(0.02):
                 self.later(at + 1, lambda: then(None))

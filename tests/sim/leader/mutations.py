@@ -171,13 +171,15 @@ MUTATIONS: Mapping[str, Mutation] = {
         "J1", r"\(C[25]\)|gap|lost", ((LeaderOpening, "_unsealed", _last_unsealed),)
     ),
     "unknown_cas_is_failure": Mutation(
-        "J4", "deleted", ((HeadChanger, "_on_head_written", _unknown_is_failure),)
+        "J4", "deleted|did not lead", ((HeadChanger, "_on_head_written", _unknown_is_failure),)
     ),
     "relist_after_lost_reply": Mutation(
-        "J4", "listed again|while it is listed", ((LeaderOpening, "_done", _relist_own),)
+        "J4", "listed again|is listed", ((LeaderOpening, "_done", _relist_own),)
     ),
     "forget_attempt": Mutation(
-        "J4", "deposed by nobody|deleted while", ((LeaderLog, "_on_list_failed", _forget_attempt),)
+        "J4",
+        "deposed by nobody|deleted while|is listed",
+        ((LeaderLog, "_on_list_failed", _forget_attempt),),
     ),
     "roll_before_close": Mutation(
         "J5",
@@ -191,7 +193,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "ack_across_roll": Mutation(
         "J7",
-        r"cut off|gap|\(C\d\)|lost",
+        r"cut off|gap|\(C\d\)|lost|cannot be",
         (
             (LeaderLedgers, "may_switch", _switch_undrained),
             (LeaderLedgers, "to_close", _close_when_drained),
@@ -200,7 +202,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "offset_gap_after_seal": Mutation(
         "J7",
-        r"gap|lost|\(C3\)",
+        r"gap|lost|\(C3\)|cannot be",
         (
             (LeaderLedgers, "may_switch", _switch_undrained),
             (LeaderLedgers, "to_close", _close_when_drained),

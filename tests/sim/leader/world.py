@@ -64,6 +64,17 @@ class LeaderStore(SimStore):
 
     loss = 0.0
     silence = 1.0
+    still_until = 0
+    """Until then it answers nobody; what it was asked meanwhile it does then."""
+
+    def submit(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+        still_ms = self.still_until - self.now_ms()
+        if still_ms <= 0:
+            super().submit(session, ask, reply)
+            return
+        self.faults += 1
+        submit = super().submit
+        self.later(still_ms, lambda: submit(session, ask, reply))
 
     def _never_answer(self) -> None:
         """The answer of `_write` comes all the same."""
@@ -94,7 +105,16 @@ class LeaderStore(SimStore):
 
 
 class LeaderWorld(World):
-    """Virtual time, leaders and their ledgers, and the checks."""
+    """Virtual time, leaders and their ledgers, and the checks.
+
+    Attributes:
+        open_timeout_ms: Of every opening.
+        give_up_chance: That nobody waits for an opening any more before it ends, or that the
+            client of a leader is closed.
+    """
+
+    open_timeout_ms = 120_000
+    give_up_chance = 0.0
 
     def __init__(self, seed: int, properties: Mapping[str, str] | None = None) -> None:
         self.seed = seed
@@ -152,6 +172,7 @@ class LeaderWorld(World):
     def heal(self) -> None:
         """The end of all faults."""
         self.store.faulty = self.ledgers.faulty = False
+        self.store.still_until = self.ledgers.still_until = 0
 
     # --- actors ---
 
@@ -160,6 +181,8 @@ class LeaderWorld(World):
         random = self.random
         fate = random.random()
         leader.start()
+        if random.random() < self.give_up_chance:
+            self.later(random.randint(1, random.choice((250, 1_500))), leader.give_up)
         for _ in range(200):
             if leader.opened is not None or leader.has_ended:
                 break
@@ -167,8 +190,9 @@ class LeaderWorld(World):
         for _ in range(appends):
             for _ in range(random.choice((0, 1, 1, 3))):
                 leader.append(random.randint(1, 9))
-            if random.random() < 0.03:
+            if random.random() < 0.08:
                 leader.roll()
+                leader.append(1)
             if fate < 0.3 and random.random() < 0.05:
                 leader.pause(random.choice((30, 150, 600)))
             if leader.has_ended:
@@ -183,6 +207,16 @@ class LeaderWorld(World):
             if leader.has_ended:
                 return
         self.require(leader.has_ended, f"leader {leader.number} hangs")
+
+    def standstill(self) -> Actor:
+        """The store, or the bookies, or both answer nobody for a while."""
+        yield self.sleep(self.random.randint(1, 1_500))
+        until = self.now + self.random.choice((200, 1_200, 4_000))
+        which = self.random.choice(("store", "bookies", "both"))
+        if which != "bookies":
+            self.store.still_until = until
+        if which != "store":
+            self.ledgers.still_until = until
 
     def truncator(self) -> Actor:
         session = Session()
@@ -263,10 +297,22 @@ class LeaderWorld(World):
         self.checks.change(ask, old, new)
         if not isinstance(ask, m.WriteHead):
             return
+        self._check_added(old, new)
         seen = len(self.store.states) - 1
         for leader in self.leaders:
             delay_ms = self.random.randint(0, WATCH_MS_MAX)
             self.later(delay_ms, partial(self._notify, leader, seen))
+
+    def _check_added(self, old: State, new: State) -> None:
+        """Who said for certain that it does not lead is not made the leader later."""
+        before = old.head.value.open_ledgers
+        for ledger in new.head.value.open_ledgers:
+            maker = self.leaders[self.ledgers.by_id[ledger.ledger_id].writer]
+            is_new = all(ledger.ledger_id != other.ledger_id for other in before)
+            self.require(
+                not (is_new and maker.opening.denies),
+                f"leader {maker.number} did not lead for certain, and is on the list",
+            )
 
     def _notify(self, leader: SimLeader, seen: int) -> None:
         """Every leader watches the head. What it reads after this is at least as new."""
@@ -327,6 +373,11 @@ def schedule(seed: int) -> LeaderWorld:
     """Run one schedule to its end, then let one more leader open the log undisturbed."""
     world = LeaderWorld(seed, drawn_properties(Random(seed * 31 + 7)))
     world.ledgers.break_chance = world.random.choice((0, 0.01, 0.06))
+    world.ledgers.trouble = world.random.choice((1, 6))
+    world.give_up_chance = world.random.choice((0, 0.15))
+    if world.random.random() < 0.25:
+        world.open_timeout_ms = world.random.choice((400, 1_500))
+        world.spawn(world.standstill())
     play_out(world, play)
     return world
 
@@ -355,6 +406,9 @@ def play(world: LeaderWorld) -> None:
     world.spawn(world.truncator())
     world.spawn(world.sweeper())
     world.run()
+    for leader in world.leaders:
+        if not leader.is_dead:
+            leader.opening.check_left()
     world.heal()
     last = world.leader()
     world.spawn(_lead_undisturbed(world, last))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol import log_pages
 from ledgerlog_spark.protocol.log_codec import decode_page
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_pages import end_key
@@ -14,22 +15,26 @@ from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log_records import (
     Item,
     Operation,
+    ProducerRecord,
     StagedRange,
     VersionInterval,
     WriteMode,
 )
-from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, SCHEMAS
+from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS, REFS, SCHEMAS
 from ledgerlog_spark.protocol.log_walk import Walk
 from tests.sim.log import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledgerlog_spark.protocol.log_records import Paged
     from ledgerlog_spark.protocol.log_restore import RestoreRequest
     from tests.sim.log.store import State
     from tests.sim.log.world import World
 
 ENTRY_ROWS = 10
+INDEX = 0
+"""Name of an index entry, which has no rows; entries with rows count from 1."""
 Place = tuple[int, int]
 """Of a range: ledger and first entry."""
 
@@ -53,6 +58,8 @@ class Attempt:
     mode: WriteMode
     schema: bytes
     password: bytes
+    planned_version: int = 0
+    overwrite_if_changed: bool = True
     said_unknown: bool = False
     said_committed: bool = False
     said_failed: bool = False
@@ -76,6 +83,7 @@ class Checks:
     last_batch: dict[str, int] = field(default_factory=dict)
     restores: dict[str, RestoreRequest] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    failed_tokens: set[str] = field(default_factory=set)
 
     def require(self, holds: bool, what: str) -> None:
         self.world.require(holds, what)
@@ -84,16 +92,27 @@ class Checks:
         if isinstance(ask, m.WriteHead):
             self.head(ask, old, new)
         if isinstance(ask, m.WriteProducer):
-            runs = new.producers[ask.app].value.runs
-            self.require(len(set(runs)) == len(runs), f"{ask.app}: a run took over twice: {runs}")
+            self.producer(ask.app, old, new)
         if isinstance(ask, (m.WriteHead, m.DeletePages)):
             self.pages(new)
             self.ledgers(new)
         if isinstance(ask, (m.WriteHead, m.WriteProducer)):
             self.accounts(new)
 
+    def producer(self, app: str, old: State, new: State) -> None:
+        """A run takes over once, with an epoch of its own (P2, P3)."""
+        after, found = new.producers[app].value, old.producers.get(app)
+        self.require(
+            len(set(after.runs)) == len(after.runs), f"{app}: {after.runs} took over twice"
+        )
+        before = found.value if found is not None else ProducerRecord()
+        is_taken = bool(after.runs) and after.runs[-1:] != before.runs[-1:]
+        epoch = before.epoch + is_taken
+        self.require(after.epoch == epoch, f"{app}: its epoch is {after.epoch}, not {epoch}")
+
     def head(self, ask: m.WriteHead, old: State, new: State) -> None:
         before, after = old.head.value, new.head.value
+        self.require(after.token not in self.failed_tokens, "what failed for certain is there")
         self.require(
             after.start_offset >= before.start_offset and after.end_offset >= before.end_offset,
             "an interval moved back",
@@ -124,13 +143,17 @@ class Checks:
         latest_ms = max(self.world.now, before.commit_time_ms + 1)
         self.require(after.commit_time_ms <= latest_ms, "a version is dated ahead of the store")
         operation = self.versions(new)[-1].operation
+        is_new = operation in {Operation.OVERWRITE, Operation.RESTORE}
+        begins = before.end_offset if is_new else before.start_offset
+        is_right = after.start_offset == begins or operation is Operation.TRUNCATE
+        self.require(is_right, f"{operation} begins at {after.start_offset}, not {begins}")
         if operation is Operation.TRUNCATE:
             self.require(not added, "a truncation added rows")
             self.counts["truncations"] += 1
             return
         if operation is Operation.RESTORE:
             self.counts["restores"] += 1
-            self.restored(ask, old, added)
+            self.restored(ask, old, new, added)
         else:
             self.batch(ask, old, new, tuple(place_of(item) for item in added))
         self.truth += [name for item in added for name in self.names(item)]
@@ -151,6 +174,9 @@ class Checks:
         self.require(batch_id > last, f"batch {batch} after batch {last}")
         self.require(ask.producer.current_run == run, f"zombie {run} committed")
         self.columns(jobs[0], old, new)
+        is_planned = jobs[0].planned_version == old.head.value.version
+        may_replace = jobs[0].mode is WriteMode.APPEND or jobs[0].overwrite_if_changed
+        self.require(is_planned or may_replace, f"{batch} replaced what it had not seen")
         says = ask.head.properties.get(PASSWORD_CHECK)
         if places and says is not None:
             is_right = rows.is_password(says, jobs[0].password)
@@ -200,7 +226,7 @@ class Checks:
             is_right = says is None or rows.is_password(says, password)
             self.require(is_right, "ledgers of two passwords are listed together")
 
-    def restored(self, ask: m.WriteHead, old: State, added: Sequence[Item]) -> None:
+    def restored(self, ask: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
         """The rows of the version that was asked for, and nobody's commit is replaced unseen."""
         assert ask.app is not None
         request = self.restores[ask.app]
@@ -209,6 +235,9 @@ class Checks:
         wanted = versions[request.version]
         names = [name for item in added for name in self.names(item)]
         self.require(names == self.true_names(wanted), "other rows were restored")
+        made = self.versions(new)[-1]
+        said = (made.schema_id, new.head.value.schema_id)
+        self.require(said == (wanted.schema_id,) * 2, f"{wanted} was restored with columns {said}")
         planned = request.planned_version == old.head.value.version
         self.require(
             planned or request.overwrite_if_changed, "a restore replaced what it had not seen"
@@ -222,6 +251,7 @@ class Checks:
         self.require(begins, "the list begins too late")
         for item in items:
             self.require(item.first_offset == offset, "offsets have a gap")
+            self.index(item)
             first, end = offset // ENTRY_ROWS, item.end_offset // ENTRY_ROWS
             self.require(self.names(item) == self.truth[first:end], "offsets have other rows")
             offset = item.end_offset
@@ -250,6 +280,12 @@ class Checks:
         appeared = set(attempt.places) & self.places_ever
         self.require(not appeared, f"{attempt} was said to have failed, and it is in the log")
 
+    def failed_for_certain(self, tokens: set[str]) -> None:
+        """Nothing of a change of the head that failed, with these attempts, is or will be there."""
+        there = {state.head.value.token for state in self.world.store.states} & tokens
+        self.require(not there, f"{there} were said to have failed, and are in the log")
+        self.failed_tokens |= tokens
+
     def reported(self, attempt: Attempt, result: Any) -> None:
         batch = (attempt.app, attempt.batch_id)
         if result.status is CommitStatus.NOTHING_TO_COMMIT:
@@ -265,9 +301,43 @@ class Checks:
 
     def pages(self, state: State) -> None:
         """Every page that the head names is there."""
+        head = state.head.value
         self.items(state)
         self.versions(state)
         self.schemas_of(state)
+        for kind, paged in ((ITEMS, head.items), (HISTORY, head.history), (SCHEMAS, head.schemas)):
+            self.sizes(state, kind, paged)
+
+    def sizes(self, state: State, kind: Any, paged: Paged[Any]) -> None:
+        """What a head says of pages holds, and neither takes more than it may."""
+        share = log_pages.SHARES[kind.name]
+        recent = kind.size_bytes(paged.recent)
+        self.require(recent <= share.recent_size_bytes_max, f"{recent} bytes in a head")
+        self.require(len(paged.pages) <= share.pages_max, f"{len(paged.pages)} pages in a head")
+        for kind_of, refs in ((REFS, paged.index), (kind, paged.pages)):
+            for ref in refs:
+                data = state.pages[ref.token][1][ref.number]
+                records = decode_page(kind_of, data)
+                size_bytes = kind_of.size_bytes(records)
+                is_small = size_bytes <= log_pages.PAGE_BODY_SIZE_BYTES_MAX or len(records) == 1
+                self.require(is_small, f"a page of {size_bytes} bytes")
+                self.require(ref.size_bytes == size_bytes, f"{ref} has {size_bytes} bytes")
+                count = sum(r.count for r in records) if kind_of is REFS else len(records)
+                self.require(ref.count == count, f"{ref} has {count} records")
+                keys = kind_of.first_key(records[0]), kind_of.end_key(records[-1])
+                self.require((ref.first_key, ref.end_key) == keys, f"{ref} has the keys {keys}")
+
+    def no_pages_left(self, state: State) -> None:
+        """Every page that is there is named by the head."""
+        named: set[tuple[str, int]] = set()
+        head = state.head.value
+        for paged in (head.items, head.history, head.schemas):
+            named |= {(ref.token, ref.number) for ref in (*paged.index, *paged.pages)}
+            for ref in paged.index:
+                refs = decode_page(REFS, state.pages[ref.token][1][ref.number])
+                named |= {(each.token, each.number) for each in refs}
+        there = {(token, n) for token, (_, held) in state.pages.items() for n in held}
+        self.require(there <= named, f"pages {sorted(there - named)} stay for ever")
 
     def ledgers(self, state: State) -> None:
         """Every listed ledger is there, up to the listed end."""
@@ -288,9 +358,17 @@ class Checks:
 
     def names(self, item: Item) -> list[int]:
         """Of the entries that an item lists."""
-        return self.world.ledgers[item.ledger_id].entries[
-            item.first_entry_id - 1 : item.last_entry_id
-        ]
+        entries = self.world.ledgers[item.ledger_id].entries
+        return [i for i in entries[item.first_entry_id - 1 : item.last_entry_id] if i != INDEX]
+
+    def index(self, item: Item) -> None:
+        """A range has at most one index entry, its last, and says so."""
+        entries = self.world.ledgers[item.ledger_id].entries
+        first = item.first_entry_id
+        held = [i for i in range(first, item.last_entry_id + 1) if entries[i - 1] == INDEX]
+        said = [item.index_entry_id] if item.index_entry_id >= 0 else []
+        self.require(held == said, f"{item} names {said} as index, and that is at {held}")
+        self.require(said in ([], [item.last_entry_id]), f"the index of {item} is not its last")
 
     def true_names(self, interval: VersionInterval) -> list[int]:
         """Of the entries that a version has."""

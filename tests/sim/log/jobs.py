@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
@@ -31,14 +32,29 @@ OF_THIS_CALL_ALONE = (MetadataUnavailableError, MetadataFormatError)
 """Failures before anything was changed; an earlier call may have got through."""
 
 
+class OldCommit(CommitMachine):
+    """Of a release that stored neither the password nor when rows came."""
+
+    __slots__ = ()
+
+    def __init__(self, log: str, request: CommitRequest, **options: Any) -> None:
+        super().__init__(log, request, **options)
+        self._guard = rows.OldGuard(log, request.password)
+
+    def _prepare(self, change: Any) -> Any:
+        items = tuple(replace(item, newest_ms=0) for item in change.items)
+        return super()._prepare(replace(change, items=items))
+
+
 def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: JobKind) -> Actor:
     """One batch, from its plan to what its caller is told."""
-    session, random = Session(), world.random
+    session, random = world.new_session(), world.random
     ranges: list[StagedRange] = []
     try:
         begun = yield from _planned(world, session, app, batch_id, run, mode, kind)
         is_first = begun.planned_version == 0
-        fewest = 0 if is_first or random.random() < 0.03 else 1
+        chance = 0.03 if mode is WriteMode.APPEND else 0.2
+        fewest = 0 if is_first or random.random() < chance else 1
         for _ in range(random.randint(fewest, 4)):
             ranges += [(yield from _staged(world, session, begun))]
     except LedgerLogError:
@@ -60,7 +76,17 @@ def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: 
         is_first=is_first,
     )
     places = tuple(map(place_of, ranges))
-    attempt = Attempt(app, batch_id, run, places, mode, begun.schema, begun.password)
+    attempt = Attempt(
+        app,
+        batch_id,
+        run,
+        places,
+        mode,
+        begun.schema,
+        begun.password,
+        begun.planned_version,
+        request.overwrite_if_changed,
+    )
     world.checks.attempts.append(attempt)
     yield from _committed(world, session, request, attempt)
 
@@ -125,14 +151,12 @@ def _committed(
 ) -> Generator[Any, Any, None]:
     """Commit until the outcome is told, and sometimes once more."""
     random, app = world.random, request.app
-    is_old = world.is_old_release and random.random() < 0.4 and request.password == world.password
+    is_old = world.is_old_release and (world.now < 1_500 or random.random() < 0.4)
+    is_old = is_old and request.password == world.password
     for _ in range(3):
         known = world.known.get(app) if random.random() < 0.7 else None
-        machine = CommitMachine(
-            "log", request, token=world.new_token(), known=known, now_ms=world.now
-        )
-        if is_old:
-            machine._guard = rows.OldGuard("log", request.password)
+        kind = OldCommit if is_old else CommitMachine
+        machine = kind("log", request, token=world.new_token(), known=known, now_ms=world.now)
         try:
             result = yield world.drive(session, machine)
         except LedgerLogError as error:

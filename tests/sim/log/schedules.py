@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.log import known_logs, leader, log_upkeep, sweeper
+from ledgerlog_spark.log import known_logs, leader, log_upkeep, range_writer, sweeper
 from ledgerlog_spark.metadata import log_store
 from ledgerlog_spark.protocol import (
     log_commit,
@@ -18,7 +18,9 @@ from ledgerlog_spark.protocol import (
     log_expiry,
     log_head_change,
     log_pages,
+    log_retention,
     log_sweep,
+    log_truncate,
     log_view,
 )
 from ledgerlog_spark.protocol.log_pages import HeadShare
@@ -42,13 +44,16 @@ SMALL: Mapping[Any, Mapping[str, Any]] = {
     log_commit: {"ATTEMPTS_MAX": 4, "UNKNOWN_MAX": 2, "REBASES_MAX": 1},
     log_epoch: {"ATTEMPTS_MAX": 4, "UNKNOWN_MAX": 2},
     log_head_change: {"ATTEMPTS_MAX": 5},
-    log_expiry: {"STEP_ITEMS_MAX": 3},
+    log_expiry: {"STEP_ITEMS_MAX": 3, "VERSIONS_AT_ONCE": 2},
+    log_truncate: {"STEP_ITEMS_MAX": 3},
+    log_retention: {"ITEMS_AT_ONCE": 4},
     log_sweep: {"STEP_LEDGERS_MAX": 2},
     log_upkeep: {"STEP_LEDGERS_MAX": 2, "DELETE_ATTEMPTS_MAX": 2},
     known_logs: {"PRODUCERS_MAX": 2},
     log_store: {"TRANSACTION_SIZE_BYTES_MAX": 900},
     log_view: {"VERSIONS_AT_ONCE": 2},
     leader: {"ENTRY_RECORDS_MAX": 3},
+    range_writer: {"PENDING_SIZE_BYTES_MAX": 45},
     sweeper: {"STEP_LEDGERS_MAX": 2, "PAGES_AT_ONCE": 2, "FAILED_SEALS_MAX": 2},
 }
 """Bounds so small that most commits write pages and an index of them, work takes several steps,

@@ -48,6 +48,13 @@ class Session:
     """What one client has seen: it never reads anything older."""
 
     seen: int = 0
+    is_slow: bool = False
+    """Whether its requests take long now and then."""
+    is_crossed: bool = False
+    """Whether something else changes the head just before each change of its own."""
+
+
+SLOW_MS_MAX = 250
 
 
 READS = (
@@ -91,6 +98,8 @@ class SimStore:
         self.states = [State(Versioned(head, Version(1, 0)), pages=made)]
         self.password_of = password_of
         self.unanswered = 0
+        self.tokens: set[str] = set()
+        self.sent: dict[str, m.WriteHead] = {}
         self.random = random
         self.later = later
         self.now_ms = now_ms
@@ -107,6 +116,14 @@ class SimStore:
     def submit(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
         self.events += 1
         delay = self.random.randint(1, 15)
+        if session.is_slow:
+            delay += self.random.randint(0, SLOW_MS_MAX)
+        if isinstance(ask, m.WritePages):
+            assert ask.token not in self.tokens, f"token {ask.token} names two attempts"
+            self.tokens.add(ask.token)
+        if isinstance(ask, m.WriteHead):
+            sent = self.sent.setdefault(ask.token, replace(ask, request=0))
+            assert sent == replace(ask, request=0), f"token {ask.token} names two changes"
         if isinstance(ask, m.Sync):
             self.later(delay, lambda: self._sync(session, ask, reply))
         elif isinstance(ask, READS):
@@ -151,6 +168,10 @@ class SimStore:
         self.unanswered += 1
 
     def _written(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
+        if session.is_crossed and self.faulty and isinstance(ask, m.WriteHead):
+            head = self.state.head
+            crossed = replace(self.state, head=Versioned(head.value, _next(head.version)))
+            self.states.append(crossed)
         answer = self._apply(ask)
         session.seen = len(self.states) - 1
         self.later(self.random.randint(1, 5), lambda: reply(answer))
@@ -179,7 +200,12 @@ class SimStore:
 
     def _time(self, asked: m.AskedTime) -> int:
         """The store's clock; where the last answer's will do, that came some time ago."""
-        behind_ms = {m.AskedTime.EXACT: 0, m.AskedTime.RECENT: self.now_ms() % 16}
+        # The server that dates may be another one than before, whose clock is behind.
+        skew_ms = self.random.choice((0, 0, 0, 60)) if self.faulty else 0
+        behind_ms = {
+            m.AskedTime.EXACT: skew_ms,
+            m.AskedTime.RECENT: skew_ms + self.now_ms() % 16,
+        }
         return self.now_ms() - behind_ms[asked] if asked in behind_ms else 0
 
     def _look(self, ask: Any, state: State) -> Any:  # noqa: PLR0911

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCHEDULES = 40
-SCHEDULES_TO_CATCH_MAX = 200
+SCHEDULES_TO_CATCH_MAX = 300
 
 pytestmark = [
     pytest.mark.usefixtures("small_heads"),

@@ -38,7 +38,6 @@ CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 LEADERS = "of leader logs: tests/sim/leader"
 LOSS = "what is lost would be a violation here: tests/unit/log"
 LATER = "of a later release, or damaged: tests/unit/log"
-ENTRIES = "entries are not written here: tests/unit/log, tests/spark"
 RACE = "two requests of others between two of one: tests/unit/log walks it"
 GIVES_UP = "as many conflicts in a row as it takes to give up: tests/unit/log"
 PEOPLE = "for people and for the command line: tests/unit"
@@ -78,7 +77,6 @@ REASONS: dict[str, str] = {
     "*/driver.py:Driver._read_password": "heads of earlier releases: machines alone meet them",
     "*/driver.py:_attempt": "errors that no machine has a reply for: test_log_host",
     "*/log.py:Log.begin": CALLER,
-    "*/log.py:Log.open_*": ENTRIES,
     "*/log.py:Log._register": GIVES_UP,
     "*/log.py:_checked_app": CALLER,
     "*/log_upkeep.py:LogUpkeep.restore": "does not happen",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.protocol import log_retention
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
@@ -14,7 +17,7 @@ from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_read import SnapshotMachine
 from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
 from ledgerlog_spark.protocol.log_retention import RetentionMachine
-from ledgerlog_spark.protocol.log_sweep import LedgerSweep, StagedSweep
+from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep, StagedSweep
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
 from tests.sim.log.checks import ENTRY_ROWS
 from tests.sim.log.store import Session
@@ -24,9 +27,12 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_records import LogSnapshot, StagedRange
+    from ledgerlog_spark.protocol.log_retention import PageSizes
     from tests.sim.log.world import Actor, Ledger, World
 
 NEVER_MS = 1 << 40
+RETENTION_MS = 300
+RETENTION_BYTES = 1_500
 SETTLE_PASSES = 4
 
 
@@ -103,7 +109,7 @@ def _snapshot(
 
 def merger(world: World) -> Actor:
     """Copies a run of ranges and switches; sometimes dies in between."""
-    session, random = Session(), world.random
+    session, random = world.new_session(), world.random
     for _ in range(random.randint(2, 5)):
         yield world.sleep(random.randint(30, 250))
         snapshot = yield from _snapshot(world, session)
@@ -132,7 +138,7 @@ def merger(world: World) -> Actor:
 
 
 def truncator(world: World) -> Actor:
-    session, random = Session(), world.random
+    session, random = world.new_session(), world.random
     for _ in range(random.randint(1, 2)):
         yield world.sleep(random.randint(100, 500))
         head = world.store.state.head.value
@@ -149,24 +155,54 @@ def truncator(world: World) -> Actor:
 
 
 def retainer(world: World) -> Actor:
-    session, random = Session(), world.random
+    session, random = world.new_session(), world.random
+    page_sizes: PageSizes = {}
     for _ in range(random.randint(1, 4)):
         yield world.sleep(random.randint(50, 300))
-        by_age = random.random() < 0.5
-        yield from _tried(
-            world,
-            session,
-            lambda age=by_age: RetentionMachine(
-                "log",
-                retention_ms=300 if age else -1,
-                retention_bytes=-1 if age else 1_500,
-                token=world.new_token(),
-            ),
-        )
+        machine = _retention(world, by_age=random.random() < 0.5, page_sizes=page_sizes)
+        with contextlib.suppress(LedgerLogError):
+            yield world.drive(session, machine)
+            _check_retained(world, machine)
+
+
+def _retention(world: World, *, by_age: bool, page_sizes: PageSizes) -> RetentionMachine:
+    return RetentionMachine(
+        "log",
+        retention_ms=RETENTION_MS if by_age else -1,
+        retention_bytes=-1 if by_age else RETENTION_BYTES,
+        token=world.new_token(),
+        page_sizes=page_sizes,
+    )
+
+
+def _check_retained(world: World, machine: RetentionMachine) -> None:
+    """What it dropped, if anything, was too old or too much, and freed a ledger (U8)."""
+    states = world.store.states
+    tokens = [state.head.value.token for state in states]
+    if machine._token not in tokens:
+        return
+    place = tokens.index(machine._token)
+    items = world.checks.items(states[place - 1])
+    before, after = states[place - 1].head.value, states[place].head.value
+    if after.start_offset == before.start_offset:
+        return
+    world.checks.counts["retentions"] += 1
+    gone = [item for item in items if item.end_offset <= after.start_offset]
+    kept = [item for item in items if item.end_offset > after.start_offset]
+    if machine._retention_ms != -1:
+        newest_ms = gone[-1].newest_ms if gone else 0
+        is_old = 0 < newest_ms < machine._now_ms - RETENTION_MS
+        world.require(is_old, f"rows of {newest_ms} were dropped at {machine._now_ms}")
+    else:
+        left = sum(item.size_bytes for item in kept)
+        world.require(left >= RETENTION_BYTES, f"{left} bytes are left")
+    if not machine.is_more_due and len(items) <= log_retention.ITEMS_AT_ONCE:
+        frees = {item.ledger_id for item in gone} - {item.ledger_id for item in kept}
+        world.require(bool(frees), "rows were dropped, and no ledger is free")
 
 
 def restorer(world: World, number: int) -> Actor:
-    session, random = Session(), world.random
+    session, random = world.new_session(), world.random
     yield world.sleep(random.randint(100, 700))
     head = world.store.state.head.value
     version = random.randint(head.oldest_version, head.version)
@@ -191,9 +227,16 @@ def restorer(world: World, number: int) -> Actor:
     world.require(len(passwords) <= 1, "a version has rows of two passwords")
     request = RestoreRequest(version, app, app, planned, copies, random.random() < 0.5, *passwords)
     world.checks.restores[app] = request
-    yield from _tried(
+    since = len(world.store.states) - 1
+    done = yield from _tried(
         world, session, lambda: RestoreMachine("log", request, token=world.new_token()), 2
     )
+    if done is not None and done.status is CommitStatus.NOTHING_TO_COMMIT:
+        heads = [state.head.value for state in world.store.states[since:]]
+        wanted = snapshot.interval
+        place = ((wanted.start_offset, wanted.end_offset), wanted.schema_id)
+        is_there = any((head.interval, head.schema_id) == place for head in heads)
+        world.require(is_there, f"version {version} is not what the log holds")
     yield from _released(world, session, app)
 
 
@@ -201,7 +244,7 @@ def reader(world: World) -> Actor:
     """Plans, reads slowly, and is done just before the grace of what it reads may be over."""
     from tests.sim.log.world import GRACE_MS
 
-    session, random = Session(), world.random
+    session, random = world.new_session(), world.random
     for _ in range(random.randint(2, 6)):
         yield world.sleep(random.randint(10, 200))
         began = world.now
@@ -219,7 +262,7 @@ def reader(world: World) -> Actor:
 
 
 def property_setter(world: World) -> Actor:
-    session = Session()
+    session = world.new_session()
     yield world.sleep(world.random.randint(0, 900))
     before = user_properties(world.store.state.head.value.properties)
     done = yield from _tried(
@@ -254,6 +297,8 @@ def settle(world: World) -> Actor:
         due = world.due()
         for ledger_id, marked_ms in due.items():
             yield world.drive(session, LedgerSweep("log", {ledger_id: marked_ms}))
+    yield world.drive(session, PagesSweep("log", tuple(sorted(world.store.state.pages))))
+    world.checks.no_pages_left(world.store.state)
     listed = {item.ledger_id for item in world.checks.items(world.store.state)}
     left = {i for i, ledger in world.ledgers.items() if not ledger.is_deleted}
     world.require(left == listed, f"ledgers {sorted(left - listed)} stay for ever")
@@ -261,3 +306,45 @@ def settle(world: World) -> Actor:
     names = [name for item in snapshot.items for name in world.checks.names(item)]
     wanted = world.checks.true_names(snapshot.interval)
     world.require(names[-len(wanted) :] == wanted or not wanted, "the newest version is not whole")
+    yield world.sleep(RETENTION_MS + 1)
+    is_complete = False
+    while not is_complete:
+        machine = ExpiryMachine("log", version_retention_ms=100, token=world.new_token())
+        is_complete = (yield world.drive(session, machine)).is_complete
+    head = world.store.state.head.value
+    is_over = head.oldest_version == head.version
+    world.require(is_over, f"versions {head.oldest_version} to {head.version} do not expire")
+    for by_age in (False, True):
+        yield from _retained_to_the_end(world, session, by_age=by_age)
+
+
+def _retained_to_the_end(
+    world: World, session: Session, *, by_age: bool
+) -> Generator[Any, Any, None]:
+    """Step after step, all that is due goes, however long the list is (U8)."""
+    page_sizes: PageSizes = {}
+    is_due = True
+    while is_due:
+        machine = _retention(world, by_age=by_age, page_sizes=page_sizes)
+        yield world.drive(session, machine)
+        _check_retained(world, machine)
+        is_due, is_complete = machine.is_more_due, False
+        while not is_complete:
+            expiry = ExpiryMachine("log", version_retention_ms=None, token=world.new_token())
+            is_complete = (yield world.drive(session, expiry)).is_complete
+    head = world.store.state.head.value
+    items = world.checks.items(world.store.state)
+    if by_age:
+        due = max((item.end_offset for item in items if item.newest_ms), default=0)
+    else:
+        due, left = 0, sum(item.size_bytes for item in items)
+        for item in items[:-1]:
+            left -= item.size_bytes
+            if left < RETENTION_BYTES:
+                break
+            due = item.end_offset
+    gone = {item.ledger_id for item in items if item.end_offset <= due}
+    kept = {item.ledger_id for item in items if item.end_offset > due}
+    is_over = not gone - kept or head.start_offset >= due
+    what = "age" if by_age else "size"
+    world.require(is_over, f"rows up to {due} stay for ever, which are due by {what}")

@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep, StagedSweep
 from ledgerlog_spark.protocol.messages import MetadataOutcome as Outcome
 from tests.sim.log import jobs, rows, upkeep
-from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation
+from tests.sim.log.checks import ENTRY_ROWS, INDEX, Checks, Place, Violation
 from tests.sim.log.store import Register, Session, SimStore
 from tests.unit.log.log_values import new_head, token
 
@@ -149,6 +149,7 @@ class World:
     def drive(self, session: Session, machine: LogMachine) -> Callable[[Any], None]:
         def begin(resume: Any) -> None:
             requests = 0
+            tokens: set[str] = set()
 
             def go(effects: list[Any]) -> None:
                 nonlocal requests
@@ -163,8 +164,12 @@ class World:
                     resume(effect.result)
                 elif isinstance(effect, m.Failed):
                     self.require(not rows.leaks_in(effect.error), f"{kind} shows a password")
+                    if effect.error.definite:
+                        self.checks.failed_for_certain(tokens)
                     resume(None, effect.error)
                 else:
+                    if isinstance(effect, m.WriteHead):
+                        tokens.add(effect.token)
                     answer = lambda reply: go(machine.handle(reply))  # noqa: E731
                     self.store.submit(session, effect, answer)
 
@@ -205,11 +210,19 @@ class World:
         first = ledger.last + 1
         self.owners[ledger_id, first] = owner
         ledger.entries += new
-        rows = len(new) * ENTRY_ROWS
-        return StagedRange(ledger_id, first, ledger.last, -1, rows=rows, size_bytes=rows * 10)
+        rows, index = len(new) * ENTRY_ROWS, -1
+        if self.random.random() < 0.3:
+            ledger.entries.append(INDEX)
+            index = ledger.last
+        return StagedRange(ledger_id, first, ledger.last, index, rows=rows, size_bytes=rows * 10)
+
+    def new_session(self) -> Session:
+        """Of an actor that may be slow, or whose changes somebody always crosses."""
+        random = self.random
+        return Session(is_slow=random.random() < 0.15, is_crossed=random.random() < 0.06)
 
     def sweeps(self) -> Actor:
-        session = Session()
+        session = self.new_session()
         for _ in range(self.random.randint(2, 6)):
             yield self.sleep(self.random.randint(20, 300))
             state = self.store.state
@@ -231,7 +244,7 @@ class World:
 
     def pages_sweeper(self) -> Actor:
         """Sweeps pages all the time, also those of commits that are on their way."""
-        session = Session()
+        session = self.new_session()
         for _ in range(12):
             yield self.sleep(self.random.randint(10, 150))
             tokens = tuple(sorted(self.store.state.pages))
@@ -260,15 +273,22 @@ class World:
             try:
                 items: tuple[Item, ...] = yield self.drive(session, ListingMachine("log"))
                 ledger_id = self.random.choice(items).ledger_id if items else -1
+                listed = self.listed_last(ledger_id)
                 floors = yield self.drive(session, FloorMachine("log", {ledger_id: 0}))
             except LedgerLogError:
                 continue
             if items:
                 floor = floors[ledger_id]
+                listed = min(listed, self.listed_last(ledger_id))
                 # Entries that are listed may be missed; of others nobody says that they are there.
                 last = self.ledgers[ledger_id].last
-                found = last - (last == floor and self.random.random() < 0.3)
+                found = last - (last == listed and self.random.random() < 0.3)
                 self.close(ledger_id, found, floor)
+
+    def listed_last(self, ledger_id: int) -> int:
+        """The last entry of it that is listed now, -1 for none."""
+        items = self.checks.items(self.store.state)
+        return max((i.last_entry_id for i in items if i.ledger_id == ledger_id), default=-1)
 
     def close(self, ledger_id: int, last_entry_id: int, floor: int) -> bool:
         ledger = self.ledgers[ledger_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,8 +14,17 @@ from bookie_server.core import manifest_codec
 from bookie_server.core.index_format import PIECES_PER_BLOCK, IndexEncoder
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import LogRecord, RecordKind
+from bookie_server.core.requests import BatchReadRequest
 from bookie_server.errors import TooManyRangesError
-from bookie_server.storage import active_index, drops, manifest, reads, slices
+from bookie_server.storage import (
+    active_index,
+    drops,
+    entry_log_file,
+    manifest,
+    readings,
+    reads,
+    slices,
+)
 from bookie_server.storage import log as log_module
 from bookie_server.storage.active_index import ActiveIndex
 from bookie_server.storage.held_files import HeldFiles
@@ -278,7 +288,7 @@ def test_a_list_of_entries_is_put_together_in_slices(metered, monkeypatch):
 
     monkeypatch.setattr(Spans, "extend", counted)
     monkeypatch.setattr(slices, "UNITS_PER_TURN", PIECES_PER_BLOCK)
-    monkeypatch.setattr(reads, "NEEDS_PER_TURN", 1)
+    monkeypatch.setattr(readings, "NEEDS_PER_TURN", 1)
     assert machine.held(7) == [(entry_id, entry_id) for entry_id in range(0, 10_000, 2)]
     assert metered.total["ranges"] == 10_000, "each was looked at, and put into the list"
     assert metered.most["ranges"] <= PIECES_PER_BLOCK
@@ -321,3 +331,66 @@ def test_the_size_of_a_ledger_looks_at_each_length_once():
     (total,) = index.totals()
     assert total.size_bytes == 7_000
     assert Lengths.looked_at == 1_000
+
+
+def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(metered, monkeypatch):
+    """Every entry is in another run than the one before it: a record each."""
+    monkeypatch.setattr(reads, "RECORDS_PER_PORTION", UNITS)
+    machine = metered.machine
+    for run in range(20):
+        assert machine.add(7, range(run, 200 + run, 20), bytes(100)) is Code.OK
+    find = reads.Reader.find
+
+    def counted(self, ledger_id, entry_id):
+        metered.count(f"records of {ledger_id}")
+        return (yield from find(self, ledger_id, entry_id))
+
+    monkeypatch.setattr(reads.Reader, "find", counted)
+    for is_started_again in (False, True):  # from memory as far as it was kept; then from files
+        if is_started_again:
+            machine.stop()
+            machine.start()
+        answers: list[tuple[Code, Sequence[bytes]]] = []
+
+        def note(code: Code, found: Sequence[bytes], answers=answers) -> None:
+            answers.append((code, found))
+
+        for first in range(5):
+            machine.serving.read_batch(BatchReadRequest(7, first, 0, 1 << 20), note)
+        assert machine.read(7, 3)[0] is Code.OK
+        assert len(answers) < 5, "one entry waits for no batch"
+        machine.scheduler.run_until(lambda answers=answers: len(answers) == 5)
+        for code, found in answers:
+            assert code is Code.OK
+            ids = [int.from_bytes(one[8:16], "big") for one in found]
+            assert ids == list(range(ids[0], 200))
+        assert {len(found) for _, found in answers} == {196, 197, 198, 199, 200}
+    assert metered.total["records of 7"] > 2 * 990
+    assert metered.most["records of 7"] <= UNITS + 1  # and the one entry
+
+
+def test_a_list_under_construction_holds_a_bounded_number_of_ranges(metered, monkeypatch):
+    """Those of files are joined when they are twice as many as are allowed, and no further."""
+    machine, count_max = metered.machine, 300
+    for number in range(40):
+        ids = range(number * 400, number * 400 + 400, 2)
+        assert machine.add(7, ids, b"") is Code.OK
+    keeper = machine.serving._keeper
+    opened = sum(len(file.index.pieces_of(7)) for file in keeper.opened)
+    assert len(list(keeper.finished)) >= 3
+    alive: weakref.WeakSet[Spans] = weakref.WeakSet()
+    most = 0
+
+    class Counted(Spans):
+        def extend(self, spans):
+            nonlocal most
+            super().extend(spans)
+            alive.add(self)
+            most = max(most, sum(map(len, alive)))
+
+    monkeypatch.setattr(reads, "Spans", Counted)
+    monkeypatch.setattr(entry_log_file, "Spans", Counted)
+    with pytest.raises(TooManyRangesError):
+        machine.scheduler.run(machine.serving.entries_held(7, count_max), machine.host)
+    of_files = 2 * count_max + opened + machine.settings.pieces_max
+    assert of_files - machine.settings.pieces_max <= most <= of_files + count_max + UNITS

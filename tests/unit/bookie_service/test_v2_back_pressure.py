@@ -15,7 +15,7 @@ from bookie_server.service.metrics import ServiceCounters
 from bookie_server.service.v2_server import V2Server, listen
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import decode_answer
-from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
+from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
 from tests.contract.transport_bookies import HeldStorage, MemoryStorage
 from tests.fixtures.bookie_process import KEY, add_frame
 
@@ -155,6 +155,21 @@ async def test_fencing_and_recovery_pass_adds_that_wait(bookie: SlowBookie) -> N
         assert (await recovery.answer()).code is Code.OK
     recovery.send(encode_read(500, 2, flags=HIGH_PRIORITY))
     assert (await recovery.answer()).code is Code.OK
+
+
+async def test_a_request_does_not_wait_for_the_memory_that_it_lies_in(bookie: SlowBookie) -> None:
+    bookie.storage.release()
+    client = await bookie.connect()
+    client.send(add_frame(1, 0, bytes(200_000)))
+    assert (await client.answer()).code is Code.OK
+    (connection,) = bookie.server._connections
+    share = connection.shares.adds
+    assert share.held_bytes > share.reserve_bytes
+    bookie.lanes.adds.share("others").force(bookie.lanes.adds.free_bytes)
+    assert not share.allowance_bytes
+    client.send(encode_tell_lac(1, 0, KEY) + add_frame(1, 1, b"behind it"))
+    assert (await client.answer()).entry_id == 1
+    assert not bookie.waiting_count
 
 
 async def test_reads_pass_adds_that_wait(bookie: SlowBookie) -> None:

@@ -7,9 +7,13 @@ import sys
 
 import pytest
 from pyspark import cloudpickle
+from rich.console import Console
+from typer.testing import CliRunner
 
 from ledgerlog_spark.cli import doctor
 from ledgerlog_spark.cli.doctor import _cluster, _open_files, _packages, _port, _task
+from ledgerlog_spark.cli.main import app
+from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.model import BookieInfo
 
 
@@ -78,3 +82,21 @@ def test_bookie_that_is_registered_and_does_not_answer_may_be_down(
     assert finding.state == "warning"
     assert finding.advice.startswith("it may be down")
     assert "`ledgerlog local status`" in finding.advice
+
+
+def test_cluster_that_does_not_answer_is_named_and_no_line_begins_left_of_its_indent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def look(_uri: str) -> tuple[int, int, list[BookieInfo]]:
+        raise MetadataUnavailableError("no answer: check it (`ledgerlog doctor` looks at both)")
+
+    monkeypatch.setattr(doctor, "_look_at_cluster", look)
+    monkeypatch.setattr(doctor, "console", Console(width=80))
+    shown = CliRunner().invoke(app, ["doctor", "-u", "zk://127.0.0.1:2181/ledgers"]).output
+    lines = [line.rstrip() for line in shown.partition("  cluster  ")[2].splitlines()]
+    assert lines[0] == "no answer from zk://127.0.0.1:2181/ledgers"
+    advice = lines[1:]
+    assert " ".join(map(str.strip, advice)).strip() == (
+        "start one with `ledgerlog local up`, or pass the --metadata-service-uri of one that runs"
+    )
+    assert all(line.startswith(" " * 10) for line in advice if line)

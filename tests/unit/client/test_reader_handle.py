@@ -416,6 +416,20 @@ def test_closing_the_handle_ends_its_reads() -> None:
     in_world(work)
 
 
+@pytest.mark.parametrize("close", [True, False])
+def test_a_handle_that_was_closed_is_not_refreshed(close: bool) -> None:
+    """Whether its ledger was closed makes no difference."""
+
+    async def work(world: ClientWorld) -> None:
+        client = world.client()
+        reader = await client.open_ledger(await written(world, 3, close=close))
+        await reader.aclose()
+        with pytest.raises(LocalProtocolError, match="open the ledger again"):
+            await reader.refresh()
+
+    in_world(work)
+
+
 def test_a_wrong_password_is_refused_before_any_bookie_is_asked() -> None:
     async def work(world: ClientWorld) -> None:
         ledger_id = await written(world, 3, password=b"secret")

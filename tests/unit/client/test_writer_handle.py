@@ -557,8 +557,10 @@ def test_a_bug_in_the_machine_fails_the_handle_and_nothing_else() -> None:
         (error,) = await settled(pending)
         assert isinstance(error, InternalError)
         assert any("AddReplied" in event for event in error.events)
-        with pytest.raises(InternalError):
+        assert not error.definite
+        with pytest.raises(InternalError) as refused:
             await broken.append(b"y")
+        assert refused.value.definite, "nothing was sent"
         with pytest.raises(InternalError):
             await broken.close()
         assert await other.append(b"z") == 0

@@ -99,6 +99,7 @@ def event_of(kind: type) -> Any:
         lm.RollRequested: lm.RollRequested(),
         lm.HeadChanged: lm.HeadChanged(),
         CloseRequested: CloseRequested(),
+        lm.GiveUp: lm.GiveUp(error),
         lm.LedgerCreated: lm.LedgerCreated(-7, failed, error=error),
         lm.LedgerSealed: lm.LedgerSealed(-7, ok, lm.LedgerEnd()),
         lm.CloseAnswered: lm.CloseAnswered(-7, ok),
@@ -111,7 +112,7 @@ def event_of(kind: type) -> Any:
     }[kind]
 
 
-ASKED = (Start, lm.AppendRequested, lm.RollRequested, lm.HeadChanged, CloseRequested)
+ASKED = (Start, lm.AppendRequested, lm.RollRequested, lm.HeadChanged, CloseRequested, lm.GiveUp)
 STRAY = (lm.EntriesConfirmed, lm.LedgerBroken, TimerFired)
 """May be about something that is no longer of interest; replies are always asked for."""
 

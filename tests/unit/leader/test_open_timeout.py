@@ -19,7 +19,7 @@ from ledgerlog_spark.protocol import leader_messages as lm
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.leader_rolling import RollStep
-from ledgerlog_spark.protocol.messages import CloseRequested, TimerFired
+from ledgerlog_spark.protocol.messages import TimerFired
 from tests.unit.leader.bench import SETTINGS, Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped
 from tests.unit.log.leader_world import LeaderWorld, in_world
@@ -153,10 +153,10 @@ def test_a_roll_without_bookies_names_them(call: str) -> None:
         await leader.append(b"one")
         few = NotEnoughBookiesError("2 bookies are writable, and 3 are wanted")
 
-        async def refuse(**_: Any) -> Any:
+        async def refuse(*_: Any, **__: Any) -> Any:
             raise few
 
-        log._ledgers.create_ledger = refuse  # type: ignore[method-assign]
+        log._ledgers.create_registered_ledger = refuse  # type: ignore[method-assign]
         with pytest.raises(LeaderTimeoutError, match=r"ledger did not end \(2 bookies") as failed:
             await (leader.roll() if call == "roll" else leader.truncate(1))
         assert failed.value.waited_for == "making the next ledger"
@@ -223,15 +223,15 @@ def test_of_what_a_roll_waits_for_the_one_that_failed_is_named() -> None:
 def test_a_takeover_that_its_caller_gives_up_leads_nothing() -> None:
     async def work(world: LeaderWorld) -> None:
         log = await world.log()
-        create = log._ledgers.create_ledger
+        create = log._ledgers.create_registered_ledger
         is_asked, may_go_on = asyncio.Event(), asyncio.Event()
 
-        async def slowly(**how: Any) -> Any:
+        async def slowly(*made: Any, **how: Any) -> Any:
             is_asked.set()
             await may_go_on.wait()
-            return await create(**how)
+            return await create(*made, **how)
 
-        log._ledgers.create_ledger = slowly  # type: ignore[method-assign]
+        log._ledgers.create_registered_ledger = slowly  # type: ignore[method-assign]
         leading = asyncio.create_task(log.lead(ClientSettings()))
         await is_asked.wait()
         leading.cancel()
@@ -256,7 +256,7 @@ def test_an_opening_that_was_cancelled_leaves_no_ledger_that_is_not_listed(
     process = bench.process()
     process.start()
     process.answer_until(asked)
-    process.tell(CloseRequested())
+    process.tell(lm.GiveUp(LocalProtocolError("the client was closed")))
     error = stopped(process).error
     assert isinstance(error, LocalProtocolError)
     assert error.definite is (asked is not m.WriteHead)

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
+from ledgerlog_spark.cli import local
+from ledgerlog_spark.cli.main import app
 from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError, LocalProtocolError
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.directory import locked_directory
@@ -145,3 +149,14 @@ def test_zookeeper_keeps_its_port_while_bookies_know_it(
         sleeper.wait()
         assert cluster._port_of_zookeeper(zookeeper) != port
     assert cluster._port_of_zookeeper(zookeeper) == port
+
+
+def test_down_reports_whether_anything_ran(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "console", Console(width=200))
+    Members(tmp_path).put(member(tmp_path, sleeper.pid))
+    down = ["local", "down", "-d", str(tmp_path)]
+    first, second = (CliRunner().invoke(app, down).output.splitlines()[-1] for _ in range(2))
+    assert first == f"stopped; the data are in {tmp_path}"
+    assert second == f"no process of the cluster was running; the data are in {tmp_path}"

@@ -17,6 +17,7 @@ from ledgerlog_spark.errors import (
     ProducerFencedError,
 )
 from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.protocol import log_commit
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_commit import (
     ATTEMPTS_MAX,
@@ -193,6 +194,24 @@ def test_commit_that_is_overtaken_all_the_time_gives_up_definitely() -> None:
         session.written(Outcome.CONFLICT)
     assert isinstance(session.effect.error, ConcurrentCommitError)
     assert (session.effect.error.definite, session.effect.error.retriable) == (True, True)
+
+
+@pytest.mark.parametrize("attempts_max", [3, 4, 5, 6, 7, 8])
+def test_every_attempt_of_a_commit_that_gives_up_has_a_token_of_its_own(
+    attempts_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_commit, "ATTEMPTS_MAX", attempts_max)
+    session, tokens = Session(), []
+    while not session.machine.has_ended:
+        tokens.append(session.until(m.WriteHead).token)
+        found = session.log.head
+        moved = replace(found.version, number=found.version.number + 1)
+        session.log.head = replace(found, version=moved)
+        session.written(Outcome.CONFLICT)
+        while not isinstance(session.effect, m.WriteHead | m.Failed):
+            session.answer(session.log.reply(session.effect))
+    assert isinstance(session.error(), ConcurrentCommitError)
+    assert len(set(tokens)) == len(tokens) >= attempts_max
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CONFLICT, Outcome.UNKNOWN])

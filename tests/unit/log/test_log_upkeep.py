@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,9 @@ from ledgerlog_spark.protocol.log_messages import WriteHead
 from ledgerlog_spark.protocol.log_records import Operation, StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_restore import CutRange
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, of, payloads
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 
 async def copied(log: Log, job: Job, taken: list[bytes]) -> StagedRange:
@@ -355,6 +358,66 @@ def test_check_names_what_is_missing_and_what_nobody_knows_of(in_world: Any) -> 
         ]  # fmt: skip
         assert "has none" in broken.findings[1].finding
         assert broken.orphans == (orphan.id,)
+
+    in_world(work)
+
+
+class _During:
+    """The client of a check, during whose first look at a ledger something else happens."""
+
+    def __init__(self, client: Any, happens: Callable[[], Awaitable[Any]]) -> None:
+        self._client = client
+        self._happens: Callable[[], Awaitable[Any]] | None = happens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def entry_copies(self, *about: Any) -> Any:
+        happens, self._happens = self._happens, None
+        if happens is not None:
+            await happens()
+        return await self._client.entry_copies(*about)
+
+
+def test_check_does_not_take_what_is_truncated_meanwhile_for_damage(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        for name in "xyz":
+            await commit(log, name)
+        last = (await log.snapshot()).items[-1].ledger_id
+
+        async def truncated() -> None:
+            await log.truncate(120)
+            world.skip(2 * DAY_MS)
+            assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 4
+
+        client = _During(world.client(), truncated)
+        found = (
+            await Logs(store=logs.store, ledgers=client).open_by_id("flights", log.log_id).check()
+        )
+        assert (found.findings, found.is_damaged) == ((), False)
+        assert last in [ledger.ledger_id for ledger in found.ledgers]
+
+    in_world(work)
+
+
+def test_check_still_finds_damage_in_a_ledger_whose_ranges_change_meanwhile(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        for name in "xy":
+            await commit(log, name)
+        items = (await log.snapshot()).items
+        damaged = items[-1].ledger_id
+        metadata = await world.client().ledger_metadata(damaged)
+        for bookie in metadata.fragments[0].ensemble[:2]:
+            del world.storages[bookie].ledgers[damaged]
+        client = _During(world.client(), lambda: log.truncate(items[-1].first_offset + 10))
+        found = (
+            await Logs(store=logs.store, ledgers=client).open_by_id("flights", log.log_id).check()
+        )
+        assert [(c.ledger_id, c.copies) for c in found.findings] == [(damaged, 1)]
 
     in_world(work)
 

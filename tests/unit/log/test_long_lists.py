@@ -281,6 +281,15 @@ def test_the_oldest_items_are_a_whole_beginning_of_the_list(log: LongLog, count:
 LEDGER_RANGES = 20_000
 
 
+def partly_untimed(count: int, unknown: int) -> list[Item]:
+    """So many ranges, of which the first `unknown` do not say when they came; the others do."""
+    return [
+        Item(n, 1, 9, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0, bytes(64),
+             0 if n < unknown else (n + 1) * MINUTE_MS)
+        for n in range(count)
+    ]  # fmt: skip
+
+
 def listed(items: Sequence[Item], start: int = 0) -> LongLog:
     """A log of these ranges, of which a last overwrite replaced the first `start`."""
     pages: dict[tuple[str, int], bytes] = {}
@@ -333,18 +342,68 @@ def test_retention_goes_on_while_all_it_looks_at_is_due_and_its_ledger_goes_on(
 
 @pytest.mark.parametrize("unknown", [5_000, 12_000])
 def test_ranges_that_do_not_say_when_they_came_go_with_the_first_that_does(unknown: int) -> None:
-    items = [
-        Item(n, 1, 9, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0, bytes(64),
-             0 if n < unknown else (n + 1) * MINUTE_MS)
-        for n in range(30_000)
-    ]  # fmt: skip
-    log = listed(items)
+    log = listed(partly_untimed(30_000, unknown))
     log.now_ms = (unknown + 5) * MINUTE_MS
     assert retain_all(log, 5 * MINUTE_MS, -1) == 1
     assert log.heads_written == 0, "the first that says when is too young"
     log.now_ms = 30_001 * MINUTE_MS
     retain_all(log, 500 * MINUTE_MS, -1)
     assert log.head.value.start_offset == (30_000 - 500) * ROWS
+
+
+def test_ranges_that_do_not_say_when_they_came_are_read_once() -> None:
+    unknown = 25_000
+    log = listed(partly_untimed(40_000, unknown))
+    log.now_ms = (unknown + 5) * MINUTE_MS
+    costs, untimed_to = [], 0
+    for _ in range(3):
+        machine = RetentionMachine(
+            "flights",
+            retention_ms=10 * MINUTE_MS,
+            retention_bytes=-1,
+            token=fresh(log),
+            untimed_to=untimed_to,
+        )
+        done, cost = log.cost(machine)
+        assert done.unlisted == ()
+        untimed_to = machine.untimed_to
+        costs.append(cost)
+    assert costs[1] == costs[2] < costs[0] - unknown // ITEMS_AT_ONCE, costs
+    log.now_ms = 40_001 * MINUTE_MS
+    machine = RetentionMachine(
+        "flights",
+        retention_ms=14_000 * MINUTE_MS,
+        retention_bytes=-1,
+        token=fresh(log),
+        untimed_to=untimed_to,
+    )
+    done, _ = log.cost(machine)
+    finish(log, done)
+    assert log.head.value.start_offset == (40_000 - 14_000) * ROWS
+
+
+@pytest.mark.parametrize(("ms", "size_bytes"), [(500 * MINUTE_MS, -1), (-1, 20_000 * SIZE_BYTES)])
+def test_ranges_that_are_not_read_again_are_marked_when_they_go(ms: int, size_bytes: int) -> None:
+    unknown = 25_000
+    log = listed(partly_untimed(30_000, unknown))
+    log.now_ms = (unknown + 5) * MINUTE_MS
+    looking = RetentionMachine(
+        "flights", retention_ms=500 * MINUTE_MS, retention_bytes=-1, token=fresh(log)
+    )
+    done, _ = log.cost(looking)
+    assert (done.unlisted, looking.untimed_to > ITEMS_AT_ONCE * ROWS) == ((), True)
+    log.now_ms = 30_001 * MINUTE_MS
+    dropping = RetentionMachine(
+        "flights",
+        retention_ms=ms,
+        retention_bytes=size_bytes,
+        token=fresh(log),
+        untimed_to=looking.untimed_to,
+    )
+    done, _ = log.cost(dropping)
+    finish(log, done)
+    assert log.head.value.oldest_offset == log.head.value.start_offset > 0
+    assert sorted(log.unlisted) == list(range(log.head.value.oldest_offset // ROWS))
 
 
 def test_retention_by_size_says_that_more_is_due(log: LongLog) -> None:

@@ -371,6 +371,40 @@ def test_cancelled_watch_calls_nobody_and_lets_go_of_the_ledgers() -> None:
     in_world(work)
 
 
+@pytest.mark.parametrize("is_away", [False, True])
+def test_watch_that_nobody_cancels_ends_with_its_client(is_away: bool) -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        client, stores = world.client_and_stores()
+        log = await Logs(store=stores.logs, ledgers=client).open("orders")
+        calls: list[int] = []
+        tasks = asyncio.all_tasks()
+        log.watch_end(lambda: calls.append(1))
+        await asyncio.sleep(1)
+        if is_away:
+            stores.tree.disconnect()
+            await world.change()
+            await asyncio.sleep(20)
+        asked = 0
+        read_head = stores.logs.read_head
+
+        async def counted(log_id: str) -> object:
+            nonlocal asked
+            asked += 1
+            return await read_head(log_id)
+
+        stores.logs.read_head = counted  # type: ignore[assignment]
+        heard = len(calls)
+        await client.aclose()
+        await asyncio.sleep(0.1)
+        assert asyncio.all_tasks() <= tasks | {asyncio.current_task()}
+        await asyncio.sleep(60)
+        assert (asked, len(calls)) == (0, heard)
+
+    in_world(work)
+
+
 def test_watch_of_a_transactional_logs_end_hears_of_its_head_alone() -> None:
     async def work(world: LedWorld) -> None:
         client, stores = world.client_and_stores()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import LedgerNotFoundError, LocalProtocolError
+from ledgerlog_spark.errors import LedgerNotFoundError, LocalProtocolError, LogNotFoundError
+from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.protocol.log_seal import LOG_ID_KEY
 from tests.unit.log.log_world import DAY_MS, LogWorld
@@ -35,6 +38,46 @@ def test_deleted_leader_log_takes_its_orphans_with_it_and_nobody_elses(in_world:
             await world.client().ledger_metadata(orphan.id)
         for ledger in (theirs, nobodys):
             assert not (await world.client().ledger_metadata(ledger.id)).is_closed
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("step", ["marked", "children", "delete"])
+def test_ledger_that_a_leader_makes_during_the_last_sweep_is_deleted_by_the_next_one(
+    in_world: Any, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Or it is not made at all, once there is no place for its mark."""
+
+    async def work(world: LogWorld) -> None:
+        logs, client = world.logs(), world.client()
+        log = await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
+        await logs.delete("orders")
+        world.skip(2 * DAY_MS)
+        store: Any = logs.store
+        place = store if step == "marked" else store._tree
+        call = getattr(place, step)
+        made = []
+
+        async def late(path: str, *how: Any) -> Any:
+            found = await call(path, *how)
+            if step == "marked" or path.endswith("unlisted"):
+                with contextlib.suppress(LogNotFoundError):
+                    made.append(
+                        await client.create_registered_ledger(
+                            partial(store.make_ledger, log.log_id),
+                            quorum=Quorum(3, 3, 2),
+                        )
+                    )
+                monkeypatch.setattr(place, step, call)
+            return found
+
+        monkeypatch.setattr(place, step, late)
+        swept = await logs.sweeper().sweep(log.log_id)
+        assert swept.is_removed is (step == "delete")
+        assert bool(made) is (step != "delete")
+        if made:
+            assert (await logs.sweeper().sweep(log.log_id)).is_removed
+        assert [i async for i in client.list_ledgers()] == []
 
     in_world(work)
 

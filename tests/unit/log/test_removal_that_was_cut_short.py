@@ -54,6 +54,48 @@ def test_removal_that_was_cut_short_is_ended_by_the_next_pass(
     in_world(work)
 
 
+def test_mark_that_is_left_without_a_head_is_no_obstacle(in_world: Any) -> None:
+    """An older release deletes the head while another pass marks a ledger, and dies over it."""
+
+    async def work(world: LogWorld) -> None:
+        logs, client = world.logs(), world.client()
+        log = await logs.create("flights")
+        ledger = await client.create_ledger()
+        await log.delete()
+        store: Any = logs.store
+        await store._tree.create(store._paths.mark(log.log_id, ledger.id), b"listed")
+        await store._tree.delete(store._paths.head(log.log_id))
+        swept, errors = await logs.sweeper().sweep_all()
+        assert errors == []
+        assert [(each.ledgers_deleted, each.is_removed) for each in swept] == [(1, True)]
+        assert list(await logs.store.ids()) == []
+        assert [i async for i in client.list_ledgers()] == []
+
+    in_world(work)
+
+
+def test_mark_of_a_ledger_that_cannot_be_sealed_waits_without_a_head(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs, client = world.logs(), world.client()
+        log = await logs.create("flights")
+        ledger = await client.create_ledger()
+        await ledger.append(b"one")
+        await log.delete()
+        store: Any = logs.store
+        await store._tree.create(store._paths.mark(log.log_id, ledger.id), b"listed")
+        await store._tree.delete(store._paths.head(log.log_id))
+        world.transport.silent.update(world.names)
+        (swept,), errors = await logs.sweeper().sweep_all()
+        assert errors == []
+        assert (swept.ledgers_kept, swept.is_removed) == ((ledger.id,), False)
+        world.transport.silent.clear()
+        (swept,), errors = await logs.sweeper().sweep_all()
+        assert errors == []
+        assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
+
+    in_world(work)
+
+
 def test_pass_over_what_is_left_of_a_log_without_its_head_leaves_a_living_log(
     in_world: Any,
 ) -> None:

@@ -20,6 +20,7 @@ from ledgerlog_spark.wire import answers
 from ledgerlog_spark.wire.requests import (
     AddRequest,
     AddRunRequest,
+    BatchReadRequest,
     ReadRequest,
     Request,
 )
@@ -232,6 +233,25 @@ async def test_request_behind_one_that_times_out_goes_over_a_new_connection(call
     assert await first.result() == (Code.TIMEOUT, None)
     assert await second.result() == (Code.OK, stored(7, 1))
     assert len(server.connections) == 3
+
+
+async def test_request_behind_one_that_times_out_is_not_failed_by_who_asks_for_the_same_again(
+    caller, server
+) -> None:
+    await caller.add(run_of(7, range(3)))
+    server.script = once(ignore, ReadRequest)
+    again: list[Any] = []
+    timed_out = asyncio.get_running_loop().create_future()
+
+    def on_first(code: Code, entry: bytes | None) -> None:
+        again.append(caller.start_read(7, 1))
+        timed_out.set_result(code)
+
+    caller.transport.read(BOOKIE, ReadEntry(7, 1), 30, on_first)
+    second = caller.start_read(7, 1)
+    assert await timed_out is Code.TIMEOUT
+    assert await second.result() == (Code.OK, stored(7, 1))
+    assert await again[0].result() == (Code.OK, stored(7, 1))
 
 
 async def test_run_that_timed_out_can_be_sent_again_on_the_same_connection(
@@ -576,6 +596,39 @@ async def test_answer_that_makes_no_sense_closes_the_connection(caller, server, 
     assert await caller.read(7, 0) == (Code.UNAVAILABLE, None)
     assert await caller.read(7, 0) == (Code.OK, stored(7, 0))
     assert len(complaints) == 1
+
+
+@pytest.mark.parametrize("kind", [AddRunRequest, BatchReadRequest])
+async def test_request_whose_number_answers_another_kind_is_unavailable_at_once(
+    caller, server, kind: type
+) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    await caller.add(run_of(7, range(1)))
+
+    def script(connection: SmallConnection, request: Any) -> None:
+        if kind is AddRunRequest:
+            ids = 7, 1, request.request_id
+            connection.send(*answers.encode_batch_read_answer(Code.OK, *ids, []))
+        else:
+            connection.send(answers.encode_add_run_answer(Code.OK, 7, 0, request.request_id))
+
+    server.script = once(script, kind)
+    if kind is AddRunRequest:
+        assert await caller.add(run_of(7, range(1, 2))) is Code.UNAVAILABLE
+    else:
+        assert await caller.read_batch(7, 0, 1, 1000) == (Code.UNAVAILABLE, ())
+
+
+async def test_closing_answers_requests_for_which_a_connection_is_just_about_to_be_made(
+    caller, registry
+) -> None:
+    caller.transport._link(BOOKIE, Lane.READS)
+    closing = asyncio.ensure_future(caller.transport.aclose())
+    await asyncio.sleep(0)
+    waiting = caller.start_read(7, 0)
+    await closing
+    assert registry.lookups == 0  # the task that connects was cancelled before it began
+    assert await waiting.result() == (Code.UNAVAILABLE, None)
 
 
 async def test_answers_may_arrive_byte_by_byte(caller, server) -> None:

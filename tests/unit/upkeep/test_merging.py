@@ -135,6 +135,32 @@ def test_merge_of_what_was_truncated_meanwhile_comes_to_nothing(in_world: Any) -
     in_world(work)
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_ledger_that_goes_before_its_merge_begins_is_lost_only_if_it_is_listed_still(
+    in_world: Any, is_listed: bool
+) -> None:
+    async def work(world: RowsWorld) -> None:
+        log, merger = await many(world)
+        (first, *_) = (await log.snapshot()).items
+        merge_run = merger._merge_run
+
+        async def late(*how: Any) -> Any:
+            if not is_listed:
+                await log.truncate(30)
+            await world.client().delete_ledger(first.ledger_id)
+            return await merge_run(*how)
+
+        merger._merge_run = late  # type: ignore[method-assign]
+        if is_listed:
+            with pytest.raises(DataLossError, match=f"ledger {first.ledger_id}"):
+                await merger.merge()
+        else:
+            done = await merger.merge()
+            assert (done.ledgers, done.lost) == (0, 1)
+
+    in_world(work)
+
+
 def test_range_that_cannot_be_read_is_left_as_it_is(in_world: Any) -> None:
     async def work(world: RowsWorld) -> None:
         log, merger = await many(world)

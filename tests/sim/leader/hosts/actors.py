@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import (
     ConfigurationError,
+    LeaderTimeoutError,
     LedgerLogError,
     LocalProtocolError,
     LogKindError,
@@ -21,7 +21,7 @@ from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.sim.leader.hosts.blame import LeaderCall
-from tests.sim.log.hosts.actors import sleep
+from tests.sim.log.hosts.process import sleep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tests.sim.leader.hosts.world import LeaderHosts
     from tests.sim.log.hosts.process import Process
 
-SETTINGS = ClientSettings(linger_ms=2, backlog_entries_max=3)
+HEARS_SECONDS = 0.3
+"""From an append's acknowledgement until a watch of the log's end was told, with no faults."""
 
 
 async def opened(process: Process) -> Log | None:
@@ -57,13 +58,26 @@ async def led(process: Process, log: Log) -> Leader | None:
     """A leader of the log; None when that failed."""
     world: LeaderHosts = process.world
     call = LeaderCall(world, process, log.log_id)
-    try:
-        leader = await log.lead(SETTINGS)
-    except LedgerLogError as error:
-        call.judge(error)
-        return None
-    process.leaders.append(leader)
-    world.opened(log.log_id, leader)
+    with world.opening(process, log.log_id):
+        leading = asyncio.ensure_future(log.lead(world.settings))
+        is_cancelled = world.random.random() < world.cancel_chance
+        try:
+            if is_cancelled:
+                await asyncio.wait([leading], timeout=world.random.randint(1, 250) / 1e3)
+                leading.cancel()
+            leader = await leading
+        except LedgerLogError as error:
+            call.judge(error)
+            return None
+        except asyncio.CancelledError:
+            if process.has_crashed or not is_cancelled:
+                raise
+            world.counts["openings cancelled"] += 1
+            return None
+        finally:
+            leading.cancel()
+        process.leaders.append(leader)
+        world.opened(log.log_id, leader)
     return leader
 
 
@@ -87,6 +101,8 @@ async def lead(process: Process, bursts: int, after_ms: int) -> None:
             await roll(process, leader)
         if random.random() < 0.1:
             await leader.flush()
+            pending = leader.records_pending if leader.is_leading else 0
+            world.require(not pending, f"{pending} records are pending after a flush")
         if random.random() < 0.3:
             await leader.drain()
         if random.random() < 0.02:
@@ -125,35 +141,59 @@ async def _appended(
         for value in values:
             truth.refused(value, error)
         return
-    found = [positions.offset] if isinstance(positions, Position) else list(positions.offsets)
+    found = [positions] if isinstance(positions, Position) else list(positions)
     world.require(len(found) == len(values), f"{positions} for {values}")
-    for offset, value in zip(found, values, strict=True):
-        truth.acknowledged(offset, value, started_ms)
+    for place, value in zip(found, values, strict=True):
+        truth.acknowledged(place, value, started_ms)
     world.counts["records acknowledged"] += len(values)
 
 
 async def roll(process: Process, leader: Leader) -> None:
     world: LeaderHosts = process.world
+    is_empty = world.random.random() < 0.5
+    if is_empty:  # what is left of the call has its own deadline
+        await leader.flush()
+    began_ms = world.now_ms()
     try:
         await leader.roll()
         world.counts["rolls"] += 1
+    except LeaderTimeoutError as error:
+        LeaderCall(world, process, leader.log_id, since_ms=began_ms, since_faults=0).judge(error)
+        world.require(leader.is_leading or leader._error is not None, f"{error!r} ends a leader")
     except LedgerLogError as error:
         world.judge_end(process, leader, error)
+    took_ms, may_take_ms = world.now_ms() - began_ms, world.settings.close_timeout_ms
+    world.require(not is_empty or took_ms <= may_take_ms + 1, f"a roll took {took_ms} ms")
 
 
 async def truncate_by_leader(process: Process, leader: Leader) -> None:
     """Up to what was acknowledged, in the ledger that is in use."""
     world: LeaderHosts = process.world
-    offset = world.random.randint(world.views[leader.log_id].head.start_offset, leader.end_offset)
+    view, end_offset = world.views[leader.log_id], leader.end_offset
+    offset = _drawn_offset(world, view.head.start_offset, end_offset)
     call = LeaderCall(world, process, leader.log_id, leader=leader)
     try:
         await leader.truncate(offset)
+        world.require(offset <= view.head.end_offset, f"truncated to {offset}, behind the end")
+    except ConfigurationError as error:
+        world.require(offset > end_offset, f"offset {offset} was there: {error!r}")
+        return
     except LedgerLogError as error:
         call.judge(error)
         return
     begins = world.views[leader.log_id].head.start_offset
     world.require(begins >= offset, f"truncated to {offset}, and it begins at {begins}")
     world.counts["truncations by leaders"] += 1
+
+
+def _drawn_offset(world: LeaderHosts, start_offset: int, end_offset: int) -> int:
+    """Where a log is truncated to: often its end, sometimes behind that, where nothing is yet."""
+    draw = world.random.random()
+    if draw < 0.25:
+        return end_offset
+    if draw < 0.4:
+        return end_offset + world.random.randint(1, 4)
+    return world.random.randint(start_offset, end_offset)
 
 
 async def close(process: Process, leader: Leader) -> None:
@@ -164,7 +204,16 @@ async def close(process: Process, leader: Leader) -> None:
         end_offset = await leader.close()
     except LedgerLogError as error:
         world.judge_end(process, leader, error)
+        if not process.has_crashed:
+            world.check_ended(process, leader)
         return
+    world.check_ended(process, leader)
+    listed = world.views[leader.log_id].head.open_ledgers
+    left = [o.ledger_id for o in listed if world.writers[o.ledger_id].is_of(process.ledgers)]
+    world.require(
+        not left or world.is_led_by(process.ledgers, leader.log_id),
+        f"{left} are open after a close",
+    )
     world.require(
         end_offset > max(before, default=-1), f"closed at {end_offset} below what is there"
     )
@@ -180,7 +229,8 @@ async def lead_wrongly(process: Process) -> None:
         return
     call = LeaderCall(world, process, log.log_id)
     try:
-        await log.lead(SETTINGS, schema=world.content.wrong_schema)
+        with world.opening(process, log.log_id):
+            await log.lead(world.settings, schema=world.content.wrong_schema)
     except (LogKindError, SchemaMismatchError) as error:
         world.require(error.definite, f"{error!r} is not definite")
         world.counts["wrong schemas refused"] += 1
@@ -197,12 +247,13 @@ async def truncate(process: Process) -> None:
         log = process.logs.open_by_id("log", world.newest_id)
         view = world.views[log.log_id]
         head = view.head
-        offset = world.random.randint(head.start_offset, head.end_offset)
+        offset = _drawn_offset(world, head.start_offset, head.end_offset)
         call = LeaderCall(world, process, log.log_id)
         try:
             await log.truncate(offset)
+            world.require(offset <= view.head.end_offset, f"truncated to {offset}, behind the end")
         except ConfigurationError as error:
-            raise world.violation(f"offset {offset} was there") from error
+            world.require(offset > head.end_offset, f"offset {offset} was there: {error!r}")
         except LedgerLogError as error:
             call.judge(error)
         else:
@@ -283,6 +334,44 @@ async def _follow(process: Process, log_id: str) -> None:
             await sleep(process, 10, 100)
 
 
+class News:
+    """One watch of a log's end, and when it was told last."""
+
+    def __init__(self, world: LeaderHosts, log: Log) -> None:
+        self._world = world
+        self._told_ms = 0
+        self._is_over = False
+        self._cancel = log.watch_end(self._on_change)
+
+    def _on_change(self) -> None:
+        self._told_ms = self._world.now_ms()
+        if self._is_over and self._world.failure is None:
+            self._world.failure = self._world.violation("a watch tells after it was cancelled")
+
+    def end(self) -> None:
+        """It is cancelled, more than once."""
+        self._cancel()
+        self._is_over = True
+        self._cancel()
+
+    async def of_an_append(self, process: Process, leader: Leader) -> None:
+        """An append that nothing else changes the log with is heard of."""
+        began_ms = self._world.now_ms()
+        append(process, leader, 1)
+        await leader.flush()
+        await asyncio.sleep(HEARS_SECONDS)
+        self._world.require(self._told_ms >= began_ms, "a watch of the end hears of no append")
+
+
+async def watch_end(process: Process) -> None:
+    """Hears of changes for a while; after its end of none."""
+    world: LeaderHosts = process.world
+    await sleep(process, 1, 2_000)
+    news = News(world, process.logs.open_by_id("log", world.newest_id))
+    await sleep(process, 1, 3_000)
+    news.end()
+
+
 async def read(process: Process) -> None:
     """What is readable now, dense and as everybody else saw it; what is not there is refused."""
     world: LeaderHosts = process.world
@@ -323,16 +412,13 @@ async def check(process: Process) -> None:
     for _ in range(world.random.randint(1, 3)):
         await sleep(process, 300, 2_000)
         log = process.logs.open_by_id("log", world.newest_id)
-        view, began_ms = world.views[log.log_id], world.now_ms()
         call = LeaderCall(world, process, log.log_id)
         try:
             found = await log.check(every_entry=world.random.random() < 0.5)
         except LedgerLogError as error:
             call.judge(error)
             continue
-        in_time = world.now_ms() - began_ms < view.properties.deleted_retention_ms
-        is_sound = not found.findings or not in_time or view.deleted_at_ms is not None
-        world.require(is_sound, f"a check finds {found.findings}")
+        world.require(not found.findings, f"a check finds {found.findings}")
         world.counts["logs checked"] += 1
 
 

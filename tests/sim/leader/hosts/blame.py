@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.errors import (
     DataLossError,
     LeaderDeposedError,
+    LeaderTimeoutError,
     LedgerLogError,
     LedgerNotFoundError,
     LedgerRecoveryError,
@@ -18,6 +19,9 @@ from tests.sim.log.hosts.blame import Call
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.leader import Leader
+
+USUAL_MS = 1_000
+"""That a takeover, or a roll, may take when nothing goes wrong."""
 
 
 @dataclass
@@ -30,13 +34,15 @@ class LeaderCall(Call):
 
     leader: Leader | None = None
 
-    def _is_explained(self, error: LedgerLogError) -> bool:
+    def _is_explained(self, error: LedgerLogError) -> bool:  # noqa: PLR0911
         world, view = self.world, self.world.views.get(self.log_id)
         is_deleted = view is None or view.deleted_at_ms is not None
         had_faults = self.had_faults or world.quorums.faults > 0
         match error:
             case LeaderDeposedError():
                 return is_deleted or world.has_rival(self.log_id, self.process)
+            case LeaderTimeoutError():
+                return self._is_over(error) and (had_faults or error.timeout_ms < USUAL_MS)
             case NotEnoughBookiesError() | LedgerRecoveryError():
                 return had_faults
             case DataLossError():
@@ -51,3 +57,7 @@ class LeaderCall(Call):
                 return self.leader is not None and error.definite
             case _:
                 return super()._is_explained(error)
+
+    def _is_over(self, error: LeaderTimeoutError) -> bool:
+        """Whether it had the time that it says, and may be tried again."""
+        return error.retriable and self.world.now_ms() - self.since_ms >= error.timeout_ms

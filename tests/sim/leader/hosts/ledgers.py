@@ -43,6 +43,7 @@ class SimWriter:
         self._queue: list[bytes] = []
         self._error: LedgerLogError | None = None
         self._is_abandoned = False
+        self.is_given = False
 
     def submit(self, payload: bytes, waiter: Any) -> None:
         self._waiter = waiter
@@ -56,6 +57,8 @@ class SimWriter:
         for payload in queue:
             header = decode_entry_header(payload)
             entry = Entry(payload, header.first_offset, header.count, header.append_time_ms)
+            offsets = range(entry.first_offset, entry.end_offset)
+            self._client.world.sent(self.id, dict.fromkeys(offsets, entry.append_time_ms))
             self._client.world.quorums.add(self.ledger, entry)
 
     def abandon(self) -> None:
@@ -83,6 +86,11 @@ class SimWriter:
     def is_of(self, client: Any) -> bool:
         """Whether that process made it."""
         return client is self._client
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is written; or nobody was given it to write."""
+        return not self.is_given or self._is_abandoned or self.ledger.state is LedgerState.CLOSED
 
     # --- what the bookies say ---
 
@@ -182,7 +190,7 @@ class SimReader:
             if self._ledger.is_deleted:
                 raise LedgerNotFoundError("it is gone", ledger_id=self.id)
             self._client.world.require(
-                last_entry_id < len(self._ledger.stored), f"entry {last_entry_id} is read too early"
+                last_entry_id < self._ledger.readable, f"entry {last_entry_id} is read too early"
             )
             end = min(first_entry_id + BATCH_ENTRIES, last_entry_id + 1)
             yield self._entries(first_entry_id, end)
@@ -204,16 +212,18 @@ class LeaderLedgers:
     def check_open(self) -> None:
         return
 
+    def ends_first(self, user: object) -> None:
+        """Its processes crash, and never close a client."""
+
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
         del on_closed
         return lambda: None
 
-    async def create_ledger(
+    async def create_registered_ledger(
         self,
+        create: Any,
         *,
-        ensemble_size: int,
-        write_quorum: int,
-        ack_quorum: int,
+        quorum: Quorum,
         digest_type: str,
         custom_metadata: dict[str, bytes],
         explicit_lac: bool,
@@ -222,21 +232,27 @@ class LeaderLedgers:
     ) -> SimWriter:
         del digest_type, explicit_lac, changes_ensemble
         world = self.world
+        log_id = next(iter(custom_metadata.values())).decode()
+        is_wanted = self.tree.is_dead or world.is_led_by(self, log_id)
+        world.require(is_wanted, "a ledger is made for a leader that nobody waits for")
         await self.tree.pause()
+        if (still_ms := world.quorums.stands_still_ms()) > 0:
+            await asyncio.sleep(still_ms / 1e3)
         if world.quorums.fails(0.05):
             self.tree.faults += 1
             raise NotEnoughBookiesError("no bookies", wanted=3, available=2)
         (ledger_id,) = await self._stores.ledgers.new_ids(1)
         metadata = LedgerMetadata(
-            quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
+            quorum=quorum,
             fragments=(Fragment(0, ("a:1", "b:1", "c:1")),),
             token=world.random.getrandbits(60),
             custom=custom_metadata,
         )
         ledger = world.quorums.create(0, ledger_id)
         writer = world.writers[ledger_id] = SimWriter(self, ledger, face)
-        world.log_of[ledger_id] = next(iter(custom_metadata.values())).decode()
-        await self._stores.ledgers.create(ledger_id, metadata)
+        world.log_of[ledger_id] = log_id
+        await create(ledger_id, metadata)
+        writer.is_given = True
         return writer
 
     async def open_ledger(

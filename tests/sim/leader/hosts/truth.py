@@ -9,7 +9,11 @@ from ledgerlog_spark.errors import LedgerLogError
 from tests.sim.leader.leader import Append
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.model import Position
     from tests.sim.leader.hosts.view import LeaderView
+
+CLOCK_MS = 3
+"""A process's estimate of the store's clock is behind it by no more, in virtual time."""
 
 
 @dataclass
@@ -21,6 +25,7 @@ class Truth:
         places: The same the other way round.
         appends: By value: those that were acknowledged, with their times.
         failed: Values whose appends failed for certain.
+        times_ms: By offset: the append time in the entry that was sent last.
     """
 
     view: LeaderView
@@ -28,6 +33,7 @@ class Truth:
     places: dict[object, int] = field(default_factory=dict)
     appends: dict[object, Append] = field(default_factory=dict)
     failed: set[object] = field(default_factory=set)
+    times_ms: dict[int, int] = field(default_factory=dict)
 
     def see(self, offset: int, value: object) -> None:
         """Somebody was told that the record of that offset is this one."""
@@ -37,9 +43,19 @@ class Truth:
         self.view.require(place == offset, f"{value!r} is at {place} and at {offset}")
         self.view.require(value not in self.failed, f"{value!r} failed for certain, and is there")
 
-    def acknowledged(self, offset: int, value: object, started_ms: int) -> None:
-        """An append was acknowledged."""
+    def acknowledged(self, place: Position, value: object, started_ms: int) -> None:
+        """An append was acknowledged: it lies there, listed, and is dated when it was taken."""
+        offset, view = place.offset, self.view
         self.see(offset, value)
+        ledger = view.ledgers.by_id[place.ledger_id]
+        is_listed = place.ledger_id in view.checks.listed_ever
+        view.require(is_listed, f"{value!r} was acknowledged in an unlisted ledger (C6)")
+        view.require(place.entry_id < ledger.readable, f"{value!r} is not safe at {place} (C2)")
+        entry = ledger.stored[place.entry_id]
+        is_there = entry.first_offset <= offset < entry.end_offset
+        view.require(is_there, f"{value!r} is not at {place}, where {entry.first_offset} is")
+        late_ms = self.times_ms[offset] - started_ms
+        view.require(late_ms >= -CLOCK_MS, f"{value!r} is dated {-late_ms} ms before its append")
         append = Append(started_ms, 1, offset)
         append.acknowledged_ms = self.view.host.now_ms()
         self.appends[value] = append

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import Counter
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.log import leader as leader_module
+from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.log_records import LogKind
+from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.hosts import actors
 from tests.sim.leader.hosts.blame import LeaderCall
 from tests.sim.leader.hosts.content import Records, Rows
@@ -17,7 +27,7 @@ from tests.sim.log.hosts.base import SKEWS_MS, Hosts, play_hosts
 from tests.sim.log.hosts.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.leader import Leader
@@ -25,7 +35,16 @@ if TYPE_CHECKING:
     from tests.sim.leader.hosts.ledgers import SimReader, SimWriter
 
 GRACES = {"deletedRetentionMs": "1500", "stagingTtlMs": "3000"}
+SMALL_SETTINGS = partial(
+    LeaderSettings,
+    window=Window(entries_max=4, size_bytes_max=2_000),
+    retry=RetryPolicy(first_delay_ms=20, delay_max_ms=400, attempts_max=10),
+)
+"""So small that appends wait for room, and attempts are given up."""
+
 CATCH_UP_SECONDS = 3
+NEWS_SECONDS = 0.5
+"""After a roll: a watch of the log's end follows the ledger in use by then."""
 
 
 class LeaderHosts(Hosts):
@@ -59,6 +78,16 @@ class LeaderHosts(Hosts):
         }
         if random.random() < 0.3:
             self.properties["retentionMs"] = "2000"
+        self.settings = ClientSettings(
+            linger_ms=2,
+            backlog_entries_max=3,
+            open_timeout_ms=random.choice((120_000, 120_000, 700)),
+            close_timeout_ms=random.choice((30_000, 300)),
+        )
+        self.cancel_chance = random.choice((0, 0.3))
+        self.processes: list[Process] = []
+        self.openings: Counter[tuple[Any, str]] = Counter()
+        """Calls that are to lead a log and have not ended, by client and log."""
         self.is_over: asyncio.Future[None] = self.loop.create_future()
         self._values = 0
 
@@ -83,7 +112,26 @@ class LeaderHosts(Hosts):
         self.is_over.set_result(None)
 
     def process(self, name: str, skew_ms: int = 0) -> Process:
-        return Process(self, name, skew_ms=skew_ms, ledgers_of=LeaderLedgers)
+        process = Process(self, name, skew_ms=skew_ms, ledgers_of=LeaderLedgers)
+        self.processes.append(process)
+        return process
+
+    def stand_still(self) -> None:
+        """The store, or the bookies, or both answer nobody for a while."""
+        until_ms = self.now_ms() + self.random.choice((200, 1_000, 3_000))
+        which = self.random.choice(("store", "bookies", "both"))
+        if which != "bookies":
+            self.still_until_ms = until_ms
+        if which != "store":
+            self.quorums.still_until = until_ms
+            self.quorums.faults += 1
+
+    def heal(self) -> None:
+        """The end of all faults."""
+        self.is_faulty = self.quorums.faulty = False
+        self.still_until_ms = self.quorums.still_until = 0
+        self.cancel_chance = 0
+        self.settings = replace(self.settings, open_timeout_ms=120_000, close_timeout_ms=30_000)
 
     def new_values(self, name: str, count: int) -> list[str]:
         """Values that nobody has appended before."""
@@ -98,6 +146,38 @@ class LeaderHosts(Hosts):
     def opened(self, log_id: str, leader: Leader) -> None:
         self.counts["leaders opened"] += 1
         self.leaders.setdefault(log_id, []).append(leader)
+
+    @contextlib.contextmanager
+    def opening(self, process: Process, log_id: str) -> Iterator[None]:
+        """While a call is to lead the log."""
+        key = process.ledgers, log_id
+        self.openings[key] += 1
+        try:
+            yield
+        finally:
+            self.openings[key] -= 1
+
+    def is_led_by(self, client: Any, log_id: str) -> bool:
+        """Whether somebody of that process leads the log, or waits to."""
+        process = next(each for each in self.processes if each.ledgers is client)
+        leaders = (each for each in process.leaders if each.log_id == log_id)
+        is_led = any(not leader._ended.done() for leader in leaders)
+        return is_led or self.openings[client, log_id] > 0
+
+    def check_ended(self, process: Process, leader: Leader) -> None:
+        """A leader that ended leaves no timer, no watch and no writer behind."""
+        host = leader._host
+        self.require(not host._timers, f"{leader!r} ended, and its timers run")
+        self.require(host._cancel_watch is None, f"{leader!r} ended, and watches the head")
+        if self.is_led_by(process.ledgers, leader.log_id):
+            return
+        written = [writer for writer in self.writers.values() if writer.is_of(process.ledgers)]
+        left = [w.id for w in written if self.log_of[w.id] == leader.log_id and not w.is_over]
+        self.require(not left, f"{leader!r} ended, and ledgers {left} are written")
+
+    def sent(self, ledger_id: int, times_ms: dict[int, int]) -> None:
+        """A leader sent an entry: when its records were appended, by offset."""
+        self.truth_of(self.log_of[ledger_id]).times_ms.update(times_ms)
 
     def has_rival(self, log_id: str, process: Process) -> bool:
         """Whether another process sealed a ledger of the log, or the list had one of another's."""
@@ -156,6 +236,7 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
         (0.4, "wrong schema", actors.lead_wrongly),
         (0.5, "check", actors.check),
         (0.25, "delete", actors.delete),
+        (0.4, "watch the end", actors.watch_end),
     ]
     for chance, what, make in some:
         if random.random() < chance:
@@ -166,7 +247,7 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
 
 async def _settle(world: LeaderHosts) -> None:
     """One leader alone, a tail that gets all of it, and nothing left that no log names."""
-    world.is_faulty = world.quorums.faulty = False
+    world.heal()
     await asyncio.sleep(2)
     process = world.process("last")
     log = await actors.opened(process)
@@ -174,13 +255,16 @@ async def _settle(world: LeaderHosts) -> None:
     tailing = asyncio.ensure_future(actors._follow(process, log.log_id))
     leader = await actors.led(process, log)
     assert leader is not None
+    news = actors.News(world, log)
     for _ in range(3):
         actors.append(process, leader, 2)
         leader.send_now()
         await asyncio.sleep(0.05)
     await leader.roll()
-    actors.append(process, leader, 1)
+    await asyncio.sleep(NEWS_SECONDS)
+    await news.of_an_append(process, leader)
     await actors.close(process, leader)
+    news.end()
     await world.until_all_ended()
     await asyncio.sleep(CATCH_UP_SECONDS)
     truth, view = world.truth_of(log.log_id), world.views[log.log_id]
@@ -192,7 +276,6 @@ async def _settle(world: LeaderHosts) -> None:
     checks.whole(view.store.state)
     for _ in range(4):
         await asyncio.sleep(10)
-        await log.let_go_orphans()
         _, errors = await process.logs.sweeper().sweep_all()
         world.require(not errors, f"the last sweeps failed: {errors}")
     listed = checks.listed_now(view.store.state)
@@ -207,7 +290,7 @@ async def _settle(world: LeaderHosts) -> None:
 
 async def _run(seed: int) -> LeaderHosts:
     world = LeaderHosts(seed)
-    with world.times_and_tokens():
+    with world.times_and_tokens(mock.patch.object(leader_module, "LeaderSettings", SMALL_SETTINGS)):
         world.is_faulty = world.quorums.faulty = False
         first = world.process("first")
         await first.stores.initialize()
@@ -220,6 +303,8 @@ async def _run(seed: int) -> LeaderHosts:
         )
         world.is_faulty = world.quorums.faulty = world.random.random() < 0.85
         processes = _spawn_all(world)
+        if world.is_faulty and world.random.random() < 0.4:
+            world.later(world.random.randint(100, 4_000), world.stand_still)
         for process in processes:
             if world.random.random() < 0.3:
                 world.later(world.random.randint(100, 6_000), process.crash)
@@ -227,6 +312,12 @@ async def _run(seed: int) -> LeaderHosts:
         await world.until_all_ended()
         for process in processes:
             if not process.has_crashed:
+                for leader in process.leaders:
+                    if leader._ended.done():
+                        world.check_ended(process, leader)
+                if all(leader._ended.done() for leader in process.leaders):
+                    watched = [change for change, on in process.tree._watches.items() if on]
+                    world.require(not watched, f"{process.name} has ended, and watches {watched}")
                 process.crash()
         await _settle(world)
         if world.failure is not None:

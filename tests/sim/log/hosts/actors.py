@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
@@ -15,27 +16,25 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.log.sweep_memory import SweepMemory
 from ledgerlog_spark.protocol.log_epoch import JobKind
 from ledgerlog_spark.protocol.log_records import WriteMode
-from ledgerlog_spark.protocol.log_seal import APP_KEY, LOG_ID_KEY, SINCE_KEY
+from ledgerlog_spark.upkeep.merge_plan import MergeableLedger, MergePolicy, plan_merges
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.sim.log import rows
 from tests.sim.log.checks import ENTRY_ROWS, Attempt, place_of
 from tests.sim.log.hosts.blame import Call
-from tests.sim.log.hosts.ledgers import metadata_of
-from tests.sim.log.world import Ledger
+from tests.sim.log.hosts.process import sleep
+from tests.sim.log.hosts.ranges import BACK, of_task, staged
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledgerlog_spark.log.job import Job
     from ledgerlog_spark.log.log import Log
-    from ledgerlog_spark.protocol.log_records import StagedRange
+    from ledgerlog_spark.protocol.log_records import Item, StagedRange
     from tests.sim.log.hosts.process import Process
 
 
-BACK = "q1/back"
-"""The run that always goes on with its ledger."""
-
-
-async def sleep(process: Process, first_ms: int, last_ms: int) -> None:
-    await asyncio.sleep(process.world.random.randint(first_ms, last_ms) / 1e3)
+COMMIT_SECONDS_MAX = 40
+"""With lost answers, and behind a crowd in which one does nothing."""
 
 
 async def _opened(process: Process) -> Log | None:
@@ -49,45 +48,6 @@ async def _opened(process: Process) -> Log | None:
         if not isinstance(error, LogNotFoundError):
             call.judge(error)
         return None
-
-
-async def staged(
-    process: Process,
-    log: Log,
-    job: Job,
-    names: list[int] | None = None,
-    of: Ledger | None = None,
-) -> StagedRange:
-    """A range in a new ledger that is registered, with new entries or copies of others."""
-    world = process.world
-    owner, place = (job.app, job.batch_id, job.run), (log.log_id, job.app, job.run)
-    going_on = process.open.get(place, 0)
-    if names is None and going_on and (job.run == BACK or world.random.random() < 0.6):
-        ledger = world.ledgers[going_on]
-        is_alike = (ledger.schema, ledger.password) == (job.schema, job.password)
-        if ledger.sealed_at is None and is_alike:
-            joined = await log.join(job)
-            if world.random.random() < 0.2:
-                await log.seal_before(job.app, joined.epoch)
-            await sleep(process, 1, 20)
-            if ledger.sealed_at is None:
-                world.counts["ledgers gone on with"] += 1
-                return world.written(going_on, owner, world.random.randint(1, 6))
-    (ledger_id,) = await log.new_ledger_ids(1)
-    made = of or Ledger(schema=job.schema, password=job.password)
-    world.made[ledger_id] = Ledger(schema=made.schema, password=made.password)
-    custom = {
-        LOG_ID_KEY: log.log_id.encode(),
-        APP_KEY: job.app.encode(),
-        SINCE_KEY: str(job.since_offset).encode(),
-    }
-    await log._register(
-        job, ledger_id, metadata_of(ledger_id, password=made.password, custom=custom)
-    )
-    await sleep(process, 1, 20)
-    if job.kind is JobKind.STREAM:
-        process.open[place] = ledger_id
-    return world.written(ledger_id, owner, world.random.randint(1, 6), names or ())
 
 
 async def job(
@@ -121,9 +81,11 @@ async def job(
             return
         call.app = begun.app
         fewest = 0 if begun.planned_version == 0 else 1
-        ranges = [await staged(process, log, begun) for _ in range(random.randint(fewest, 3))]
+        ranges: list[StagedRange] = []
+        for _ in range(random.randint(fewest, 3)):
+            ranges += await of_task(process, log, begun)
         if random.random() < 0.25:
-            await staged(process, log, begun)  # of a task attempt too many
+            await of_task(process, log, begun)  # of a task attempt too many
     except LedgerLogError as error:
         call.judge(error)
         return
@@ -139,10 +101,19 @@ async def _commit(
     view = world.views[log.log_id]
     places = tuple(map(place_of, ranges))
     attempt = Attempt(
-        begun.app, begun.batch_id, begun.run, places, begun.mode, begun.schema, begun.password
+        begun.app,
+        begun.batch_id,
+        begun.run,
+        places,
+        begun.mode,
+        begun.schema,
+        begun.password,
+        begun.planned_version,
+        begun.overwrite_if_changed,
     )
     view.checks.attempts.append(attempt)
     known = process.known if random.random() < 0.7 else None
+    began = world.loop.time()
     for _ in range(3):
         try:
             result = await log.commit(begun, ranges, known=known, is_last=random.random() < 0.8)
@@ -159,6 +130,8 @@ async def _commit(
                 attempt.said_failed = True
                 view.checks.failed(attempt)
             return
+        waited = world.loop.time() - began
+        world.require(waited < COMMIT_SECONDS_MAX, f"a commit took {waited:.0f} s")
         attempt.said_committed = True
         view.checks.reported(attempt, result)
         world.counts["commits"] += 1
@@ -167,7 +140,7 @@ async def _commit(
 
 async def keep_up(process: Process) -> None:
     """Passes of upkeep, as the service makes them."""
-    upkeep = Upkeep(process.client, policy=None, memory=SweepMemory())
+    upkeep = process.upkeep = Upkeep(process.client, policy=None, memory=SweepMemory())
     while process.world.is_busy:
         await sleep(process, 50, 500)
         call = Call(process.world, process, process.world.newest_id)
@@ -179,6 +152,26 @@ async def keep_up(process: Process) -> None:
         for done in kept or ():
             for error in done.errors:
                 Call(process.world, process, done.log).judge_in_a_pass(error, call)
+
+
+async def keep_up_alone(process: Process) -> None:
+    """Passes of a process that remembers what is due, until all that is due must be gone."""
+    for number in range(25):
+        await asyncio.sleep(0.7)
+        if number == 2:
+            process.world.check_older_sealed()
+        for done in await process.upkeep.run() or ():
+            process.world.require(not done.errors, f"upkeep without a fault: {done.errors}")
+
+
+async def stand_in_queue(process: Process) -> None:
+    """Waits in a log's queue like a writer, and does nothing when it is its turn."""
+    await sleep(process, 50, 200)
+    with contextlib.suppress(LedgerLogError):
+        queue = process.store.queue(process.world.newest_id)
+        name = await queue.join(f"{process.world.random.getrandbits(64):016x}")
+        await asyncio.sleep(50)
+        await queue.leave(name)
 
 
 async def sweep(process: Process) -> None:
@@ -210,11 +203,8 @@ async def merge(process: Process) -> None:
             snapshot = await log.snapshot()
             if len(snapshot.items) < 2:
                 continue
-            first = random.randrange(len(snapshot.items) - 1)
-            run = list(snapshot.items[first : first + 4])
-            run = [item for item in run if item.schema_id == run[0].schema_id]
-            follows = [i.first_offset for i in run[1:]] == [i.end_offset for i in run[:-1]]
-            if len(run) < 2 or not follows:
+            run = _run_of(process, snapshot.items)
+            if len(run) < 2:
                 continue
             view = world.views[log.log_id]
             names = [name for item in run for name in view.checks.names(item)]
@@ -232,6 +222,32 @@ async def merge(process: Process) -> None:
                 await log.release(begun)
         except LedgerLogError as error:
             call.judge(error)
+
+
+def _run_of(process: Process, items: Sequence[Item]) -> list[Item]:
+    """Neighbours of one schema: what upkeep would merge, or any."""
+    world, random = process.world, process.world.random
+    first = random.randrange(len(items) - 1)
+    run = [item for item in items[first : first + 4] if item.schema_id == items[first].schema_id]
+    if random.random() < 0.5:
+        some = {i: world.ledgers[i] for i in {item.ledger_id for item in items}}
+        ledgers = {
+            i: MergeableLedger(is_closed=each.sealed_at is not None, password=each.password)
+            for i, each in some.items()
+        }
+        plans = plan_merges(items, ledgers, MergePolicy(target_bytes=2_000))
+        run = list(random.choice(plans)) if plans else []
+        world.counts["merges planned"] += bool(run)
+        for item in run:
+            ledger = some[item.ledger_id]
+            world.require(ledger.sealed_at is not None, f"open ledger {item.ledger_id} is merged")
+            is_alike = ledger.password == some[run[0].ledger_id].password
+            world.require(is_alike, "ranges of two passwords are merged")
+        size_bytes = sum(item.size_bytes for item in run)
+        world.require(size_bytes <= 2_000, f"a merged range of {size_bytes} bytes")
+        world.require(len({item.schema_id for item in run}) <= 1, "two schemas are merged")
+    follows = [i.first_offset for i in run[1:]] == [i.end_offset for i in run[:-1]]
+    return run if follows else []
 
 
 async def restore(process: Process) -> None:

@@ -41,6 +41,7 @@ class Hosts:
         newest_id: Of the log that was made last.
         is_faulty: Whether anything goes wrong.
         is_busy: False once actors are to end.
+        still_until_ms: Until then the store answers nobody.
     """
 
     def __init__(self, seed: int) -> None:
@@ -56,12 +57,13 @@ class Hosts:
         self.events = 0
         self.is_faulty = True
         self.is_busy = True
+        self.still_until_ms = 0
         self.failure: BaseException | None = None
         self._works: dict[asyncio.Task[Any], str] = {}
         self.nodes.listen(self._changed)
 
     def now_ms(self) -> int:
-        return BEGAN_MS + int(self.loop.time() * 1e3)
+        return BEGAN_MS + int(self.loop.time() * 1e9) // 1_000_000  # as clocks here count on
 
     def wall_ms(self) -> int:
         process = CURRENT.get()
@@ -72,8 +74,10 @@ class Hosts:
         return Violation(f"hosts, seed {self.seed}, at {at_ms} ms: {what}")
 
     def require(self, holds: bool, what: str) -> None:
+        """Raises a violation, and keeps it: whoever catches errors must not swallow it."""
         if not holds:
-            raise self.violation(what)
+            self.failure = self.failure or self.violation(what)
+            raise self.failure
 
     # --- what the store says ---
 

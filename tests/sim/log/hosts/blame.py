@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import (
     CommitUnknownError,
     ConcurrentCommitError,
+    LedgerClosedError,
+    LedgerFencedError,
     LedgerLogError,
     LedgerNotFoundError,
     LedgerRecoveryError,
@@ -16,6 +18,8 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
+    NeedsOperatorError,
+    NotEnoughBookiesError,
     ProducerFencedError,
     StaleCheckpointError,
     UnauthorizedError,
@@ -120,7 +124,7 @@ class Call:
             case MetadataUnavailableError() | MetadataUnknownError():
                 return had_faults
             case LogNotFoundError():
-                return is_deleted
+                return is_deleted or self._wrote_another()
             case LogExistsError():
                 return True  # somebody made it first: the actor opens it
             case ProducerFencedError():
@@ -138,10 +142,18 @@ class Call:
             case LedgerNotFoundError():
                 ledger = self.world.ledgers.get(self.ledger_id)
                 return ledger is not None and ledger.is_deleted
-            case LedgerRecoveryError():
+            case LedgerRecoveryError() | NeedsOperatorError() | NotEnoughBookiesError():
                 return had_faults
+            case LedgerFencedError() | LedgerClosedError():
+                ledger = self.world.ledgers.get(getattr(error, "ledger_id", -1))
+                return ledger is not None and ledger.sealed_at is not None
             case _:
                 return False
+
+    def _wrote_another(self) -> bool:
+        """Whether its run may have written a log of the name that was deleted."""
+        views = self.world.views.values()
+        return self.app == "stream" and any(view.deleted_at_ms is not None for view in views)
 
     def _was_replaced(self) -> bool:
         view = self.world.views.get(self.log_id)

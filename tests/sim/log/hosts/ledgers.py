@@ -9,15 +9,20 @@ from ledgerlog_spark.client.client import _check_password
 from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol import log_seal
+from tests.sim.log.hosts.writers import SimWriter
+from tests.sim.log.world import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
+    from ledgerlog_spark.client.ledger_creation import CreateRecord
     from ledgerlog_spark.metadata.stores import MetadataStores
     from tests.sim.log.hosts.tree import SimTree
     from tests.sim.log.hosts.world import HostWorld
 
 BATCH_ENTRIES = 3
+LISTED_MS = 3_000
+"""After that whoever reads the list for a seal has seen what is on it."""
 
 
 def metadata_of(
@@ -78,11 +83,37 @@ class SimLedgers:
         self._stores = stores
         self.services: Any = None
 
+    def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
+        """Its processes crash, and never close a client."""
+        del on_closed
+        return lambda: None
+
     def check_open(self) -> None:
         return
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        return self.world.new_ledger_ids(count)
+        ids = await self._stores.ledgers.new_ids(count)
+        self.world.check_ids(ids)
+        return ids
+
+    async def create_registered_ledger(
+        self,
+        create: CreateRecord,
+        *,
+        quorum: Quorum,
+        digest_type: str = "CRC32C",
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger_id: int | None = None,
+    ) -> SimWriter:
+        """As the client's, which asks no bookie before the first entry."""
+        del quorum, digest_type
+        if ledger_id is None:
+            (ledger_id,) = await self.new_ledger_ids(1)
+        self.world.made[ledger_id] = Ledger(password=password)
+        metadata = metadata_of(ledger_id, password=password, custom=dict(custom_metadata or {}))
+        await create(ledger_id, metadata)
+        return SimWriter(self, ledger_id)
 
     async def list_ledgers(self) -> AsyncIterator[int]:
         async for ledger_id in self._stores.ledgers.ids():
@@ -119,15 +150,36 @@ class SimLedgers:
         metadata = await self.ledger_metadata(ledger_id)
         _check_password(ledger_id, metadata, password)
         if ledger.sealed_at is None:
-            if world.is_faulty and world.random.random() < 0.1:
+            chance = 0.1 if world.views[world.log_of[ledger_id]].deleted_at_ms is None else 0.3
+            if world.is_faulty and world.random.random() < chance:
                 world.counts["seals failed"] += 1
                 self.tree.faults += 1
                 raise LedgerRecoveryError("too few bookies answered", ledger_id=ledger_id)
+            writer = world.writers.get(ledger_id)
+            if writer is not None:
+                writer.be_recovered()
+            last_entry_id = self._found(ledger_id, floor_entry_id)
             log_seal.check_close(
-                ledger_id, last_entry_id=ledger.last, floor_entry_id=floor_entry_id
+                ledger_id, last_entry_id=last_entry_id, floor_entry_id=floor_entry_id
             )
-            ledger.sealed_at = ledger.last
+            ledger.sealed_at = last_entry_id
+            world.check_closed(ledger_id)
         return metadata.closed(last_entry_id=ledger.sealed_at, length=100)
+
+    def _found(self, ledger_id: int, floor_entry_id: int) -> int:
+        """Bookies that are missing may be those that have the last listed entry.
+
+        Not where it may have been listed since the floor was read: the seal of a client does not
+        end then, and this one does not know what is acknowledged and not listed.
+        """
+        world, last = self.world, self.world.ledgers[ledger_id].last
+        is_listed = last == world.listed_last(ledger_id)
+        is_old = floor_entry_id >= last or world.is_listed_long(ledger_id, LISTED_MS)
+        if world.is_faulty and is_listed and is_old and world.random.random() < 0.2:
+            world.counts["seals that miss entries"] += 1
+            self.tree.faults += 1
+            return last - 1
+        return last
 
     async def delete_ledger(self, ledger_id: int) -> None:
         await self._stores.ledgers.delete(ledger_id)

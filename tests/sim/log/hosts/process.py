@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.known_logs import KnownLogs
 from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.stream_ledgers import StreamLedgers
 from ledgerlog_spark.metadata.stores import MetadataStores
 from tests.sim.log.hosts.ledgers import SimLedgers
 from tests.sim.log.hosts.tree import SimTree
@@ -47,6 +48,9 @@ class Process:
         self.client.services = services
         self.open: dict[tuple[str, str, str], int] = {}
         """Ledgers that streams of this process go on with, by log, app and run."""
+        self.streams = StreamLedgers()
+        self.upkeep: Any = None
+        """Passes that it makes, with what they remember."""
         self.leaders: list[Leader] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -76,4 +80,8 @@ class Process:
         for task in self._tasks:
             task.cancel()
         for leader in self.leaders:
-            leader.abandon()
+            leader._host.stop()
+
+
+async def sleep(process: Process, first_ms: int, last_ms: int) -> None:
+    await asyncio.sleep(process.world.random.randint(first_ms, last_ms) / 1e3)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError
 from tests.sim.log import rows
-from tests.sim.log.checks import ENTRY_ROWS
-from tests.sim.log.hosts.actors import sleep
+from tests.sim.log.checks import ENTRY_ROWS, INDEX
 from tests.sim.log.hosts.blame import Call
+from tests.sim.log.hosts.process import sleep
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
@@ -59,7 +59,7 @@ async def _read_range(process: Process, log: Log, item: Item, began_ms: int) -> 
     )
     try:
         async for batch in batches:
-            names += [entry.payload for entry in batch]
+            names += [entry.payload for entry in batch if entry.payload != INDEX]
     except LedgerLogError as error:
         age_ms = world.now_ms() - began_ms
         if age_ms < view.properties.deleted_retention_ms:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
 from ledgerlog_spark.metadata.store_clock import StoreClock
+from ledgerlog_spark.metadata.znode_tree import SetNode
 
 if TYPE_CHECKING:
     from ledgerlog_spark.metadata.memory_nodes import NodeMap
@@ -28,6 +29,7 @@ class SimTree(MemoryTree):
         faults: That its requests met.
         is_dead: Its process crashed: nothing that it does has an effect any more.
         stall_chance: Of each of its requests.
+        is_crossed: Others change a head just before each change of its own.
     """
 
     def __init__(self, world: Hosts) -> None:
@@ -38,6 +40,7 @@ class SimTree(MemoryTree):
         self.faults = 0
         self.is_dead = False
         self.stall_chance = 0.004
+        self.is_crossed = False
 
     @property
     def clock(self) -> Clock:
@@ -49,6 +52,9 @@ class SimTree(MemoryTree):
         if self.is_dead:
             raise MetadataUnavailableError("the process crashed", retriable=False)
         delay_ms = self._random.randint(1, DELAY_MS_MAX)
+        if (still_ms := self._world.still_until_ms - self._world.now_ms()) > 0:
+            self._fault("store stands still")
+            delay_ms += still_ms
         if self._happens(self.stall_chance):
             self._fault("stalls")
             delay_ms = self._random.randint(300, STALL_MS_MAX)
@@ -94,10 +100,18 @@ class SimTree(MemoryTree):
             self.inject(Fault.DELAYED)
             late_ms = self._random.randint(1, self._random.choice(LATE_MS))
             self._world.loop.call_later(late_ms / 1e3, self.deliver_delayed)
+        if self.is_crossed:
+            self._cross(operations)
         outcome = await super()._write(operations, version)
         self._clock.note(self._world.now_ms())
         await self.pause()
         return outcome
+
+    def _cross(self, operations: Any) -> None:
+        for operation in operations:
+            if isinstance(operation, SetNode) and operation.path.endswith("/head"):
+                data = self.nodes.current.node(operation.path).data
+                self.nodes.commit([SetNode(operation.path, data, None)], self.session_id)
 
     def crash(self) -> None:
         """The process is gone; its session ends when the store has not heard of it for long."""

@@ -47,6 +47,7 @@ def read_state(nodes: NodeMap, paths: LogPaths, log_id: str) -> State | None:
     marks = {
         int(i): nodes.nodes[paths.mark(log_id, int(i))].changed_ms
         for i in below(paths.marks(log_id))
+        if nodes.nodes[paths.mark(log_id, int(i))].data != b"made"  # it is not unlisted
     }
     head = Versioned(decode_head(found.data), found.version)
     return State(head, producers, registered, pages, marks)
@@ -59,6 +60,7 @@ class LogView:
     Attributes:
         committed_at_ms: When each version was made, by the store's clock.
         unlisted_at_ms: When each ledger was last taken off the list.
+        listed_ms: When an item of each ledger was last put on the list.
         truncated_to: The furthest offset that somebody asked the log to be truncated to.
         runs_of: Every run that took over a producer, in order.
         last_query: That committed the last batch of a producer.
@@ -71,6 +73,7 @@ class LogView:
     log_id: str
     committed_at_ms: dict[int, int] = field(default_factory=dict)
     unlisted_at_ms: dict[int, int] = field(default_factory=dict)
+    listed_ms: dict[int, int] = field(default_factory=dict)
     truncated_to: int = 0
     runs_of: dict[str, list[str]] = field(default_factory=dict)
     last_query: dict[str, str] = field(default_factory=dict)
@@ -149,7 +152,7 @@ class LogView:
         if before is not None and before.version == after.version:
             return
         runs = after.value.runs
-        self.require(len(set(runs)) == len(runs), f"{app}: a run took over twice: {runs}")
+        self.checks.producer(app, old, new)
         seen = self.runs_of.setdefault(app, [])
         if runs and (not seen or seen[-1] != runs[-1]):
             self.require(runs[-1] not in seen, f"{app}: run {runs[-1]} took over twice")
@@ -252,6 +255,9 @@ class LogView:
         return self.host.now_ms() - self.host.born_ms[self.checks.truth[place]] >= keeps_ms
 
     def _unlisted(self, old: State, new: State) -> None:
+        listed = self.checks.items(new)
+        for item in set(listed) - set(self.checks.items(old)):
+            self.listed_ms[item.ledger_id] = self.host.now_ms()
         gone = {i.ledger_id for i in self.checks.items(old)}
         gone -= {i.ledger_id for i in self.checks.items(new)}
         for ledger_id in gone:

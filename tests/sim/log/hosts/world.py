@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from ledgerlog_spark.errors import LedgerLogError, WireFormatError
 from ledgerlog_spark.log import log_upkeep
+from ledgerlog_spark.metadata.ledger_ids import NUMBER_END
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
 from ledgerlog_spark.protocol.log_restore import RestoreRequest
 from tests.sim.log import rows
-from tests.sim.log.checks import ENTRY_ROWS, Place
+from tests.sim.log.checks import ENTRY_ROWS, INDEX, Place
 from tests.sim.log.hosts import actors, readers
 from tests.sim.log.hosts.base import SKEWS_MS, Hosts, play_hosts
 from tests.sim.log.hosts.process import Process
@@ -23,7 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.metadata.memory_nodes import Change
+    from tests.sim.log.hosts.writers import SimWriter
 
+DAMAGED = "0" * 32
+CROSSED_SECONDS_MAX = 2_000
 GRACES = {
     "deletedRetentionMs": "1500",
     "stagingTtlMs": "3000",
@@ -48,23 +55,81 @@ class HostWorld(Hosts):
         self.restores: dict[str, RestoreRequest] = {}
         self.properties = dict(GRACES)
         self._entries = itertools.count(1)
-        self._ids = itertools.count(1)
+        self.writers: dict[int, SimWriter] = {}
+        self._ids: set[int] = set()
+        self._ids_counted: set[int] = set()
 
-    def new_ledger_ids(self, count: int) -> Sequence[int]:
-        return [next(self._ids) for _ in range(count)]
+    def check_ids(self, ids: Sequence[int]) -> None:
+        """Nobody was given them before, and no other program will be."""
+        for ledger_id in ids:
+            self.require(ledger_id not in self._ids, f"ledger id {ledger_id} was given twice")
+            is_ours = ledger_id in self._ids_counted
+            self.require(is_ours, f"ledger id {ledger_id} is of no counter that there is")
+        self._ids.update(ids)
+
+    def new_names(self, count: int) -> list[int]:
+        """Of entries with rows, which are as old as this."""
+        names = [next(self._entries) for _ in range(count)]
+        self.born_ms.update(dict.fromkeys(names, self.now_ms()))
+        return names
 
     def written(
         self, ledger_id: int, owner: tuple[str, int, str], count: int, copies: Sequence[int] = ()
     ) -> StagedRange:
         ledger = self.ledgers[ledger_id]
-        new = list(copies) or [next(self._entries) for _ in range(count)]
-        for name in new:
-            self.born_ms.setdefault(name, self.now_ms())
+        new = list(copies) or self.new_names(count)
         first = ledger.last + 1
         self.owners[ledger_id, first] = owner
         ledger.entries += new
-        rows = len(new) * ENTRY_ROWS
-        return StagedRange(ledger_id, first, ledger.last, -1, rows=rows, size_bytes=rows * 10)
+        rows, index = len(new) * ENTRY_ROWS, -1
+        if self.random.random() < 0.3:
+            ledger.entries.append(INDEX)
+            index = ledger.last
+        return StagedRange(ledger_id, first, ledger.last, index, rows=rows, size_bytes=rows * 10)
+
+    def check_older_sealed(self) -> None:
+        """Of runs that were replaced no ledger is open that is registered still (P6)."""
+        nodes = self.nodes.current.nodes
+        for log_id, view in self.views.items():
+            state = view.store.state
+            for app, ledger_ids in state.registered.items() if view.deleted_at_ms is None else ():
+                for ledger_id in ledger_ids:
+                    node = nodes.get(self.paths.registration(log_id, app, ledger_id))
+                    is_older = (
+                        node is not None and int(node.data) < state.producers[app].value.epoch
+                    )
+                    is_open = self.ledgers[ledger_id].sealed_at is None
+                    self.require(
+                        not (is_older and is_open), f"ledger {ledger_id} of an older run stays open"
+                    )
+
+    def spawn_seal(self, process: Process, ledger_id: int) -> None:
+        """Somebody recovers a ledger while it is written."""
+
+        async def seal() -> None:
+            with contextlib.suppress(LedgerLogError):
+                await process.logs.seal(ledger_id, password=self.ledgers[ledger_id].password)
+
+        process.spawn(f"a seal of ledger {ledger_id}", seal())
+
+    def listed_last(self, ledger_id: int) -> int:
+        """The last entry of it that its log lists, -1 when it lists none or is deleted."""
+        view = self.views[self.log_of[ledger_id]]
+        if view.deleted_at_ms is not None:
+            return -1
+        items = view.checks.items(view.store.state)
+        return max((i.last_entry_id for i in items if i.ledger_id == ledger_id), default=-1)
+
+    def is_listed_long(self, ledger_id: int, ms: int) -> bool:
+        """Whether nothing of it came on the list for so long."""
+        view = self.views[self.log_of[ledger_id]]
+        return self.now_ms() - view.listed_ms.get(ledger_id, self.now_ms()) > ms
+
+    def check_closed(self, ledger_id: int) -> None:
+        """It was just closed: not below what its log lists."""
+        view = self.views[self.log_of[ledger_id]]
+        if view.deleted_at_ms is None:
+            view.checks.ledgers(view.store.state)
 
     # --- what the store says ---
 
@@ -73,17 +138,31 @@ class HostWorld(Hosts):
         touched: dict[str, None] = {}
         for change in changes:
             path = change.path
+            self._count_id(path)
             if path.startswith(below):
                 touched[path[len(below) :].split("/")[0]] = None
                 self._registered(path)
             elif (ledger_id := self.ledger_of(path)) is not None:
                 self._deleted_ledger(ledger_id, path)
+        touched.pop(DAMAGED, None)
         for log_id in touched:
             if log_id in self.views:
                 self.views[log_id].changed()
             elif self.nodes.current.nodes.get(self.paths.head(log_id)) is not None:
                 self.views[log_id] = LogView(self, log_id)
                 self.newest_id = log_id
+
+    def _count_id(self, path: str) -> None:
+        """The store made an id of its counter: whoever drew it may hear of that much later."""
+        directory, is_of_counter, number = path.rpartition("/ID-")
+        nodes = self.nodes.current.nodes
+        if not is_of_counter or path not in nodes or not 0 <= int(number) < NUMBER_END:
+            return
+        if directory != f"{self.root}/idgen":
+            high = int(directory.rpartition("/HOB-")[2])
+            self._ids_counted.add((high << 32) | int(number))
+        elif f"{self.root}/idgen-long" not in nodes:
+            self._ids_counted.add(int(number))
 
     def _registered(self, path: str) -> None:
         above, _, name = path.rpartition("/")
@@ -118,17 +197,20 @@ def _spawn_all(world: HostWorld) -> list[Process]:
         process.spawn(what, make(process, *arguments))
 
     replaces = random.choice((0.15, 0.15, 0.9))
+    span, step_ms = random.choice(((2, 700), (2, 700), (100, 600)))
     for app, batches in (("stream", 6), ("nightly", 3)):
         for batch_id in range(random.randint(2, batches)):
             for number in range(random.choice((1, 1, 2, 3))):
                 query = "q2" if random.random() < 0.08 else "q1"
-                run = f"{query}/{app}-{batch_id // 2}-{number}"
+                run = f"{query}/{app}-{batch_id // span}-{number}"
                 mode = WriteMode.OVERWRITE if random.random() < replaces else WriteMode.APPEND
-                after_ms = batch_id * 700 + random.randint(0, 900)
-                process = processes[(batch_id // 2 + number) % len(processes)]
+                after_ms = batch_id * step_ms + random.randint(0, step_ms + 200)
+                process = processes[(batch_id // span + number) % len(processes)]
                 work = actors.job(process, app, batch_id, run, mode, after_ms)
                 process.spawn(f"job {run}", work)
     crowd = random.choice((1, 2, 6))
+    if crowd > 2:
+        spawn("stand in the queue", actors.stand_in_queue)
     for number in range(crowd):
         mode = WriteMode.OVERWRITE if random.random() < 0.1 else WriteMode.APPEND
         after_ms = random.randint(0, 3_000 if crowd < 6 else 150)
@@ -166,17 +248,61 @@ def _spawn_few(processes: list[Process]) -> None:
 async def _settle(world: HostWorld) -> None:
     """When nobody is left every time of grace passes, and nothing is left that no version needs."""
     world.is_faulty = False
+    if world.random.random() < 0.3:
+        await _damage(world, Process(world, "damage"))
     await asyncio.sleep(4)
     for number in range(3):
         dying = Process(world, f"dying {number}")
         dying.spawn("a sweep that dies", actors.sweep_all(dying))
         await asyncio.sleep(world.random.randint(5, 600) / 1e3)
         dying.crash()
+    await _crossed(world)
     process = Process(world, "last")
     for _ in range(4):
         await asyncio.sleep(10)
         _, errors = await process.logs.sweeper().sweep_all()
+        errors = [each for each in errors if not isinstance(each, WireFormatError)]
         world.require(not errors, f"the last sweeps failed: {errors}")
+    _nothing_left(world)
+    for log_id, view in world.views.items():
+        if view.deleted_at_ms is None:
+            await _read_whole(world, view, process.logs.open_by_id("log", log_id))
+
+
+async def _damage(world: HostWorld, process: Process) -> None:
+    """A log whose head nobody can read, before all others: it keeps none of them waiting."""
+    await process.tree.create(world.paths.head(DAMAGED), b"no head of ours", make_parents=True)
+
+
+async def _crossed(world: HostWorld) -> None:
+    """A pass ends also where others change the heads before each of its changes."""
+    process = Process(world, "crossed")
+    process.tree.is_crossed = True
+    try:
+        async with asyncio.timeout(CROSSED_SECONDS_MAX):
+            await process.logs.sweeper().sweep_all()
+    except TimeoutError:
+        raise world.violation("a pass that is always crossed does not end") from None
+    process.crash()
+
+
+async def _kept_up(world: HostWorld, processes: Sequence[Process]) -> None:
+    """What a process remembers of earlier passes keeps it from nothing that is due (W8)."""
+    keepers = [each for each in processes if each.upkeep is not None and not each.has_crashed]
+    if not keepers or world.random.random() < 0.5:
+        return
+    world.is_faulty = False
+    for other in keepers[1:]:
+        other.crash()  # its lease may outlive a release that was lost
+    await asyncio.sleep(1.1)
+    keepers[0].spawn("upkeep alone", actors.keep_up_alone(keepers[0]))
+    await world.until_all_ended()
+    _nothing_left(world)
+    world.counts["kept up"] += 1
+
+
+def _nothing_left(world: HostWorld) -> None:
+    """Everything that no version needs is gone, after every time of grace."""
     for log_id, view in world.views.items():
         nodes = world.nodes.current
         mine = {i for i in world.ledgers if world.log_of[i] == log_id}
@@ -190,10 +316,9 @@ async def _settle(world: HostWorld) -> None:
         state = view.store.state
         listed = {item.ledger_id for item in view.checks.items(state)}
         world.require(left == listed, f"ledgers {sorted(left ^ listed)} are left or gone")
+        view.checks.no_pages_left(state)
         jobs = [app for app in state.producers if app.startswith(JOB_APP_PREFIX)]
         world.require(not jobs, f"jobs {jobs} are never forgotten")
-        log = process.logs.open_by_id("log", log_id)
-        await _read_whole(world, view, log)
 
 
 def _nobody_waits(world: HostWorld) -> None:
@@ -217,6 +342,7 @@ async def _run(seed: int) -> HostWorld:
         world.is_faulty = False
         first = Process(world, "first")
         await first.stores.initialize()
+        await _use_up_ids(world, first)
         if world.random.random() < 0.4:
             world.properties["retentionMs"] = "2500"
         schema = rows.drawn_schema(world.random) if world.random.random() < 0.4 else b""
@@ -231,6 +357,7 @@ async def _run(seed: int) -> HostWorld:
         await world.until_all_ended()
         if not any(process.tree.faults or process.has_crashed for process in processes):
             _nobody_waits(world)
+        await _kept_up(world, processes)
         for process in processes:
             if not process.has_crashed:
                 process.crash()
@@ -240,6 +367,18 @@ async def _run(seed: int) -> HostWorld:
         if world.failure is not None:
             raise world.failure
     return world
+
+
+async def _use_up_ids(world: HostWorld, process: Process) -> None:
+    """In some schedules a counter of ids is at its end after a few."""
+    if world.random.random() < 0.2:
+        counter = f"{world.root}/idgen"
+        if world.random.random() < 0.5:
+            counter = f"{world.root}/idgen-long/HOB-{1:010d}"
+        await process.tree.create(counter, make_parents=True)
+        node = world.nodes.current.nodes[counter]
+        made = NUMBER_END - world.random.randint(0, 40)
+        world.nodes.current.nodes[counter] = replace(node, children_made=made)
 
 
 def _remembered(world: HostWorld) -> Any:

@@ -1,0 +1,118 @@
+"""Log lines on their way to standard error: a thread writes them, and no one waits for it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import threading
+from collections import deque
+from datetime import UTC, datetime
+from typing import Final
+
+WAITING_BYTES_MAX: Final = 1 << 20
+LINE_BYTES_MAX: Final = 1 << 16
+"""A longer line is cut."""
+LINE_COST_BYTES: Final = 100
+"""Counted for a line beside its bytes."""
+DRAIN_SECONDS: Final = 1.0
+"""How long the end of a process waits for lines that are not written."""
+
+
+class LogLines(io.TextIOBase):
+    """A text stream whose `write` never waits: the event loop may use it.
+
+    A pipe that is not read, a terminal that is stopped and a slow disk block the thread of this
+    object and nothing else. At most `WAITING_BYTES_MAX` wait for it. Further lines are dropped,
+    and the next line that is written is preceded by one with their number. Lines that cannot be
+    written, because nobody reads the pipe or the disk is full, are dropped as well.
+
+    Args:
+        descriptor: Where the lines go. It may block or not; it is not closed.
+
+    Attributes:
+        dropped: Lines that were dropped so far.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._is_writing = False
+        self._reported = 0
+        # Reentrant: a finalizer that runs in `write` may write a line as well.
+        self._changed = threading.Condition(threading.RLock())
+        self.dropped = 0
+        threading.Thread(target=self._run, name="log lines", daemon=True).start()
+
+    def write(self, text: str) -> int:
+        """Have a line written, or drop it."""
+        line = text.encode(errors="backslashreplace")
+        if len(line) > LINE_BYTES_MAX:
+            line = line[: LINE_BYTES_MAX - 1] + b"\n"
+        cost_bytes = len(line) + LINE_COST_BYTES
+        with self._changed:
+            if self._waiting_bytes + cost_bytes > WAITING_BYTES_MAX:
+                self.dropped += 1
+            else:
+                self._waiting.append(line)
+                self._waiting_bytes += cost_bytes
+                self._changed.notify_all()
+        return len(text)
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def fileno(self) -> int:
+        """Where the lines go."""
+        return self._descriptor
+
+    def drain(self, timeout_seconds: float = DRAIN_SECONDS) -> bool:
+        """Wait until all lines are written; False if they were not in time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not self._waiting and not self._is_writing, timeout_seconds
+            )
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._is_writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting)
+                self._is_writing = True
+                line = self._waiting.popleft()
+                self._waiting_bytes -= len(line) + LINE_COST_BYTES
+                dropped = self.dropped
+            if dropped > self._reported and self._is_written(_report(dropped - self._reported)):
+                self._reported = dropped
+            if not self._is_written(line):
+                with self._changed:
+                    self.dropped += 1
+
+    def _is_written(self, line: bytes) -> bool:
+        left = memoryview(line)
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:
+                # Another process that has the same file made it non-blocking.
+                poll = select.poll()
+                poll.register(self._descriptor, select.POLLOUT)
+                poll.poll()
+            except OSError:
+                return False
+        return True
+
+
+def _report(count: int) -> bytes:
+    record = {
+        "subject": "logging",
+        "event": "log_lines_dropped",
+        "level": "warning",
+        "count": count,
+        "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+    }
+    return json.dumps(record).encode() + b"\n"

@@ -1,0 +1,152 @@
+"""Drives readings: generators that name the bytes that they need (`reads.py`)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from itertools import count
+from typing import TypeVar
+
+from bookie_server.errors import StorageError
+from bookie_server.ports import Future, Tasks
+from bookie_server.storage.entry_log_file import Need
+from bookie_server.storage.pins import Pins
+
+R = TypeVar("R")
+
+NEEDS_PER_TURN = 8
+"""Index blocks that a listing goes through before others run: 3,264 pieces."""
+
+
+class Readings:
+    """Those of one directory that are under way.
+
+    A reading yields a `Need`, and None after a portion. What has portions waits in one line after
+    each: in one turn of the event loop the first in line goes on, with one portion.
+
+    Args:
+        tasks: For those that do not end at once.
+        pins: Each reading that does not end at once has one.
+    """
+
+    def __init__(self, tasks: Tasks, pins: Pins) -> None:
+        self._tasks = tasks
+        self._pins = pins
+        self._line: deque[Future[None]] = deque()
+        self._is_line_moving = False
+        self._batches = 0
+
+    def run(
+        self,
+        reading: Generator[Need | None, bytes, R],
+        on_result: Callable[[R], None],
+        on_error: Callable[[StorageError], None],
+        *,
+        is_batch: bool = False,
+    ) -> None:
+        """Drive a reading, at once as far as its bytes are in the page cache.
+
+        Args:
+            reading: Not begun.
+            on_result: Called with its result, maybe before this returns.
+            on_error: Called instead when it fails.
+            is_batch: It may have portions: it begins in line while others like it are under way.
+        """
+        need: Need | None = None
+        if not (is_batch and self._batches):
+            data: bytes | None = None
+            try:
+                while True:
+                    need = reading.send(data)  # type: ignore[arg-type]
+                    data = None if need is None else need.handle.read_now(need.offset, need.size)
+                    if data is None:
+                        break
+            except StopIteration as end:
+                on_result(end.value)
+                return
+            except StorageError as error:
+                on_error(error)
+                return
+        self._batches += is_batch
+        going_on = self._go_on(
+            self._pins.take(), reading, need, on_result, on_error, is_batch=is_batch
+        )
+        self._tasks.spawn("cold read", going_on)
+
+    async def finish(self, reading: Generator[Need, bytes, R]) -> R:
+        """Drive a reading to its end; no file that it may touch is used again before that."""
+        pin = self._pins.take()
+        try:
+            return await finish(reading, give_way=lambda: self._tasks.sleep(0))
+        finally:
+            self._pins.release(pin)
+
+    async def _go_on(
+        self,
+        pin: int,
+        reading: Generator[Need | None, bytes, R],
+        need: Need | None,
+        on_result: Callable[[R], None],
+        on_error: Callable[[StorageError], None],
+        *,
+        is_batch: bool,
+    ) -> None:
+        try:
+            if need is None:
+                await self._wait_in_line()
+            result = await finish(reading, need, wait_in_line=self._wait_in_line)
+        except StorageError as error:
+            on_error(error)
+        else:
+            on_result(result)
+        finally:
+            self._batches -= is_batch
+            self._pins.release(pin)
+
+    async def _wait_in_line(self) -> None:
+        turn: Future[None] = self._tasks.future()
+        self._line.append(turn)
+        if not self._is_line_moving:
+            self._is_line_moving = True
+            self._tasks.spawn("line of readings", self._move_line())
+        await turn
+
+    async def _move_line(self) -> None:
+        while self._line:
+            self._line.popleft().set_result(None)
+            await self._tasks.sleep(0)
+        self._is_line_moving = False
+
+
+async def finish(
+    reading: Generator[Need | None, bytes, R],
+    need: Need | None = None,
+    give_way: Callable[[], Awaitable[None]] | None = None,
+    wait_in_line: Callable[[], Awaitable[None]] | None = None,
+) -> R:
+    """Drive a reading to its end, waiting for every byte it needs.
+
+    Args:
+        reading: Begun if `need` is given.
+        need: What it needs first.
+        give_way: Called after every `NEEDS_PER_TURN` needs.
+        wait_in_line: Called after every portion; None for a reading without portions.
+    """
+    try:
+        if need is None:
+            need = next(reading)
+        for number in count(1):
+            while need is None:
+                assert wait_in_line is not None, "this reading has no portions"
+                await wait_in_line()
+                need = next(reading)
+            data = need.handle.read_now(need.offset, need.size)
+            if data is None:
+                data = await need.handle.read(need.offset, need.size)
+            if give_way is not None and number % NEEDS_PER_TURN == 0:
+                await give_way()
+            need = reading.send(data)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    raise AssertionError("a reading ends")

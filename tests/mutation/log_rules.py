@@ -1,0 +1,221 @@
+"""Mistakes against the rules of logs: ranges, versions, grace, clocks, unknown outcomes."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+PROTOCOL = "ledgerlog_spark/protocol"
+LOG = "ledgerlog_spark/log"
+METADATA = "ledgerlog_spark/metadata"
+
+_COMMITS = [
+    Mutation(
+        "overwrite_does_not_see_one_commit",
+        f"{PROTOCOL}/log_commit_plan.py",
+        "changed = head.version != request.planned_version",
+        "changed = head.version > request.planned_version + 1",
+        "an overwrite replaces one commit that it did not know",
+    ),
+    Mutation(
+        "replay_of_a_stream_is_stale",
+        f"{PROTOCOL}/log_epoch.py",
+        "elif record.last_batch_id > self._batch_id:",
+        "elif record.last_batch_id >= self._batch_id:",
+        "a stream that starts again with its last batch is refused",
+    ),
+    Mutation(
+        "first_run_is_no_zombie",
+        f"{PROTOCOL}/log_epoch.py",
+        "return self._run in record.runs[:-1]",
+        "return self._run in record.runs[1:-1]",
+        "the first run of a producer takes it over again",
+    ),
+    Mutation(
+        "known_log_of_another_run",
+        f"{PROTOCOL}/log_known.py",
+        "return record.current_run == request.run and record.last_batch_id < request.batch_id",
+        "return record.last_batch_id < request.batch_id",
+        "a run that was replaced commits from what its successor left",
+    ),
+    Mutation(
+        "producer_record_keeps_its_batch",
+        f"{PROTOCOL}/log_commit.py",
+        "producer.value, last_batch_id=batch_id, token=head.token, time_ms=self._now_ms",
+        "producer.value, token=head.token, time_ms=self._now_ms",
+        "a batch that is committed again is not recognised",
+    ),
+    Mutation(
+        "transaction_is_sent_again_when_the_head_moved",
+        f"{PROTOCOL}/log_commit.py",
+        "unmoved = self._head is not None and self._head.version == write.head_version",
+        "unmoved = self._head is not None",
+        "a commit whose answer was lost sends what can only be refused until it gives up",
+    ),
+    Mutation(
+        "last_look_keeps_its_token",
+        f"{PROTOCOL}/log_commit.py",
+        """        self._next_token()  # also for the last look that `_fail` may begin
+        if self._attempts >= ATTEMPTS_MAX:
+""",
+        """        if self._attempts < ATTEMPTS_MAX:
+            self._next_token()
+        if self._attempts >= ATTEMPTS_MAX:
+""",
+        "the attempt after the last one uses its pages, which the sweeper may have touched",
+    ),
+    Mutation(
+        "merged_range_is_as_young_as_its_oldest_row",
+        f"{PROTOCOL}/log_merge.py",
+        "newest_ms = max(item.newest_ms for item in replaced)",
+        "newest_ms = min(item.newest_ms for item in replaced)",
+        "retention drops merged rows that are young",
+    ),
+]
+
+_LETTING_GO = [
+    Mutation(
+        "version_expires_by_when_it_was_made",
+        f"{PROTOCOL}/log_expiry.py",
+        "if following.commit_time_ms > since_ms:",
+        "if version.commit_time_ms > since_ms:",
+        "a version that was just replaced expires at once when it is old",
+    ),
+    Mutation(
+        "expiry_goes_one_version_too_far",
+        f"{PROTOCOL}/log_expiry.py",
+        "        if following.commit_time_ms > since_ms:\n            return version\n",
+        "        if following.commit_time_ms > since_ms:\n            return following\n",
+        "the oldest version that is to be kept expires",
+    ),
+    Mutation(
+        "grace_of_staged_ledgers_the_wrong_way",
+        f"{PROTOCOL}/log_sweep.py",
+        "if reply.now_ms - staged.registered_ms > self._staging_ttl_ms",
+        "if reply.now_ms - staged.registered_ms < self._staging_ttl_ms",
+        "ledgers of jobs at work are swept, and old ones stay",
+    ),
+    Mutation(
+        "index_pages_are_swept",
+        f"{PROTOCOL}/log_sweep.py",
+        "for ref in (*paged.index, *paged.pages):",
+        "for ref in paged.pages:",
+        "the index of a long list is deleted",
+    ),
+    Mutation(
+        "first_named_page_of_a_token_alone_is_kept",
+        f"{METADATA}/log_store.py",
+        "            if int(number) not in kept:\n",
+        "            if int(number) not in kept[:1]:\n",
+        "of several pages that one commit wrote all but the first are deleted",
+    ),
+    Mutation(
+        "young_pages_alone_are_swept",
+        f"{LOG}/sweeper.py",
+        "if now_ms - node.created_ms > grace_ms\n",
+        "if now_ms - node.created_ms < grace_ms\n",
+        "pages that nothing names stay for ever",
+    ),
+    Mutation(
+        "truncation_reads_a_version_twice",
+        f"{PROTOCOL}/log_truncate.py",
+        "            first = newest.version + 1\n",
+        "            first = newest.version\n",
+        "a truncation over many versions looks at the last one again and again",
+    ),
+    Mutation(
+        "dropped_record_at_the_cut",
+        f"{PROTOCOL}/log_pages.py",
+        "tuple(record for record in paged.recent if kind.end_key(record) > key),",
+        "tuple(record for record in paged.recent if kind.first_key(record) >= key),",
+        "a range that reaches over the cut is dropped with those before it",
+    ),
+    Mutation(
+        "newest_version_is_retained_by_bytes_of_all",
+        f"{PROTOCOL}/log_retention.py",
+        "ITEMS, head.items, head.start_offset, head.end_offset, records_min=ITEMS_AT_ONCE",
+        "ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=ITEMS_AT_ONCE",
+        "rows of old versions count as the log's, so that it keeps too little",
+    ),
+    Mutation(
+        "floor_of_the_last_pages_alone",
+        f"{PROTOCOL}/log_floor.py",
+        "        self._note(head.items.recent)\n",
+        "",
+        "a seal does not see what was committed last",
+    ),
+    Mutation(
+        "remembered_dues_of_an_older_list",
+        f"{LOG}/sweep_memory.py",
+        "            due.starts, due.versions = starts, 0\n",
+        "            due.starts = starts\n",
+        "what a truncation left waits until the next version expires",
+    ),
+]
+
+_STORES = [
+    Mutation(
+        "kept_pages_are_mixed_up",
+        f"{LOG}/driver.py",
+        "pages.update(zip(map(_key_of, missing), read, strict=True))",
+        "pages.update(zip(map(_key_of, ask.pages), read, strict=False))",
+        "pages that are known already get the records of others",
+    ),
+    Mutation(
+        "missing_page_is_an_empty_one",
+        f"{LOG}/driver.py",
+        "                return m.PagesRead(ask.request, _gone(outcome, read), ())\n",
+        "                return m.PagesRead(ask.request, outcome, tuple(() for _ in ask.pages))\n",
+        "the records of a page that was merged away are left out",
+    ),
+    Mutation(
+        "clock_counts_in_microseconds",
+        f"{METADATA}/store_clock.py",
+        "age_ms = (self._elapsed_ns() - self._noted_ns) // 1_000_000",
+        "age_ms = (self._elapsed_ns() - self._noted_ns) // 1_000",
+        "the clock runs ahead of the store",
+    ),
+    Mutation(
+        "ended_registrations_are_all_marked",
+        f"{METADATA}/log_producers.py",
+        "return operations + await self._marks(log_id, deregistered, STAGED)",
+        "return operations + await self._marks(log_id, (*deregistered, *released), STAGED)",
+        "listed ledgers count as staged, so their time of grace is lost once they are unlisted",
+    ),
+    Mutation(
+        "registration_of_the_epoch_before",
+        f"{METADATA}/log_producers.py",
+        "            CreateNode(registration, str(epoch).encode()),\n",
+        "            CreateNode(registration, str(epoch - 1).encode()),\n",
+        "a run's own ledgers are sealed under it",
+    ),
+    Mutation(
+        "stream_ledgers_of_any_password",
+        f"{LOG}/stream_ledgers.py",
+        "        password=job.password,\n",
+        '        password=b"",\n',
+        "rows go into a ledger of another password",
+    ),
+    Mutation(
+        "stream_ledgers_of_any_schema",
+        f"{LOG}/stream_ledgers.py",
+        "        schema=job.schema,\n",
+        '        schema=b"",\n',
+        "rows of new columns go into a ledger with the old schema message",
+    ),
+    Mutation(
+        "stream_goes_on_with_what_is_fenced",
+        f"{LOG}/stream_ledgers.py",
+        "            or not ledger.is_writable\n",
+        "",
+        "every batch begins with a ledger that takes no more",
+    ),
+    Mutation(
+        "range_cut_forgets_what_was_not_acknowledged",
+        f"{LOG}/range_writer.py",
+        "        again = tuple(sent.payload for sent in self._pending if sent.rows)\n",
+        "        again = tuple(sent.payload for sent in list(self._pending)[1:] if sent.rows)\n",
+        "the first entry that a fenced ledger did not acknowledge is lost",
+    ),
+]
+
+MUTATIONS = [*_COMMITS, *_LETTING_GO, *_STORES]

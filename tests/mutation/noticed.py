@@ -1,0 +1,92 @@
+"""What noticed each mutation last time, to be played first: most verdicts take a second then.
+
+One line of JSON for each mutation, by name. A line is only a guess: when what it names passes, the
+whole suite is run. One that names a test keeps simulators from being asked, so the count of what
+they notice is a lower bound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.mutation import SIMULATORS, Mutation
+
+FILE = Path(__file__).parent / "noticed.jsonl"
+_SEED = re.compile(r"\bseed (\d+)[,:]")
+_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+?::[^\s\[]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What is likely to notice a mutation.
+
+    Attributes:
+        by: The simulator, or TESTS.
+        command: For `python -m`.
+    """
+
+    by: str
+    command: tuple[str, ...]
+
+
+def narrowed(command: tuple[str, ...], output: str) -> tuple[str, ...]:
+    """The part of a command that failed, by what it printed; the whole if that names none."""
+    if command[0] == "pytest":
+        failed = _TEST.findall(output)
+        options = [word for word in command if word not in tests_of(command)]
+        return (*options, failed[0]) if failed else command
+    seeds = _SEED.findall(output)
+    if not seeds:
+        return command
+    options = list(command)
+    options[options.index("--seed") + 1] = seeds[-1]
+    options[options.index("--schedules") + 1] = "1"
+    return tuple(options)
+
+
+def tests_of(command: tuple[str, ...]) -> list[str]:
+    """The tests that a run of pytest names."""
+    return [word for word in command if word.startswith("tests/")]
+
+
+class Guesses:
+    """The file's lines, of mutations that are as they were."""
+
+    def __init__(self, file: Path = FILE) -> None:
+        """Reads the file, if there is one."""
+        self._file = file
+        self._lines: dict[str, dict[str, object]] = {}
+        lines = file.read_text().splitlines() if file.exists() else []
+        for line in map(json.loads, lines):
+            known = self._lines.get(line["name"])
+            if known is None or known["by"] not in SIMULATORS:
+                self._lines[line["name"]] = line
+
+    def of(self, mutation: Mutation) -> Guess | None:
+        """What to play first; None when nothing noticed it yet, or the mutation has changed."""
+        line = self._lines.get(mutation.name)
+        if line is None or line["mutation"] != _hash_of(mutation):
+            return None
+        return Guess(str(line["by"]), tuple(line["command"]))  # type: ignore[arg-type]
+
+    def put(self, mutation: Mutation, guess: Guess | None) -> None:
+        """Keep a guess for the next run, or that there is none; writes the whole file."""
+        self._lines.pop(mutation.name, None)
+        if guess is not None:
+            self._lines[mutation.name] = {
+                "name": mutation.name,
+                "mutation": _hash_of(mutation),
+                "by": guess.by,
+                "command": list(guess.command),
+            }
+        lines = (json.dumps(self._lines[name]) for name in sorted(self._lines))
+        self._file.write_text("".join(f"{line}\n" for line in lines))
+
+
+def _hash_of(mutation: Mutation) -> str:
+    said = repr((mutation.file, mutation.old, mutation.new))
+    return hashlib.sha256(said.encode()).hexdigest()[:12]

@@ -1,0 +1,228 @@
+"""Mistakes in a bookie's data plane: lanes, receive memory, connections, and who is closed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+SERVICE = "bookie_server/service"
+
+MUTATIONS = [
+    Mutation(
+        "answer_of_an_add_keeps_its_place_in_writes",
+        f"{SERVICE}/v2_connection.py",
+        "            share.give_back(taken_bytes)\n            share = self.shares.adds\n",
+        "            share = self.shares.adds\n",
+        "the lane of writes fills and no add is taken any more",
+    ),
+    Mutation(
+        "answer_gives_back_its_own_bytes",
+        f"{SERVICE}/v2_connection.py",
+        "            share.give_back(taken_bytes - size_bytes)\n",
+        "            share.give_back(taken_bytes)\n",
+        "an answer that is not taken yet is not counted",
+    ),
+    Mutation(
+        "lost_connection_keeps_its_grant",
+        f"{SERVICE}/v2_connection.py",
+        "            self._granted = None\n            share.give_back(granted_bytes)\n"
+        "        self.memory",
+        "            self._granted = None\n        self.memory",
+        "bytes that were granted to a peer that left count for ever",
+    ),
+    Mutation(
+        "lost_connection_stays_in_line",
+        f"{SERVICE}/v2_connection.py",
+        "        self._answers.clear()\n        self.shares.stop_waiting()\n",
+        "        self._answers.clear()\n",
+        "a peer that left waits in line, and gets bytes that it never gives back",
+    ),
+    Mutation(
+        "dropped_backlog_keeps_its_memory",
+        f"{SERVICE}/v2_connection.py",
+        "            self.memory.free(buffer_of(self._backlog.popleft()))\n",
+        "            self._backlog.popleft()\n",
+        "frames of a peer that left count for ever",
+    ),
+    Mutation(
+        "resumed_frame_keeps_its_memory",
+        f"{SERVICE}/v2_connection.py",
+        "            backlog.popleft()\n            self.memory.free(buffer_of(body))\n",
+        "            backlog.popleft()\n",
+        "memory of frames that waited is never used again",
+    ),
+    Mutation(
+        "grant_of_another_lane_is_lost",
+        f"{SERVICE}/v2_connection.py",
+        "                return granted_bytes\n            granted.give_back(granted_bytes)\n",
+        "                return granted_bytes\n",
+        "bytes that were granted for what is not asked any more count for ever",
+    ),
+    Mutation(
+        "idle_with_open_requests",
+        f"{SERVICE}/v2_connection.py",
+        "is_unanswered = self.open_requests or self._backlog",
+        "is_unanswered = bool(self._backlog)",
+        "a connection is closed for another one while its requests are out",
+    ),
+    Mutation(
+        "sent_answers_wake_nobody",
+        f"{SERVICE}/v2_connection.py",
+        "                share.give_back(sent_bytes)\n        if self._is_paused:\n"
+        "            self._schedule_resume()\n",
+        "                share.give_back(sent_bytes)\n",
+        "a peer whose answers were not taken is never heard again",
+    ),
+    Mutation(
+        "request_without_an_answer_stays_open",
+        f"{SERVICE}/v2_connection.py",
+        "        self.open_requests -= 1\n        share.give_back(taken_bytes)\n\n",
+        "        share.give_back(taken_bytes)\n\n",
+        "a stop waits for a request that is over",
+    ),
+    Mutation(
+        "share_waits_for_itself",
+        f"{SERVICE}/v2_connection.py",
+        "return not has_more and share.held_bytes > share.reserve_bytes",
+        "return False",
+        "a request waits for the memory that it lies in",
+    ),
+    Mutation(
+        "memory_of_waiting_frames_is_used_again",
+        f"{SERVICE}/receive_memory.py",
+        "            buffer_of(body).unanswered += 1\n",
+        "            buffer_of(body).unanswered += 0\n",
+        "a frame that waits is overwritten by the next one",
+    ),
+    Mutation(
+        "memory_of_an_add_is_used_again",
+        f"{SERVICE}/v2_operations.py",
+        "        buffer = buffer_of(body)\n        buffer.unanswered += 1\n"
+        "        is_recovery = bool(flags & RECOVERY_ADD)\n",
+        "        buffer = buffer_of(body)\n        buffer.unanswered += 0\n"
+        "        is_recovery = bool(flags & RECOVERY_ADD)\n",
+        "an add that storage writes is overwritten by the next frame",
+    ),
+    Mutation(
+        "memory_in_use_is_counted_out",
+        f"{SERVICE}/receive_memory.py",
+        "is_counted_out = old.charge is share and not old.unanswered",
+        "is_counted_out = old.charge is share",
+        "memory of adds that are not answered is given to others",
+    ),
+    Mutation(
+        "memory_of_open_requests_goes_with_the_connection",
+        f"{SERVICE}/receive_memory.py",
+        "        buffer = self.frames.close()\n        if not buffer.unanswered:\n"
+        "            _uncharge(buffer)\n",
+        "        buffer = self.frames.close()\n        _uncharge(buffer)\n",
+        "a peer that leaves frees memory that storage still reads",
+    ),
+    Mutation(
+        "stalled_peers_stay",
+        f"{SERVICE}/sweeper.py",
+        "reason = connection.watch.overdue(now, self._stall_seconds)",
+        "reason = None",
+        "who takes none of its answers is never closed",
+    ),
+    Mutation(
+        "silent_peers_stay",
+        f"{SERVICE}/sweeper.py",
+        "if reason is None and self._is_silent(connection, now):",
+        "if False:",
+        "who asks for nothing keeps a place for ever",
+    ),
+    Mutation(
+        "relief_closes_whoever_holds_most",
+        f"{SERVICE}/sweeper.py",
+        "        holders = [connection for connection in holders"
+        " if self._is_in_the_way(connection, now)]\n",
+        "",
+        "a peer that moves is closed because it holds much",
+    ),
+    Mutation(
+        "nobody_is_relieved",
+        f"{SERVICE}/sweeper.py",
+        "            if lane.waiting_count:\n                self.relieve(lane)\n",
+        "            pass\n",
+        "reads wait as long as somebody takes no answers",
+    ),
+    Mutation(
+        "peer_that_moved_once_never_stalls",
+        f"{SERVICE}/peer_watch.py",
+        "return min(self.took_at, self.sent_at) + grace_seconds <= now",
+        "return max(self.took_at, self.sent_at) + grace_seconds <= now",
+        "who takes no answers but sends is in nobody's way",
+    ),
+    Mutation(
+        "peer_that_takes_nothing_moves",
+        f"{SERVICE}/peer_watch.py",
+        "taken_bytes >= before + MOVED_BYTES_MIN",
+        "taken_bytes >= before",
+        "who takes none of its answers is never overdue",
+    ),
+    Mutation(
+        "bytes_that_come_back_wake_nobody",
+        f"{SERVICE}/budget.py",
+        "            budget.count(self, -size_bytes)\n        if budget.waiting:\n"
+        "            budget.grant_waiting()\n",
+        "            budget.count(self, -size_bytes)\n",
+        "who waits in line waits for ever",
+    ),
+    Mutation(
+        "hosts_that_left_are_kept",
+        f"{SERVICE}/budget.py",
+        "                del self._hosts[share.host]\n",
+        "                self._hosts[share.host] = 0\n",
+        "each address that ever connected takes memory, and counts as one that shares",
+    ),
+    Mutation(
+        "who_leaves_the_line_wakes_nobody",
+        f"{SERVICE}/budget.py",
+        "            self.leave_line()\n            self._budget.grant_waiting()\n",
+        "            self.leave_line()\n",
+        "those behind a peer that left the line wait although there is room",
+    ),
+    Mutation(
+        "reserve_counts_twice",
+        f"{SERVICE}/budget.py",
+        "        before = max(0, share.held_bytes - share.reserve_bytes)\n"
+        "        share.held_bytes += size_bytes\n",
+        "        before = max(0, share.held_bytes)\n        share.held_bytes += size_bytes\n",
+        "what is shared is counted as less than it is",
+    ),
+    Mutation(
+        "busy_connections_are_replaced",
+        f"{SERVICE}/connection_slots.py",
+        "if connection.is_idle and (is_known_host or not connection.is_proven)",
+        "if is_known_host or not connection.is_proven",
+        "a newcomer takes the place of a peer whose requests are out",
+    ),
+    Mutation(
+        "connection_that_left_keeps_its_place",
+        f"{SERVICE}/v2_server.py",
+        "        self._connections.discard(connection)\n\n    async",
+        "\n    async",
+        "the bookie is full of connections that are gone",
+    ),
+    Mutation(
+        "turns_end_with_the_first",
+        f"{SERVICE}/v2_shared.py",
+        "            self._is_turning = bool(self.turns)\n            if self.turns:\n",
+        "            self._is_turning = bool(self.turns)\n            if False:\n",
+        "connections behind the first turn wait for ever",
+    ),
+    Mutation(
+        "large_answer_is_sent_uncounted",
+        f"{SERVICE}/v2_connection.py",
+        "        if not share.extend(more_bytes):\n            self._shared",
+        "        if False:\n            self._shared",
+        "answers larger than expected pass the bound of their lane",
+    ),
+    Mutation(
+        "refused_answer_is_held_nevertheless",
+        f"{SERVICE}/v2_operations.py",
+        "        self._read_reserve.learn(size_bytes)\n",
+        "",
+        "a read of a large entry is refused again and again",
+    ),
+]

@@ -1,0 +1,268 @@
+"""Mistakes in quorums, bounds and keys, in the order of steps, and in what is cleaned up after."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+PROTOCOL = "ledgerlog_spark/protocol"
+CORE = "bookie_server/core"
+STORAGE = "bookie_server/storage"
+
+_LEDGERS = [
+    Mutation(
+        "striped_run_lacks_one_write_set",
+        f"{PROTOCOL}/quorum.py",
+        "for step in range(min(entries, size))",
+        "for step in range(min(entries, size - 1))",
+        "a striped run is confirmed although one of its entries is on too few bookies",
+    ),
+    Mutation(
+        "window_is_one_larger",
+        f"{PROTOCOL}/add_pipeline.py",
+        "self.entries_in_flight < self._window.entries_max",
+        "self.entries_in_flight <= self._window.entries_max",
+        "one run more than the window is on its way",
+    ),
+    Mutation(
+        "replaced_bookie_still_answers",
+        f"{PROTOCOL}/add_pipeline.py",
+        "        pending.acked &= ~(1 << index)\n        self._drop_request(pending, index)\n",
+        "        pending.acked &= ~(1 << index)\n",
+        "the answer of a bookie that was replaced counts for the one in its place",
+    ),
+    Mutation(
+        "changes_are_not_counted",
+        f"{PROTOCOL}/writer.py",
+        "        self.ensemble_changes += 1\n",
+        "",
+        "a ledger changes its ensemble without end",
+    ),
+    Mutation(
+        "quorum_timer_runs_once",
+        f"{PROTOCOL}/writer.py",
+        "            return [*self._arm_quorum_timer()]\n",
+        "            return []\n",
+        "the last add of all waits for ever for its quorum",
+    ),
+    Mutation(
+        "rounds_without_a_spare_are_not_counted",
+        f"{PROTOCOL}/ensemble_change.py",
+        "self.rounds[index] = self.rounds.get(index, 0) + 1",
+        "self.rounds[index] = 1",
+        "a writer without a spare bookie looks for one for ever",
+    ),
+    Mutation(
+        "failures_of_an_attempt_stay",
+        f"{PROTOCOL}/recovery.py",
+        "        self._failed.forget_indexes()\n",
+        "",
+        "the next attempt replaces bookies that did not fail it",
+    ),
+    Mutation(
+        "unknown_close_of_an_attempt_is_forgotten",
+        f"{PROTOCOL}/recovery.py",
+        "self._may_have_written |= not result.is_definite",
+        "self._may_have_written = not result.is_definite",
+        "a later attempt denies what an earlier one may have written",
+    ),
+    Mutation(
+        "recovery_compares_no_password",
+        f"{PROTOCOL}/recovery.py",
+        "if metadata.has_password and metadata.password != self._password:",
+        "if False:",
+        "anybody seals a ledger",
+    ),
+    Mutation(
+        "busy_bookies_end_an_attempt",
+        f"{PROTOCOL}/recovery_tail.py",
+        "if pipeline is None or self._listing or self._busy.is_waiting:",
+        "if pipeline is None or self._listing:",
+        "a recovery gives up while bookies that refused are to be asked again",
+    ),
+    Mutation(
+        "reload_counts_for_later_entries",
+        f"{PROTOCOL}/reader.py",
+        "            self._is_confirmed_by_reload = False\n            effects.append",
+        "            effects.append",
+        "the reload for one entry stands for the reload of those behind it",
+    ),
+    Mutation(
+        "rest_of_a_batch_lacks_one",
+        f"{PROTOCOL}/reader.py",
+        "            self._put_back(batch, batch.next_entry_id)\n",
+        "            self._put_back(batch, batch.next_entry_id + 1)\n",
+        "the entry behind a short batch is never asked for",
+    ),
+    Mutation(
+        "silence_is_an_answer_about_the_lac",
+        f"{PROTOCOL}/lac.py",
+        "if event.code is Code.OK or event.code.is_absent:",
+        "if event.code is not Code.BUSY:",
+        "a LAC that nobody reported is reported as the ledger's",
+    ),
+    Mutation(
+        "record_key_ignores_the_token",
+        f"{PROTOCOL}/metadata_update.py",
+        "        metadata.token,\n",
+        "",
+        "another client's record with the same contents counts as ours",
+    ),
+]
+
+_KEYS = [
+    Mutation(
+        "add_takes_any_key",
+        f"{CORE}/ledger_gate.py",
+        "if state is not None and not key_fits(state, request.master_key):",
+        "if False:",
+        "whoever has no password writes into a ledger",
+    ),
+    Mutation(
+        "fence_takes_any_key",
+        f"{CORE}/ledger_gate.py",
+        "    if state is not None and not key_fits(state, key):\n"
+        "        return Code.UNAUTHORIZED\n",
+        "",
+        "whoever has no password fences a ledger",
+    ),
+    Mutation(
+        "lac_takes_any_key",
+        f"{STORAGE}/adds.py",
+        "        if state is not None and not key_fits(state, master_key):\n"
+        "            on_done(Code.UNAUTHORIZED)\n            return\n",
+        "",
+        "whoever has no password moves the LAC of a ledger",
+    ),
+    Mutation(
+        "told_lac_takes_any_key",
+        f"{STORAGE}/adds.py",
+        "state.master_key is not None and key_fits(state, master_key):",
+        "state.master_key is not None:",
+        "whoever has no password moves the LAC that readers see",
+    ),
+]
+
+_ORDER = [
+    Mutation(
+        "lac_is_answered_before_it_is_durable",
+        f"{STORAGE}/adds.py",
+        "        record.on_done = on_done\n"
+        "        state.last_ticket = self._log.submit(record)\n"
+        "        self._raise_lac(state, lac, after)\n",
+        "        state.last_ticket = self._log.submit(record)\n"
+        "        self._raise_lac(state, lac, after)\n"
+        "        on_done(Code.OK)\n",
+        "an announced LAC that was acknowledged falls with the power",
+    ),
+    Mutation(
+        "second_drop_is_answered_at_once",
+        f"{STORAGE}/drops.py",
+        "            self._log.when_durable(state.drop_ticket, on_done)\n",
+        "            on_done(Code.OK)\n",
+        "a drop is reported as done that a power loss takes back",
+    ),
+    Mutation(
+        "tombstone_is_forgotten_before_it_is_durable",
+        f"{CORE}/ledger_gate.py",
+        "return state.is_dropped and is_settled and now_s",
+        "return state.is_dropped and now_s",
+        "a ledger that is being dropped is forgotten",
+    ),
+    Mutation(
+        "highest_dropped_ledger_is_not_kept",
+        f"{STORAGE}/file_keeper.py",
+        "            highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,\n",
+        "",
+        "after a start a ledger that was dropped and forgotten takes adds",
+    ),
+    Mutation(
+        "settled_metadata_check_stays",
+        f"{STORAGE}/adds.py",
+        "for decided in self._checks.pop(ledger_id):",
+        "for decided in self._checks[ledger_id]:",
+        "the next add that has to wait for a check waits for one that is over",
+    ),
+    Mutation(
+        "lost_adds_stay_in_flight",
+        f"{STORAGE}/ledger_storage.py",
+        "            if record.kind is RecordKind.RUN:\n"
+        "                self._adds.in_flight_bytes -= record.body_size\n"
+        "            if record.on_done",
+        "            if record.on_done",
+        "bytes of adds whose write failed count for ever",
+    ),
+    Mutation(
+        "files_are_cut_before_the_manifest",
+        f"{STORAGE}/file_keeper.py",
+        "            await mark_finished(file.handle, file.entry)\n",
+        "            await mark_finished(file.handle, file.entry)\n"
+        "            await self._cut(file)\n",
+        "a power loss between the two makes a whole file one in doubt",
+    ),
+    Mutation(
+        "new_slot_has_no_durable_name",
+        f"{STORAGE}/slots.py",
+        "            await handle.datasync()\n            await self._files.sync_directory()\n",
+        "            await handle.datasync()\n",
+        "the MANIFEST names a file that a power loss takes away",
+    ),
+    Mutation(
+        "state_file_is_named_before_it_is_synced",
+        f"{STORAGE}/manifest.py",
+        "                await file.datasync()\n            finally:",
+        "            finally:",
+        "the MANIFEST names states that a power loss takes away",
+    ),
+    Mutation(
+        "index_is_not_synced",
+        f"{STORAGE}/file_keeper.py",
+        "        await full.handle.datasync()\n        self.log.counters.syncs += 1\n",
+        "        self.log.counters.syncs += 1\n",
+        "a finished file's index is gone after a power loss and has to be rebuilt",
+    ),
+    Mutation(
+        "boot_uses_the_last_sequence_again",
+        f"{STORAGE}/boot.py",
+        "self.next_sequence = largest_sequence(scans, seen) + 1",
+        "self.next_sequence = largest_sequence(scans, seen)",
+        "two records have one sequence",
+    ),
+    Mutation(
+        "doubt_ends_with_the_process",
+        f"{STORAGE}/boot.py",
+        "        if entry.has_damage:\n"
+        "            self.health.files_in_doubt.add(entry.file_id)\n        try",
+        "        try",
+        "a bookie with a damaged file denies entries after its second start",
+    ),
+    Mutation(
+        "freed_file_does_not_wait_for_readers",
+        f"{STORAGE}/file_keeper.py",
+        "if not self.pins.are_taken or self._is_closing:",
+        "if True:",
+        "a file is closed under a reading",
+    ),
+    Mutation(
+        "batch_goes_beyond_its_piece",
+        f"{STORAGE}/reads.py",
+        "following = best.last - entry_id",
+        "following = best.last - entry_id + 1",
+        "a batch serves the entry behind a piece from a record that was overwritten",
+    ),
+    Mutation(
+        "recovery_read_does_not_wait",
+        f"{STORAGE}/read_answers.py",
+        "self._log.when_durable(self._durability.recovery_read_waits_for(state), then)",
+        "then(Code.OK)",
+        "a recovery read denies an entry that is being synced",
+    ),
+    Mutation(
+        "collector_trusts_a_listing",
+        "bookie_server/service/collector.py",
+        "return await self._listing.deleted(unlisted)",
+        "return unlisted",
+        "a stale listing deletes a ledger that somebody just made",
+    ),
+]
+
+MUTATIONS = [*_LEDGERS, *_KEYS, *_ORDER]

@@ -1,0 +1,146 @@
+"""How an opening ends: in time, with a leader, or with an error that holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import (
+    LeaderTimeoutError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LocalProtocolError,
+)
+from ledgerlog_spark.protocol import leader_messages as lm
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.messages import MetadataOutcome, StartTimer
+
+if TYPE_CHECKING:
+    from tests.sim.leader.leader import SimLeader
+
+_WAITED_FOR: dict[type, str] = {
+    lm.SealLedger: "sealing an open ledger",
+    lm.CreateLedger: "making a ledger",
+    m.DropLedger: "dropping a ledger that cannot be listed any more",
+}
+
+
+class OpeningStory:
+    """What one leader asked for, and what it may say of the end of its opening.
+
+    Attributes:
+        began_ms: When it was told to lead.
+        attempts: To change the list, whose outcome it never heard; those that are out count.
+        let_go: Ledgers that it had dropped.
+        denies: It said for certain that it does not lead.
+    """
+
+    def __init__(self, leader: SimLeader) -> None:
+        self._leader = leader
+        self._out: dict[int, Any] = {}
+        self._asked: list[Any] = []
+        self._unheard: Counter[int] = Counter()
+        self.began_ms = 0
+        self._is_given_up = False
+        self.attempts = 0
+        self.let_go: set[int] = set()
+        self.denies = False
+
+    def begin(self) -> None:
+        """It is told to lead; the deadline counts from now on."""
+        world = self._leader.world
+        self.began_ms = world.now
+        world.later(world.open_timeout_ms + 1, self._check_in_time)
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self._is_given_up = True
+
+    def _check_in_time(self) -> None:
+        leader = self._leader
+        is_over = leader.machine.phase is not LeaderPhase.OPENING
+        leader.world.require(
+            is_over or leader.is_dead or leader.is_paused,
+            f"leader {leader.number} still opens the log after {leader.world.open_timeout_ms} ms",
+        )
+
+    # --- what goes out and what comes back ---
+
+    def hears(self, event: Any) -> None:
+        """Before the machine handles an event."""
+        ask = self._out.pop(getattr(event, "request", -1), None)
+        self._asked = [each for each in self._out.values() if type(each) is not StartTimer]
+        if type(ask) is m.WriteHead and event.outcome is not MetadataOutcome.UNKNOWN:
+            self.attempts -= 1
+            self._unheard.subtract(_listed_by(ask))
+
+    def asks(self, ask: Any) -> None:
+        """It makes a request."""
+        self._out[ask.request] = ask
+        if type(ask) is m.WriteHead:
+            self.attempts += 1
+            self._unheard.update(_listed_by(ask))
+        elif type(ask) is m.DropLedger:
+            self.let_go.add(ask.ledger_id)
+
+    # --- how it ended ---
+
+    def opened(self) -> None:
+        """It leads."""
+        self._check_ledgers()
+
+    def failed(self, error: LedgerLogError) -> None:
+        """It ended before it led."""
+        leader = self._leader
+        world = leader.world
+        self._check_ledgers()
+        mine = {ledger.ledger_id for ledger in leader.mine}
+        listed = {ledger.ledger_id for ledger in world.store.state.head.value.open_ledgers}
+        if error.definite:
+            self.denies = True
+            world.require(not mine & listed, f"{error!r} is definite, and its ledger is listed")
+        if isinstance(error, LocalProtocolError):
+            world.require(self._is_given_up, f"nobody gave it up: {error!r}")
+        if isinstance(error, LocalProtocolError | LeaderTimeoutError):
+            is_explained = error.definite or self.attempts > 0
+            world.require(is_explained, f"nothing is unknown, but {error!r} is not definite")
+        if isinstance(error, LeaderTimeoutError):
+            self._check_timeout(error)
+        world.require(
+            not isinstance(error, LedgerNotFoundError), f"every listed ledger is there: {error!r}"
+        )
+
+    def _check_timeout(self, error: LeaderTimeoutError) -> None:
+        world = self._leader.world
+        age_ms = world.now - self.began_ms
+        world.require(age_ms >= world.open_timeout_ms, f"{error!r} after {age_ms} ms")
+        world.require(error.retriable, f"{error!r} cannot be tried again")
+        (ask,) = self._asked
+        waited_for = _WAITED_FOR.get(type(ask), "reading or changing the list")
+        world.require(error.waited_for == waited_for, f"{error!r} while {ask} was out")
+        sealed = ask.ledger_id if type(ask) is lm.SealLedger else None
+        world.require(error.fields.get("ledger_id") == sealed, f"{error!r} while {ask} was out")
+
+    def _check_ledgers(self) -> None:
+        """Another ledger is made only when the one before may be on the list unheard."""
+        made = len(self._leader.mine)
+        self._leader.world.require(
+            made <= 1 + self.attempts,
+            f"leader {self._leader.number} made {made} ledgers, {self.attempts} changes are unsure",
+        )
+
+    def check_left(self) -> None:
+        """Every ledger that it made was listed, let go, or may be listed by a late write."""
+        leader = self._leader
+        for ledger in leader.mine:
+            number = ledger.ledger_id
+            is_known = number in leader.world.checks.listed_ever or number in self.let_go
+            leader.world.require(
+                is_known or self._unheard[number] > 0,
+                f"leader {leader.number} left ledger {number} behind, which no list can name",
+            )
+
+
+def _listed_by(ask: m.WriteHead) -> list[int]:
+    return [ledger.ledger_id for ledger in ask.head.open_ledgers]

@@ -1,0 +1,72 @@
+"""When a leader goes on in another ledger: no sooner than it should, and no later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol import leader_messages as lm
+from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.sim.leader.leader import SimLeader
+    from tests.sim.leader.ledgers import SimLedger
+
+ENTRY_SIZE_BYTES = 100
+CLOCK_MS = 60
+"""Leaders' clocks are so far apart, and the store's last answer is so old."""
+
+
+class RollStory:
+    """The ledger that a leader appends to, and what has to come before it leaves that."""
+
+    def __init__(self, leader: SimLeader) -> None:
+        self._leader = leader
+        self._current: SimLedger | None = None
+        self._opened_ms = 0
+        self._is_asked_for = False
+        self._was_full = False
+
+    def begin(self, ledger_id: int, opened_ms: int) -> None:
+        """Appends go to that ledger, whose age counts from then."""
+        self._current = self._leader.world.ledgers.by_id[ledger_id]
+        self._opened_ms = opened_ms
+        self._is_asked_for = self._was_full = False
+
+    def ask(self) -> None:
+        """The application wants another ledger; nothing happens while this one is empty."""
+        self._is_asked_for |= self._current is not None and bool(self._current.stored)
+
+    def append(self) -> None:
+        """It took an append, and looks at the size of the ledger that this goes to."""
+        self._was_full = self._is_full
+
+    def rolled(self, rolled: lm.LedgerRolled) -> None:
+        """It goes on in another one, for a reason that there is."""
+        leader, left = self._leader, self._current
+        assert left is not None
+        age_ms = leader.world.now - self._opened_ms + CLOCK_MS
+        is_old = age_ms >= leader.machine.properties.roll_age_ms
+        is_due = self._is_asked_for or left.is_broken or is_old or self._is_full
+        leader.world.require(
+            is_due, f"leader {leader.number} leaves {left.ledger_id} after {age_ms} ms for nothing"
+        )
+        # The time of the last append is the last one that the machine was told.
+        opened_ms = leader.appends[-1].started_ms if leader.appends else self._opened_ms
+        self.begin(rolled.ledger_id, opened_ms)
+
+    @property
+    def _is_full(self) -> bool:
+        assert self._current is not None
+        size_bytes = ENTRY_SIZE_BYTES * len(self._current.stored)
+        return size_bytes >= self._leader.machine.properties.roll_size_bytes
+
+    def check_under_way(self, open_requests: Iterable[object]) -> None:
+        """A ledger that is full, or is to be left, is: something is out that leads to the next."""
+        leader = self._leader
+        if self._current is None or leader.machine.phase is not LeaderPhase.LEADING:
+            return
+        is_due = self._was_full or self._is_asked_for
+        is_left = not is_due or any(True for _ in open_requests)
+        leader.world.require(is_left, f"ledger {self._current.ledger_id} is due, and goes on")

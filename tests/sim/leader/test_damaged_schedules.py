@@ -1,0 +1,35 @@
+"""Random schedules of leaders whose log loses acknowledged records."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerlog_spark.protocol.leader_list import ListEdit
+from tests.sim.leader.damaged import DamagedWorld, damaged_schedule
+from tests.sim.leader.schedules import run_schedules
+from tests.sim.log.checks import Violation
+
+SCHEDULES = 100
+
+pytestmark = pytest.mark.usefixtures("small_heads")
+
+
+def test_nobody_leads_a_log_over_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = 0
+
+    def count(world: DamagedWorld) -> None:
+        nonlocal lost
+        lost += world.lost is not None
+
+    counts = run_schedules(range(SCHEDULES), count, damaged_schedule)  # type: ignore[arg-type]
+    with capsys.disabled():
+        print(f"\n{counts}, {lost} logs lost records")  # noqa: T201
+    assert lost > SCHEDULES // 5
+
+
+def test_a_schedule_catches_a_list_that_is_not_checked_for_gaps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ListEdit, "__post_init__", lambda _edit: None)
+    with pytest.raises(Violation, match="gap"):
+        run_schedules(range(SCHEDULES), None, damaged_schedule)

@@ -1,0 +1,270 @@
+"""Who connects: peers that behave, and others."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
+from tests.contract.transport_bookies import MemoryLedger
+from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
+from tests.sim.service.pipe import Pipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.service.world import ServiceWorld
+
+RECOVERY = 6
+HIGH_PRIORITY = 4
+SIZES = (10, 200, 3_000, 20_000, 60_000)
+ANSWERED_SECONDS = 20.0
+"""A request that waits for the disk alone; the disk stands still for less."""
+QUICK_SECONDS = 4.0
+"""Reads and recovery wait for no add."""
+
+
+def payload_of(ledger_id: int, entry_id: int, size: int) -> bytes:
+    return (b"%d.%d." % (ledger_id, entry_id) * (size // 4 + 1))[:size]
+
+
+class Request:
+    """One that is out.
+
+    Attributes:
+        frame: Its bytes.
+        key: What its answer is told by.
+        check: Whether an answer is right.
+        end: How many bytes were sent over its connection up to its end.
+    """
+
+    def __init__(self, frame: bytes, key: tuple[Any, ...], check: Callable[[Any], bool]) -> None:
+        self.frame = frame
+        self.key = key
+        self.check = check
+        self.sent_at = 0.0
+        self.end = 0
+
+
+class GoodPeer:
+    """Sends whole frames, takes its answers, asks again what was refused as BUSY.
+
+    Attributes:
+        lane: "adds", "reads" or "control": what it asks for.
+    """
+
+    def __init__(self, world: ServiceWorld, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.lane = world.random.choice(("adds", "reads", "control"))
+        self.host = f"10.0.0.{number % 3}"
+        self.ledger_id = 100 + number
+        self.window = world.random.choice((1, 4, 30))
+        self.left = world.random.choice((3, 20, 60))
+        self.size = world.random.choice(SIZES)
+        self.is_over = False
+        self.out: dict[tuple[Any, ...], Request] = {}
+        self.pipe: Pipe | None = None
+        self._next = 0
+
+    async def run(self) -> None:
+        """All its requests, one connection after the other."""
+        world = self.world
+        if self.lane != "adds":
+            self._store_what_is_read()
+        while not (self.is_over or world.is_stopping):
+            self.pipe = Pipe(world, self.host)
+            await self._use(self.pipe)
+            await asyncio.sleep(0.02)
+        self.is_over = True
+
+    def _store_what_is_read(self) -> None:
+        ledger = MemoryLedger(KEY)
+        self.world.storage.inner.ledgers[self.ledger_id] = ledger
+        for entry_id in range(70):
+            payload = payload_of(self.ledger_id, entry_id, self.size)
+            ledger.entries[entry_id] = stored_entry(self.ledger_id, entry_id, payload)
+
+    async def _use(self, pipe: Pipe) -> None:
+        world = self.world
+        while not pipe.is_lost:
+            self._take_answers(pipe)
+            if not self.left and not self.out:
+                self.is_over = True
+                pipe.leave()
+                return
+            while self.left and len(self.out) < self.window and not world.is_stopping:
+                self._send(pipe)
+                if self.lane == "adds" and world.random.random() < 0.1:
+                    pipe.send(encode_tell_lac(self.ledger_id, self._next, KEY))
+            self._check_times()
+            await asyncio.sleep(world.random.choice((0.001, 0.004)))
+            if world.random.random() < 0.01 and not self.out:
+                pipe.leave()
+        await asyncio.sleep(0.1)  # what the kernels have still comes
+        self._take_answers(pipe)
+        # A frame that is not whole yet keeps no place: else who never completes one would.
+        whole = [one.key for one in self.out.values() if one.end <= pipe.delivered_bytes]
+        is_fair = not whole or world.is_stopping or not pipe.closed_by_bookie
+        world.require(is_fair, f"{self} was closed with requests out: {whole}")
+        self.left += len(self.out)
+        self.out.clear()
+
+    def _check_times(self) -> None:
+        now = self.world.loop.time()
+        limit = ANSWERED_SECONDS if self.lane == "adds" else QUICK_SECONDS
+        for request in self.out.values():
+            waited = now - request.sent_at
+            self.world.require(waited < limit, f"{self} waits for {request.key} for {waited:.1f} s")
+
+    def _send(self, pipe: Pipe) -> None:
+        request = {"adds": self._add, "reads": self._read, "control": self._recover}[self.lane]()
+        request.sent_at = self.world.loop.time()
+        request.end = pipe.sent_bytes + len(request.frame)
+        self.left -= 1
+        self.out[request.key] = request
+        pipe.send(request.frame)
+
+    def _take_answers(self, pipe: Pipe) -> None:
+        answers, pipe.answers = pipe.answers, []
+        for answer in answers:
+            key = key_of(answer)
+            request = self.out.pop(key, None)
+            self.world.require(request is not None, f"{self} did not ask for {answer.code} {key}")
+            assert request is not None
+            self.world.answers += 1
+            if answer.code is Code.BUSY:
+                self.world.refused += 1
+                self.left += 1
+            else:
+                self.world.require(request.check(answer), f"{self} gets {answer} for {key}")
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _add(self, flags: int = 0) -> Request:
+        number, ledger_id = self._number(), self.ledger_id
+        payload = payload_of(ledger_id, number, self.size)
+        if self.world.random.random() < 0.5:
+            frame = add_frame(ledger_id, number, payload, flags=flags)
+            return Request(frame, ("AddAnswer", ledger_id, number), _is_ok)
+        ids = range(number, number + (1 if self.size > 10_000 else 4))
+        frame = add_run_frame(ledger_id, ids, payload, request_id=number, flags=flags)
+        return Request(frame, ("AddRunAnswer", ledger_id, ids[0], number), _is_ok)
+
+    def _read(self, flags: int = 0, fence_key: bytes | None = None) -> Request:
+        number, ledger_id, entry_id = self._number(), self.ledger_id, self._next % 70
+        if self.world.random.random() < 0.5:
+            frame = encode_read(ledger_id, entry_id, fence_key=fence_key, flags=flags)
+            key: tuple[Any, ...] = ("ReadAnswer", ledger_id, entry_id)
+            if key not in self.out:
+                return Request(frame, key, partial(self._is_entry, entry_id))
+        size_max = self.world.random.choice((1, 5_000, 60_000))
+        frame = encode_batch_read(
+            ledger_id,
+            entry_id,
+            request_id=number,
+            count_max=10,
+            size_bytes_max=size_max,
+            fence_key=fence_key,
+            flags=flags,
+        )
+        key = ("BatchReadAnswer", ledger_id, entry_id, number)
+        return Request(frame, key, partial(self._are_entries, entry_id))
+
+    def _recover(self) -> Request:
+        if self.world.random.random() < 0.5:
+            self._next += 100  # beyond what is read
+            return self._add(RECOVERY)
+        return self._read(HIGH_PRIORITY)
+
+    def _entry(self, entry_id: int) -> bytes:
+        return stored_entry(
+            self.ledger_id, entry_id, payload_of(self.ledger_id, entry_id, self.size)
+        )
+
+    def _is_entry(self, entry_id: int, answer: Any) -> bool:
+        return answer.code is Code.OK and answer.entry == self._entry(entry_id)
+
+    def _are_entries(self, entry_id: int, answer: Any) -> bool:
+        entries = [bytes(entry) for entry in answer.entries]
+        right = [self._entry(entry_id + place) for place in range(len(entries))]
+        return answer.code is Code.OK and bool(entries) and entries == right
+
+    def __repr__(self) -> str:
+        return f"peer {self.number} ({self.lane})"
+
+
+def _is_ok(answer: Any) -> bool:
+    return answer.code is Code.OK
+
+
+def key_of(answer: Any) -> tuple[Any, ...]:
+    """What tells which request an answer belongs to."""
+    name = type(answer).__name__
+    if name in ("AddRunAnswer", "BatchReadAnswer"):
+        return (name, answer.ledger_id, answer.first_entry_id, answer.request_id)
+    return (name, answer.ledger_id, answer.entry_id)
+
+
+class BadPeer:
+    """Takes no answers, sends half a frame, leaves, floods, sends nonsense, or says nothing.
+
+    Attributes:
+        closes_in_seconds: It is to be closed within that, for it never ends by itself.
+    """
+
+    KINDS = ("sink", "drip", "leave", "garble", "silent")
+
+    def __init__(self, world: ServiceWorld, number: int, kind: str | None) -> None:
+        self.world = world
+        self.kind = kind or world.random.choice(self.KINDS)
+        self.lane = world.random.choice(("adds", "reads", "control"))
+        self.host = world.random.choice(("10.0.0.1", "10.0.1.1"))
+        self.ledger_id = 500 + number
+        self.size = world.random.choice(SIZES)
+        self.maker = GoodPeer(world, 400 + number)
+        self.maker.size = self.size
+
+    async def run(self) -> None:
+        world, random = self.world, self.world.random
+        self.maker._store_what_is_read()
+        while not world.is_ending:
+            await asyncio.sleep(random.uniform(0.001, 1.5))
+            if world.is_ending:
+                return
+            pipe = Pipe(world, self.host)
+            pipe.is_taking = self.kind != "sink"
+            began = world.loop.time()
+            frames = [self._frame() for _ in range(random.choice((1, 5, 40)))]
+            if self.kind == "sink":
+                pipe.send(b"".join(frames))
+            elif self.kind == "drip":
+                pipe.send(b"".join(frames[:2])[: -random.randrange(1, 30)])
+            elif self.kind == "garble":
+                pipe.send(frames[0] + bytes(random.choices(range(256), k=300)))
+            elif self.kind == "leave":
+                pipe.send(b"".join(frames))
+                world.later(random.uniform(0, 100), pipe.leave)
+            while not pipe.is_lost and not world.is_ending:
+                await asyncio.sleep(0.05)
+                self._check(pipe, world.loop.time() - began)
+            pipe.leave()
+
+    def _frame(self) -> bytes:
+        make = {"adds": self.maker._add, "reads": self.maker._read}
+        return make.get(self.lane, self.maker._recover)().frame
+
+    def _check(self, pipe: Pipe, seconds: float) -> None:
+        """What holds something and does not move is closed in time."""
+        stall = self.world.settings.stall_timeout_ms / 1_000
+        first = self.world.settings.first_request_timeout_ms / 1_000
+        is_stalled = self.kind in ("drip", "silent") or pipe.get_write_buffer_size() > 0
+        limit = 3 * (stall + first)
+        self.world.require(
+            not is_stalled or seconds < limit,
+            f"a peer that does not move ({self.kind}, {self.lane}) is there after {seconds:.1f} s",
+        )

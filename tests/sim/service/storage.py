@@ -1,0 +1,85 @@
+"""A storage that answers late, in any order, and watches the memory that it was given."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from tests.contract.transport_bookies import MemoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.service.world import ServiceWorld
+
+
+class LateStorage:
+    """The storage port over entries in memory.
+
+    Attributes:
+        is_stuck: Regular adds are not answered.
+        open_bytes: Of adds that are not answered.
+        requests: Not answered.
+    """
+
+    def __init__(self, world: ServiceWorld) -> None:
+        self.world = world
+        self.inner = MemoryStorage()
+        self.is_stuck = False
+        self.open_bytes = 0
+        self.requests = 0
+        self._stuck: list[Callable[[], None]] = []
+        self._newest: dict[int, int] = {}
+
+    def release(self) -> None:
+        """Adds are answered again."""
+        self.is_stuck = False
+        stuck, self._stuck = self._stuck, []
+        for answer in stuck:
+            self._answer_later(answer)
+
+    def add(self, request: Any, on_done: Callable[[Any], None]) -> None:
+        first = request.entry_ids[0]
+        is_next = first > self._newest.get(request.ledger_id, -1)
+        self.world.require(is_next, f"entry {first} of {request.ledger_id} overtook another one")
+        self._newest[request.ledger_id] = first
+        digest = blake2b(request.body).digest()
+        self.open_bytes += len(request.body)
+
+        def done(code: Any) -> None:
+            is_whole = blake2b(request.body).digest() == digest
+            self.world.require(is_whole, "memory of an add changed before storage was done")
+            self.open_bytes -= len(request.body)
+            on_done(code)
+
+        self.requests += 1
+        answer = self._once(lambda: self.inner.add(request, done))
+        if self.is_stuck and not request.is_recovery:
+            self._stuck.append(answer)
+        else:
+            self._answer_later(answer)
+
+    def read(self, request: Any, on_done: Callable[..., None]) -> None:
+        self.requests += 1
+        self._answer_later(self._once(lambda: self.inner.read(request, on_done)))
+
+    def read_batch(self, request: Any, on_done: Callable[..., None]) -> None:
+        self.requests += 1
+        self._answer_later(self._once(lambda: self.inner.read_batch(request, on_done)))
+
+    def tell_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
+        self.inner.tell_lac(ledger_id, lac, master_key)
+
+    def _once(self, answer: Callable[[], None]) -> Callable[[], None]:
+        def call() -> None:
+            self.requests -= 1
+            answer()
+
+        return call
+
+    def _answer_later(self, answer: Callable[[], None]) -> None:
+        random = self.world.random
+        if random.random() < 0.2:
+            answer()
+        else:
+            self.world.later(random.uniform(0, self.world.storage_ms_max), answer)

@@ -1,0 +1,65 @@
+"""Random schedules of a bookie's data plane; the mutations they catch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bookie_server.service.receive_memory import ReceiveMemory
+from bookie_server.service.sweeper import Sweeper
+from bookie_server.service.v2_connection import V2Connection
+from tests.sim.service.world import run_schedules, service_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEDULES = 60
+SCHEDULES_TO_CATCH_MAX = 60
+
+
+def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = run_schedules(range(7_000, 7_000 + SCHEDULES))
+    with capsys.disabled():
+        print(f"\n{counts}")  # noqa: T201 (the count line)
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    first, second = service_schedule(9), service_schedule(9)
+    assert first.answers == second.answers
+    assert first.counters.pauses == second.counters.pauses
+    assert first.loop.time() == second.loop.time()
+
+
+def waits_for_itself(patch: pytest.MonkeyPatch) -> None:
+    """A request waits for the memory that it lies in."""
+    patch.setattr(V2Connection, "_waits_for_itself", lambda *_: False)
+
+
+def everybody_is_in_the_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sweeper, "_is_in_the_way", lambda *_: True)
+
+
+def memory_goes_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
+    """Memory is used again although other requests in it are open."""
+    free = ReceiveMemory.free
+
+    def free_all(self: Any, buffer: Any) -> bool:
+        buffer.unanswered = 1
+        return free(self, buffer)
+
+    patch.setattr(ReceiveMemory, "free", free_all)
+
+
+MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    waits_for_itself: "waits for",
+    everybody_is_in_the_way: "was closed with requests out",
+    memory_goes_with_the_first_answer: "bytes|changed|overtook|is closed|AssertionError",
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_mutation_is_caught(
+    mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
+) -> None:
+    catch(MUTATIONS, mutation, lambda: run_schedules(range(SCHEDULES_TO_CATCH_MAX)))

@@ -1,0 +1,217 @@
+"""One schedule: a bookie's data plane, its peers, and what has to hold of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from bookie_server.config import CONNECTION_RESERVE_BYTES, FRAMES_IN_SHARED_MIN, BookieSettings
+from bookie_server.service import v2_connection, v2_shared
+from bookie_server.service.lanes import Lanes
+from bookie_server.service.metrics import ServiceCounters
+from bookie_server.service.v2_operations import V2Operations
+from bookie_server.service.v2_server import V2Server
+from tests.fixtures.autojump import AutojumpLoop
+from tests.sim.log.checks import Violation
+from tests.sim.service.peers import BadPeer, GoodPeer
+from tests.sim.service.storage import LateStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tests.sim.service.pipe import Pipe
+
+FRAME_BYTES_MAX = 65_536
+END_SECONDS = 90
+BAD_SECONDS = 40
+"""So long those that do not move are watched."""
+STUCK_SECONDS_MAX = 5.0
+DRAIN_MS = 8_000
+
+
+class _InOrder(dict[Any, None]):
+    """A set that goes through its members in the same order each time."""
+
+    def add(self, member: Any) -> None:
+        self[member] = None
+
+    def discard(self, member: Any) -> None:
+        self.pop(member, None)
+
+
+class ServiceWorld:
+    """Virtual time, one bookie, and everybody who is connected.
+
+    Attributes:
+        is_stopping: The bookie was told to stop.
+        is_ending: Peers that misbehave begin nothing new.
+        answers: That peers that behave got.
+        refused: Of them, with BUSY.
+        storage_ms_max: The storage answers within this, adds aside while it is stuck.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random = Random(seed)
+        self.loop = asyncio.get_running_loop()
+        self.storage_ms_max = random.choice((2, 30, 200))
+        connections_max = random.choice((8, 12, 24))
+        self.settings = BookieSettings(
+            directories=(Path("unused"),),
+            port=0,
+            bookie_id="b",
+            connections_max=connections_max,
+            frame_size_bytes_max=FRAME_BYTES_MAX,
+            in_flight_bytes_max=connections_max * CONNECTION_RESERVE_BYTES
+            + random.choice((1, 1, 2, 8)) * FRAMES_IN_SHARED_MIN * FRAME_BYTES_MAX,
+            stall_timeout_ms=8_000,
+            first_request_timeout_ms=1_000,
+        )
+        self.storage = LateStorage(self)
+        self.lanes = Lanes.of(self.settings)
+        self.counters = ServiceCounters()
+        self.server = V2Server(self.settings, self.storage, self.lanes, self.counters)
+        self.server._connections = self.server._sweeper._connections = _InOrder()  # type: ignore[assignment]
+        self.server._sweeping = asyncio.create_task(self.server._sweeper.run())
+        self.pipes: list[Pipe] = []
+        self.is_stopping = False
+        self.is_ending = False
+        self.answers = 0
+        self.refused = 0
+        self._failure: Violation | None = None
+
+    def require(self, holds: bool, message: str) -> None:
+        if not holds and self._failure is None:
+            self._failure = Violation(f"service, seed {self.seed}: {message}")
+        if not holds:
+            assert self._failure is not None
+            raise self._failure
+
+    def later(self, delay_ms: float, call: Callable[[], None]) -> None:
+        self.loop.call_later(delay_ms / 1_000, call)
+
+    def connection(self) -> V2Operations:
+        """The bookie's end of a new connection."""
+        return V2Operations(self.server._shared, self.server.admit, self.server.left)
+
+    def check_bytes_held(self) -> None:
+        """What is held for peers, counted from outside, is within the bound."""
+        unsent = sum(pipe.get_write_buffer_size() for pipe in self.pipes if not pipe.is_lost)
+        held, counted = self.storage.open_bytes + unsent, self.lanes.held_bytes
+        self.require(held <= counted, f"{held} bytes are held, and {counted} are counted")
+        allowed = self.settings.in_flight_bytes_max
+        self.require(counted <= allowed, f"{counted} bytes are held, allowed are {allowed}")
+        for lane in self.lanes.all:
+            is_sum_right = 0 <= lane.shared_bytes <= lane.held_bytes
+            self.require(is_sum_right, f"{lane.name} shares {lane.shared_bytes} of its bytes")
+
+    async def run(self) -> None:
+        """Peers come, the storage stands still now and then, all end, nothing is left."""
+        random = self.random
+        good = [GoodPeer(self, number) for number in range(random.choice((1, 3, 6, 14)))]
+        kind = random.choice((None, None, "sink"))
+        bad = [BadPeer(self, number, kind) for number in range(random.choice((0, 0, 2, 6)))]
+        tasks = [asyncio.create_task(peer.run()) for peer in (*good, *bad)]
+        tasks.append(asyncio.create_task(self._disturb()))
+        stops = random.random() < 0.3
+        until = self.loop.time() + (random.uniform(0, 1.5) if stops else END_SECONDS)
+        at_least = self.loop.time() + (BAD_SECONDS if bad and random.random() < 0.4 else 0)
+        while self.loop.time() < until and (
+            self.loop.time() < at_least or not all(peer.is_over for peer in good)
+        ):
+            self._raise_failures(tasks)
+            await asyncio.sleep(0.05)
+        self.is_ending = True
+        if not stops:
+            late = [peer for peer in good if not peer.is_over]
+            self.require(not late, f"{late} have not ended after {END_SECONDS} s")
+        self.storage.release()
+        await self._stop(good)
+        self.is_stopping = True
+        await asyncio.gather(*tasks)
+        self._raise_failures(tasks)
+        await asyncio.sleep(3)
+        self._require_nothing_left()
+
+    async def _disturb(self) -> None:
+        while not self.is_ending:
+            await asyncio.sleep(self.random.uniform(0.01, 2))
+            if self.random.random() < 0.3 and not self.is_ending:
+                self.storage.is_stuck = True
+                await asyncio.sleep(self.random.uniform(0.1, STUCK_SECONDS_MAX))
+                self.storage.release()
+
+    def _raise_failures(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            if task.done():
+                task.result()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _stop(self, good: list[GoodPeer]) -> None:
+        """What was accepted is answered; what was not is dropped."""
+        began = self.loop.time()
+        self.is_stopping = True
+        sinks = [pipe for pipe in self.pipes if not pipe.is_taking]
+        is_drained = await self.server.stop(DRAIN_MS)
+        self.require(is_drained or bool(sinks), f"a stop left {self.storage.requests} requests")
+        took = self.loop.time() - began
+        self.require(took <= DRAIN_MS / 1_000 + 0.1, f"a stop took {took:.1f} s")
+        await asyncio.sleep(1)
+        for peer in good:
+            self.require(peer.pipe is None or peer.pipe.is_lost, f"{peer} is still connected")
+
+    def _require_nothing_left(self) -> None:
+        count = self.server.connections_count
+        self.require(not count, f"{count} connections are left")
+        self.require(not self.storage.requests, "storage has requests that nobody waits for")
+        for lane in self.lanes.all:
+            self.require(not lane.waiting, f"somebody waits for {lane.name}")
+            left = lane.held_bytes, lane.shared_bytes
+            self.require(left == (0, 0), f"{lane.name} counts {left} bytes, and nobody is there")
+            self.require(not lane._hosts, f"{lane.name} knows hosts that are gone")
+
+
+async def _run(seed: int) -> ServiceWorld:
+    world = ServiceWorld(seed)
+    clock = SimpleNamespace(monotonic=lambda: world.loop.time() + world.random.uniform(0, 0.004))
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(mock.patch.object(v2_connection, "monotonic", clock.monotonic))
+        patches.enter_context(mock.patch.object(v2_shared, "time", clock))
+        await world.run()
+    return world
+
+
+def service_schedule(seed: int) -> ServiceWorld:
+    """One random schedule to its end; raises `Violation`."""
+    failures: list[dict[str, Any]] = []
+    with asyncio.Runner(loop_factory=AutojumpLoop) as runner:
+        runner.get_loop().set_exception_handler(lambda _loop, context: failures.append(context))
+        world = runner.run(_run(seed))
+    if failures:
+        error = failures[0].get("exception")
+        if isinstance(error, Violation):
+            raise error
+        raise Violation(f"service, seed {seed}: {failures[0]}") from error
+    return world
+
+
+def run_schedules(seeds: Iterable[int]) -> str:
+    """One schedule for each seed, the first `Violation` ends it; the line that counts."""
+    schedules = answers = refused = swept = pauses = 0
+    for seed in seeds:
+        world = service_schedule(seed)
+        schedules += 1
+        answers += world.answers
+        refused += world.refused
+        swept += world.counters.connections_closed_by_us
+        pauses += world.counters.pauses
+    return (
+        f"service: {schedules:,} schedules, {answers:,} answers, {refused:,} of them BUSY, "
+        f"{pauses:,} pauses, {swept:,} peers closed, 0 violations"
+    )

@@ -1,0 +1,75 @@
+"""Random schedules of the transport, byte by byte; the mutations they catch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.transport.v2_connection import V2Connection
+from ledgerlog_spark.transport.v2_link import V2Link
+from tests.sim.transport.schedules import run_schedules
+from tests.sim.transport.world import transport_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEDULES = 25
+SCHEDULES_TO_CATCH_MAX = 40
+
+
+def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = run_schedules(range(7_000, 7_000 + SCHEDULES))
+    with capsys.disabled():
+        print(f"\n{counts}")  # noqa: T201 (the count line)
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    first, second = transport_schedule(9), transport_schedule(9)
+    assert first.events == second.events
+    assert first.counts == second.counts
+    assert first.loop.time() == second.loop.time()
+
+
+def late_answers_pass_for_others(patch: pytest.MonkeyPatch) -> None:
+    """The answer to a request that timed out answers the next one with the same key."""
+
+    def send_keyed(self: Any, pending: Any) -> None:
+        self._by_key[pending.key] = pending
+        self._write(pending.frame())
+
+    patch.setattr(V2Connection, "is_blocked", lambda *_: False)
+    patch.setattr(V2Connection, "_send_keyed", send_keyed)
+
+
+def those_behind_a_late_answer_are_not_wanted(patch: pytest.MonkeyPatch) -> None:
+    """A callback that asks again fails who waited behind the request that timed out."""
+
+    def is_wanted(self: Any) -> bool:
+        held = (*self._by_id.values(), *self._by_key.values())
+        return any(pending.is_wanted for pending in held)
+
+    patch.setattr(V2Connection, "is_wanted", property(is_wanted))
+
+
+def pauses_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A bookie that is down is tried with each request."""
+
+    def lengthen(self: Any) -> None:
+        self._delay_ms = 0
+
+    patch.setattr(V2Link, "_lengthen_delay", lengthen)
+
+
+MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    late_answers_pass_for_others: "two requests for",
+    those_behind_a_late_answer_are_not_wanted: "UNAVAILABLE after .* for nothing",
+    pauses_are_forgotten: "too early",
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_mutation_is_caught(
+    mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
+) -> None:
+    catch(MUTATIONS, mutation, lambda: run_schedules(range(SCHEDULES_TO_CATCH_MAX)))

@@ -1,0 +1,109 @@
+"""Log lines never hold up who writes them, and those that are dropped are counted."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bookie_server.service.log_lines import LINE_BYTES_MAX, WAITING_BYTES_MAX, LogLines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE_SECONDS = 40
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
+    yield reading, writing
+    # The thread of the lines stays, as a daemon does; it must not meet another file's number.
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), reading)
+        os.dup2(nothing.fileno(), writing)
+
+
+def _read_until(reading: int, end: bytes) -> list[str]:
+    data = b""
+    while not data.endswith(end):
+        piece = os.read(reading, 1 << 16)
+        assert piece
+        data += piece
+    return data.decode().splitlines()
+
+
+def test_full_pipe_holds_up_nobody_and_the_number_of_dropped_lines_is_written(
+    pipe: tuple[int, int],
+) -> None:
+    reading, writing = pipe
+    lines = LogLines(writing)
+    written = 0
+    while not lines.dropped:
+        lines.write(f"line {written}\n" + " " * 1_000 + "\n")
+        written += 1
+    assert WAITING_BYTES_MAX // 2_000 < written < WAITING_BYTES_MAX // 1_000 + 10
+    for _ in range(99):
+        lines.write("one more\n" + " " * 1_000 + "\n")
+    assert lines.dropped == 100
+    assert not lines.drain(0)
+
+    # The last line is short: there is room for it in what the longer ones leave.
+    lines.write("end\n")
+    read = [line for line in _read_until(reading, b"end\n") if line.strip()]
+    kept = [line for line in read if line.startswith("line ")]
+    assert kept == [f"line {number}" for number in range(written - 1)]
+    (report,) = [json.loads(line) for line in read if "log_lines_dropped" in line]
+    assert (report["count"], report["level"]) == (100, "warning")
+    assert lines.drain(PATIENCE_SECONDS)
+
+
+def test_pipe_that_another_process_made_non_blocking_loses_nothing(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.set_blocking(writing, False)
+    lines = LogLines(writing)
+    for number in range(500):
+        lines.write(f"{number} " + "x" * 100 + "\n")
+    lines.write("end\n")
+    read = _read_until(reading, b"end\n")
+    assert [line.split()[0] for line in read] == [*map(str, range(500)), "end"]
+    assert lines.dropped == 0
+
+
+def test_lines_that_cannot_be_written_are_dropped_and_the_next_one_reports_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[bytes] = []
+    failure: int | None = None
+
+    def write(_descriptor: int, line: memoryview) -> int:
+        if failure is not None:
+            raise OSError(failure, "not now")
+        written.append(bytes(line))
+        return len(line)
+
+    monkeypatch.setattr(os, "write", write)
+    lines = LogLines(2)
+    for failure in (errno.EPIPE, errno.ENOSPC, None, None):
+        lines.write(f"{failure}\n")
+        assert lines.drain(PATIENCE_SECONDS)
+    assert lines.dropped == 2
+    report, *rest = written
+    assert json.loads(report)["count"] == 2
+    assert rest == [b"None\n", b"None\n"]
+
+
+def test_line_that_is_too_long_is_cut(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    lines = LogLines(writing)
+    lines.write("x" * (WAITING_BYTES_MAX + 1) + "\n")
+    lines.write("end\n")
+    read = _read_until(reading, b"end\n")
+    assert [len(line) + 1 for line in read] == [LINE_BYTES_MAX, 4]
+    assert lines.dropped == 0

@@ -1,0 +1,143 @@
+"""A commit, and every other change of a log that somebody waits for, has an overall deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.errors import (
+    CommitUnknownError,
+    LogTimeoutError,
+    MetadataUnknownError,
+)
+from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from tests.unit.log.log_world import SCHEMA, LogWorld, payloads, write
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SLOW_SECONDS = 14
+"""What a request takes; a store whose requests have 15 s never ends one with an error."""
+
+
+def slow_after(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Carried out, and answered late."""
+
+    async def called(*how: Any, **named: Any) -> Any:
+        done = await call(*how, **named)
+        await asyncio.sleep(SLOW_SECONDS)
+        return done
+
+    return called
+
+
+async def never(*_: object, **__: object) -> Any:
+    await asyncio.Event().wait()
+
+
+async def fails_late(*_: object, **__: object) -> Any:
+    await asyncio.sleep(SLOW_SECONDS)
+    raise MetadataUnknownError("no answer")
+
+
+@pytest.mark.parametrize("request_name", ["sync", "read_head", "read_producer", "registered"])
+def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_not(
+    in_world: Any, request_name: str
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        job = await log.begin(schema=SCHEMA)
+        ranges = [await write(log, job, "a")]
+        store: Any = log._store
+        call = getattr(store, request_name)
+        setattr(store, request_name, never)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(LogTimeoutError, match="nothing was changed") as failed:
+            await log.commit(job, ranges, timeout_ms=5_000)
+        assert 5 <= loop.time() - began < 6
+        error = failed.value
+        assert (error.definite, error.retriable, error.timeout_ms) == (True, True, 5_000)
+        setattr(store, request_name, call)
+        assert (await log.commit(job, ranges)).status is CommitStatus.COMMITTED
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("is_carried_out", [False, True])
+def test_commit_whose_transaction_is_out_at_the_deadline_is_unknown(
+    in_world: Any, is_carried_out: bool
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        job = await log.begin(schema=SCHEMA)
+        ranges = [await write(log, job, "a")]
+        store: Any = log._store
+        call = store.write_head
+        store.write_head = slow_after(call) if is_carried_out else never
+        with pytest.raises(CommitUnknownError) as failed:
+            await log.commit(job, ranges, timeout_ms=5_000)
+        assert (failed.value.definite, failed.value.timeout_ms) == (False, 5_000)
+        store.write_head = call
+        wanted = CommitStatus.ALREADY_COMMITTED if is_carried_out else CommitStatus.COMMITTED
+        assert (await log.commit(job, ranges)).status is wanted
+        assert await payloads(log) == [b"a 0", b"a 1", b"a 2"]
+
+    in_world(work)
+
+
+def test_commit_whose_transaction_was_not_answered_is_unknown_while_it_is_settled(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        job = await log.begin(schema=SCHEMA)
+        ranges = [await write(log, job, "a")]
+        store: Any = log._store
+        store.write_head = fails_late
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(CommitUnknownError):
+            await log.commit(job, ranges)
+        assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("change", ["truncate", "set_properties"])
+@pytest.mark.parametrize("answer", [never, fails_late])
+def test_other_changes_have_the_same_deadline(in_world: Any, change: str, answer: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        job = await log.begin(schema=SCHEMA)
+        await log.commit(job, [await write(log, job, "a")])
+        store: Any = log._store
+        store.write_head = answer
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(LogTimeoutError, match="may have been changed") as failed:
+            await (
+                log.truncate(10) if change == "truncate" else log.set_properties({"rollMs": "1"})
+            )
+        assert not failed.value.definite
+        assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
+
+    in_world(work)
+
+
+def test_job_that_cannot_begin_ends_in_time(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        store: Any = log._store
+        store.write_producer = fails_late
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises((LogTimeoutError, MetadataUnknownError)) as failed:
+            await log.begin(schema=SCHEMA)
+        assert not failed.value.definite
+        assert loop.time() - began <= CHANGE_TIMEOUT_MS / 1e3 + 1
+
+    in_world(work)
