@@ -457,9 +457,18 @@ class TransportWorld:
 
 async def _run(seed: int) -> TransportWorld:
     world = TransportWorld(seed)
-    loop, random = world.loop, world.random
+    loop = world.loop
     assert isinstance(loop, WireLoop)
     loop.world = world
+    try:
+        await _play(world, loop)
+    finally:
+        world.is_busy = False  # whoever is failed at the end does not ask again
+    return world
+
+
+async def _play(world: TransportWorld, loop: WireLoop) -> None:
+    random = world.random
     loop.set_exception_handler(world.on_loop_error)
     users = [asyncio.ensure_future(world.use()) for _ in range(random.randint(1, 3))]
     looks = asyncio.ensure_future(world.look())
@@ -479,7 +488,6 @@ async def _run(seed: int) -> TransportWorld:
     world.require(not timers, f"timers are left: {timers[:3]}")
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     world.require(not left, f"tasks are left: {left}")
-    return world
 
 
 async def _close(world: TransportWorld) -> None:

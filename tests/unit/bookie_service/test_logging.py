@@ -89,9 +89,11 @@ def test_what_libraries_log_is_bounded_and_of_one_form(capfd: pytest.CaptureFixt
         except ValueError:
             library.exception("call %d failed %s", number, "y" * 10_000)
     assert lines.drain(PATIENCE_SECONDS)
-    read = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    # Threads of tests before this one, such as a client's of a cluster that ended, log as well.
+    lines_of_it = (line for line in capfd.readouterr().err.splitlines() if library.name in line)
+    read = [json.loads(line) for line in lines_of_it]
     assert len(read) == RECORDS_IN_WINDOW_MAX
-    assert read[0]["subject"] == "some.library"
+    assert {record["subject"] for record in read} == {library.name}
     assert read[0]["severity"] == "error"
     assert read[0]["message"].startswith("call 0 failed y")
     assert len(read[0]["message"]) == LIBRARY_TEXT_MAX
