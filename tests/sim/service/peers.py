@@ -68,6 +68,7 @@ class GoodPeer:
         self.out: dict[tuple[Any, ...], Request] = {}
         self.pipe: Pipe | None = None
         self._next = 0
+        self._refused_at: float | None = None
 
     async def run(self) -> None:
         """All its requests, one connection after the other."""
@@ -76,6 +77,7 @@ class GoodPeer:
             self._store_what_is_read()
         while not (self.is_over or world.is_stopping):
             self.pipe = Pipe(world, self.host)
+            self._refused_at = None
             await self._use(self.pipe)
             await asyncio.sleep(0.02)
         self.is_over = True
@@ -138,8 +140,21 @@ class GoodPeer:
             if answer.code is Code.BUSY:
                 self.world.refused += 1
                 self.left += 1
+                self._check_refusal(request)
             else:
                 self.world.require(request.check(answer), f"{self} gets {answer} for {key}")
+
+    def _check_refusal(self, request: Request) -> None:
+        """A read that is retried over the same connection waits in line: it is not refused again.
+
+        The entries of a peer are all of one size.
+        """
+        if self.lane != "reads" or request.key[0] != "ReadAnswer":
+            return
+        if self._refused_at is None:
+            self._refused_at = self.world.loop.time()
+        is_first = request.sent_at <= self._refused_at
+        self.world.require(is_first, f"{self} is refused {request.key} again")
 
     def _number(self) -> int:
         self._next += 1

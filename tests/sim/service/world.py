@@ -109,6 +109,9 @@ class ServiceWorld:
         for lane in self.lanes.all:
             is_sum_right = 0 <= lane.shared_bytes <= lane.held_bytes
             self.require(is_sum_right, f"{lane.name} shares {lane.shared_bytes} of its bytes")
+            for first in lane.waiting[:1]:
+                is_in_vain = first.wanted_bytes <= lane.allowance_of(first)
+                self.require(not is_in_vain, f"the first in line waits for {lane.name} in vain")
 
     async def run(self) -> None:
         """Peers come, the storage stands still now and then, all end, nothing is left."""

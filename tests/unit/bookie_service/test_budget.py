@@ -167,6 +167,22 @@ def test_a_wait_that_is_given_up_is_never_granted_and_lets_the_next_go_on() -> N
     assert granted == ["second"]
 
 
+def test_who_leaves_the_line_makes_way_for_those_behind_at_once() -> None:
+    """Nobody gives anything back: what is free was only kept for the share that left."""
+    budget = Budget("reads", SIZE)
+    budget.share("a").force(4 * PART)
+    full = budget.share("c")
+    full.force(6 * PART)
+    granted: list[str] = []
+    first, second = trusted(budget, "a"), trusted(budget, "b")
+    first.wait(PART // 2, lambda: granted.append("first"))
+    second.wait(PART // 2 + 1, lambda: granted.append("second"))
+    full.give_back(PART * 3 // 2)
+    assert granted == [], "host a has enough, and b does not overtake it"
+    first.stop_waiting()
+    assert granted == ["second"]
+
+
 def test_pressure_is_reported_when_a_share_waits_or_is_refused() -> None:
     budget = Budget("reads", SIZE)
     reports: list[int] = []

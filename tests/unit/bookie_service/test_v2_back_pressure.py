@@ -245,6 +245,27 @@ async def test_a_batch_that_was_refused_for_its_size_waits_in_line_when_it_is_re
     await bookie.until(lambda: reads.held_bytes == 0)
 
 
+async def test_a_read_that_was_refused_for_its_size_waits_in_line_when_it_is_retried(
+    bookie: SlowBookie,
+) -> None:
+    """What an answer took, or would have taken, is set aside for the next one."""
+    bookie.storage.release()
+    peer = await bookie.connect()
+    peer.send(add_frame(500, 0, bytes(MEBIBYTE - 64)))
+    assert (await peer.answer()).code is Code.OK
+    reads = bookie.lanes.reads
+    others = reads.share("others")
+    others.force(reads.free_bytes)
+    peer.send(encode_read(500, 0))
+    assert (await peer.answer()).code is Code.BUSY
+    peer.send(encode_read(500, 0))
+    await bookie.until(lambda: bookie.waiting_count == 1)
+    assert reads.refusals == 1
+    others.give_back(others.held_bytes)
+    assert (await peer.answer()).code is Code.OK
+    await bookie.until(lambda: reads.held_bytes == 0)
+
+
 async def test_peer_that_leaves_gives_its_bytes_back(bookie: SlowBookie) -> None:
     clients = await _fill(bookie)
     for client in clients:

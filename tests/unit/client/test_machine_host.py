@@ -121,9 +121,16 @@ def test_a_bookie_that_is_gone_is_answered_unavailable() -> None:
 def test_an_event_posted_from_an_indication_waits_until_the_machine_returned() -> None:
     async def work(world: ClientWorld) -> None:
         hosted = Hosted(world, at_start(LacRead(3, is_covered=True), LacRead(4, is_covered=True)))
-        hosted.host._on_indication = lambda _: hosted.host.post(TimerFired(99))
+        handled_before: list[int] = []
+
+        def post_another(_indication: object) -> None:
+            handled_before.append(len(hosted.machine.events))
+            hosted.host.post(TimerFired(99))
+
+        hosted.host._on_indication = post_another
         hosted.host.post(Start())
         assert hosted.machine.events == [Start(), TimerFired(99), TimerFired(99)]
+        assert handled_before == [1, 1], "all that the first event led to comes before the next"
 
     in_world(work)
 

@@ -342,6 +342,24 @@ def test_a_fenced_writer_fails_what_is_pending_as_unknown_and_what_follows_as_de
     in_world(work)
 
 
+def test_a_batch_of_which_the_first_part_was_sent_did_not_fail_for_certain() -> None:
+    settings = ClientSettings(writer=WriterSettings(window=Window(entries_max=1)))
+
+    async def work(world: ClientWorld) -> None:
+        ledger = await world.client().create_ledger()
+        await ledger.append(b"acknowledged")
+        await world.client().seal(ledger.id)
+        cut = ledger.append_batch_async([bytes(600_000)] * 3)
+        behind = ledger.append_async(bytes(900_000))
+        ledger.send_now()
+        assert ledger.entries_pending == 4
+        errors = await settled(cut, behind)
+        assert all(isinstance(error, LedgerFencedError) for error in errors), errors
+        assert [getattr(error, "definite", None) for error in errors] == [False, True]
+
+    in_world(work, settings=settings)
+
+
 def test_without_a_quorum_the_append_is_unknown_and_close_keeps_what_was_confirmed() -> None:
     settings = ClientSettings(writer=WriterSettings(add_quorum_timeout_ms=8_000))
 

@@ -110,6 +110,17 @@ def test_a_record_of_another_incarnation_is_not_the_version_that_was_written_aga
     assert again.version == Version(2, 0)
 
 
+def test_a_record_that_somebody_else_made_is_not_ours_though_it_says_the_same() -> None:
+    """The ledger was deleted, and another client made one of its id and changed it as we meant."""
+    update, cas = begun()
+    load = lost(update, cas)
+    other = Versioned(replace(MARKED, token=5), Version(2, 1))
+    (again,), result = update.handle(MetadataLoaded(load.request, OK, other))
+    assert result is None
+    assert isinstance(again, CasMetadata)
+    assert (again.metadata, again.version) == (other.value, other.version)
+
+
 def test_giving_up_after_an_unknown_write_is_not_definite() -> None:
     update, cas = begun(attempts_max=2)
     load = lost(update, cas)

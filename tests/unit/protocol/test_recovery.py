@@ -438,3 +438,36 @@ def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(
     assert machine.phase is RecoveryPhase.WAITING, "the second run can have b0 at most"
     machine.handle(m.TimerFired(again.request))
     assert machine.attempts == 2
+
+
+def test_a_new_attempt_replaces_those_alone_that_fail_it(batch_entries_max: int) -> None:
+    """b1 refuses a copy, and the attempt ends before it is known who could take its place."""
+    first = {1: 2, 7: 7, 1_024: 3}[batch_entries_max]
+    machine = recovery()
+
+    def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
+        if machine.attempts == 1 and read.entry_id >= first:
+            return Code.TIMEOUT, None
+        return holding(first)(read)
+
+    cluster = Cluster(OPEN, answer)
+    failing = {1: "b1", 2: "b2"}
+    cluster.add_code = lambda send: (
+        Code.UNAVAILABLE if send.bookie_id == failing[machine.attempts] else Code.OK
+    )
+    todo = machine.handle(m.Start())
+    while machine.phase is not RecoveryPhase.DONE:
+        # What fails is heard of before the others make a quorum, and before what is read ahead.
+        urgent = [e for e in todo if isinstance(e, m.SendAdd | m.ListBookies)]
+        one = urgent[-1] if urgent else todo[0]
+        todo.remove(one)
+        if isinstance(one, m.StartTimer) and machine.phase is not RecoveryPhase.WAITING:
+            continue
+        if isinstance(one, m.ListBookies):
+            if machine.attempts == 2:
+                todo += machine.handle(m.BookiesListed(one.request, ("b3", "b4")))
+        else:
+            todo += machine.handle(cluster.reply(one))
+    assert machine.attempts == 2
+    assert cluster.stored.value.is_closed
+    assert cluster.stored.value.last_fragment.ensemble == ("b0", "b1", "b3")

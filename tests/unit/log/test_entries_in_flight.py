@@ -1,0 +1,110 @@
+"""Who waits for which entry, where batches that were cut lie, and what failed for certain."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.client.append_batches import AppendBatches, complete_each
+from ledgerlog_spark.errors import LedgerFencedError
+from ledgerlog_spark.log.entries_in_flight import EntriesInFlight
+from ledgerlog_spark.log.leader_entry_codec import encode_body
+from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.leader_messages import AppendEntry, AppendsAcknowledged
+
+LEDGER_ID = 7
+RECORDS_PER_ENTRY = 2
+
+
+class Leader:
+    """Sends batches in entries of two records at most; each lies where its number says."""
+
+    def __init__(self) -> None:
+        self.waiting = AppendBatches(entries_max=RECORDS_PER_ENTRY)
+        self.sent = EntriesInFlight("log", lambda gathered: encode_body(gathered.payloads))
+        self._next_offset = 0
+
+    def append(self, records: int) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.add_batch([b"x"] * records, future)
+        return future
+
+    def send(self, entries: int) -> None:
+        for _ in range(entries):
+            gathered = self.waiting.take()
+            assert gathered is not None
+            body = self.sent.add(gathered)
+            number = self.sent.end - 1
+            self.sent.entry_of(
+                AppendEntry(LEDGER_ID, number, number, self._next_offset, 0, body.count)
+            )
+            self._next_offset += body.count
+
+    def acknowledge(self, last: int) -> None:
+        acknowledged = AppendsAcknowledged(self.sent.first, last, LEDGER_ID, last, 0)
+        complete_each(self.sent.acknowledged(acknowledged))
+
+    def fail(self, *, first_unknown: int, first_unsent: int) -> None:
+        self.sent.fail(
+            LedgerFencedError("another leader", ledger_id=LEDGER_ID),
+            self.waiting,
+            first_unknown=first_unknown,
+            first_unsent=first_unsent,
+        )
+
+
+def places(future: Future[Any]) -> list[tuple[int, int]]:
+    positions: list[Position] = list(future.result(timeout=0))
+    return [(position.offset, position.entry_id) for position in positions]
+
+
+def is_definite(future: Future[Any]) -> bool:
+    with pytest.raises(LedgerFencedError) as caught:
+        future.result(timeout=0)
+    assert not caught.value.retriable
+    return caught.value.definite
+
+
+def test_records_of_a_batch_that_was_cut_lie_in_several_entries() -> None:
+    leader = Leader()
+    cut, behind = leader.append(5), leader.append(1)
+    leader.send(3)
+    leader.acknowledge(1)
+    assert not cut.done()
+    leader.acknowledge(2)
+    assert places(cut) == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)]
+    assert places(behind) == [(5, 2)]
+
+
+@pytest.mark.parametrize("acknowledged", [0, 1])
+def test_a_batch_whose_first_part_may_be_in_the_log_did_not_fail_for_certain(
+    acknowledged: int,
+) -> None:
+    """Acknowledged, or on its way: the rest, which was never sent, says nothing of the whole."""
+    leader = Leader()
+    cut, behind = leader.append(6), leader.append(2)
+    leader.send(1)
+    if acknowledged:
+        leader.acknowledge(0)
+    leader.fail(first_unknown=0, first_unsent=1)
+    assert (is_definite(cut), is_definite(behind)) == (False, True)
+
+
+def test_the_rest_of_a_batch_that_was_sent_and_not_ordered_counts_with_its_first_part() -> None:
+    leader = Leader()
+    cut, behind = leader.append(4), leader.append(2)
+    leader.send(3)
+    leader.fail(first_unknown=0, first_unsent=1)
+    assert (is_definite(cut), is_definite(behind)) == (False, True)
+
+
+def test_what_comes_behind_a_batch_that_was_cut_and_is_there_failed_for_certain() -> None:
+    leader = Leader()
+    cut, behind = leader.append(4), leader.append(2)
+    leader.send(3)
+    leader.acknowledge(1)
+    leader.fail(first_unknown=2, first_unsent=2)
+    assert places(cut) == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    assert is_definite(behind)
