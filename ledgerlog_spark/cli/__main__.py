@@ -1,13 +1,17 @@
 """The `ledgerlog` command, and `python -m ledgerlog_spark.cli`.
 
-Importing the commands takes half a second. Until they handle Ctrl-C themselves it ends the process
-as the system does it by default, which prints nothing.
+Importing the commands takes half a second, and Python's own end a moment. Outside of the commands,
+which handle Ctrl-C, it ends the process as the system does it by default, which prints nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def main() -> NoReturn:
@@ -18,7 +22,15 @@ def main() -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ledgerlog_spark.cli.main import main as run
 
-    run(lambda: signal.signal(signal.SIGINT, before) if is_ours else None)
+    @contextlib.contextmanager
+    def interruptible() -> Iterator[None]:
+        try:
+            signal.signal(signal.SIGINT, before)
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    run(interruptible() if is_ours else None)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.output import (
-    DEFAULT_URI,
-    AsJson,
-    ServiceUri,
-    print_fields,
-    print_json,
-    print_table,
-)
-from ledgerlog_spark.connect import registration
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, registration
+from ledgerlog_spark.cli.output import AsJson, print_fields, print_json, print_table
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.flights import flights
 from ledgerlog_spark.cli.logs import drawn_ledgers
-from ledgerlog_spark.cli.output import SPINNER, console
+from ledgerlog_spark.cli.output import console, spinner
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerLogError
@@ -95,7 +95,7 @@ def demo(
 def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome, list[str]]:
     """The outcome and the bookies' ids; nothing is left running, whatever happens."""
     with Progress(
-        SpinnerColumn(SPINNER),
+        SpinnerColumn(spinner()),
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),

@@ -17,8 +17,8 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from ledgerlog_spark.cli.output import DEFAULT_URI, AsJson, ServiceUri, console, print_json
-from ledgerlog_spark.connect import registration
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, GivenUri, chosen_uri, registration
+from ledgerlog_spark.cli.output import AsJson, console, print_json
 from ledgerlog_spark.errors import (
     BookieUnavailableError,
     ConfigurationError,
@@ -53,7 +53,7 @@ class Finding:
 
 
 def doctor(
-    uri: ServiceUri = DEFAULT_URI,
+    uri: GivenUri = DEFAULT_URI,
     executors: Annotated[
         bool,
         typer.Option(
@@ -80,7 +80,7 @@ def doctor(
         for f in findings:
             console.print(f"{signs[f.state]:>14}  [bold]{f.what}[/]  {escape(f.found)}")
             if f.advice:
-                console.print(Padding(escape(f.advice), (0, 0, 0, ADVICE_INDENT)))
+                console.print(Padding(escape(f.advice), (0, 0, 0, ADVICE_INDENT), expand=False))
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
 
@@ -179,7 +179,12 @@ def _worker_python() -> Iterator[Finding]:
     )
 
 
-def _cluster(uri: str) -> Iterator[Finding]:
+def _cluster(given: str) -> Iterator[Finding]:
+    try:
+        uri = chosen_uri(given)
+    except LedgerLogError as error:
+        yield Finding("cluster", "warning", "", str(error))
+        return
     try:
         writable, read_only, infos = asyncio.run(_look_at_cluster(uri))
     except MetadataUnavailableError:

@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.confirm import Yes, confirm
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
-from ledgerlog_spark.cli.output import (
-    DEFAULT_URI,
-    AsJson,
-    ServiceUri,
-    console,
-    print_fields,
-    print_json,
-    print_table,
-)
+from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
 from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
-from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,

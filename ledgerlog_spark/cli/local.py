@@ -9,14 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.output import (
-    LOCAL_DIRECTORY,
-    SPINNER,
-    AsJson,
-    console,
-    print_json,
-    print_table,
-)
+from ledgerlog_spark.cli.cluster import LOCAL_DIRECTORY
+from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table, spinner
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.local.cluster import UPKEEP, USUAL_PORT, Cluster
@@ -78,7 +72,7 @@ def up(
             started = cluster.up(bookies, upkeep=upkeep, owned=not detach)
             print_json(describe(cluster))
         else:
-            with console.status("starting", spinner=SPINNER) as progress:
+            with console.status("starting", spinner=spinner()) as progress:
                 started = cluster.up(
                     bookies, upkeep=upkeep, owned=not detach, on_progress=progress.update
                 )
@@ -143,7 +137,7 @@ def down(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> Non
         print_json(describe(cluster))
         return
     ran = bool(cluster.members.running)
-    with console.status("stopping", spinner=SPINNER) as progress:
+    with console.status("stopping", spinner=spinner()) as progress:
         cluster.down(on_progress=progress.update)
     outcome = "stopped" if ran else "no process of the cluster was running"
     console.print(f"{outcome}; the data are in {cluster.directory}", soft_wrap=True)

@@ -7,18 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.confirm import Yes, confirm
 from ledgerlog_spark.cli.log_lookup import LogName, describe_version, opened, time_ms
-from ledgerlog_spark.cli.output import (
-    DEFAULT_URI,
-    AsJson,
-    ServiceUri,
-    console,
-    print_fields,
-    print_json,
-    print_table,
-)
-from ledgerlog_spark.connect import connect
+from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LogKindError,
@@ -52,7 +44,7 @@ def set_properties(
     name: LogName,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PROPERTY=VALUE]...", help="Properties to set; none to show them."),
+        typer.Argument(metavar="PROPERTY=VALUE", help="Properties to set; none to show them."),
     ] = None,
     unset: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Restore the default of a property.")
@@ -62,8 +54,8 @@ def set_properties(
 ) -> None:
     """Change properties of a log, or show them all. Makes no version.
 
-    Ensemble, quorums and digest hold for ledgers made from then on; retention acts at the next
-    sweep.
+    Ensemble, quorums and digest hold for ledgers made from then on;
+    retention acts at the next sweep.
     """
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     wanted |= dict(pair_of_property(change) for change in changes or ())

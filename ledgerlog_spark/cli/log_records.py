@@ -13,16 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ledgerlog_spark.cli.closed_output import ends_with_its_reader
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.log_changes import pair_of_property
-from ledgerlog_spark.cli.log_lookup import LogName, json_text, shown_cell, time_text
-from ledgerlog_spark.cli.output import (
-    DEFAULT_URI,
-    AsJson,
-    ServiceUri,
-    console,
-    print_json,
-)
-from ledgerlog_spark.connect import connect
+from ledgerlog_spark.cli.log_lookup import LogName, json_text, time_text
+from ledgerlog_spark.cli.output import AsJson, console, print_json
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
@@ -48,7 +42,7 @@ def create(
     name: LogName,
     properties: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PROPERTY=VALUE]...", help="Properties; see `logs set`."),
+        typer.Argument(metavar="PROPERTY=VALUE", help="Properties; see `logs set`."),
     ] = None,
     content: Annotated[
         str,
@@ -86,9 +80,7 @@ def append(
     name: LogName,
     records: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[RECORD]...", help="Records; the lines of standard input if not given."
-        ),
+        typer.Argument(metavar="RECORD", help="Records; the lines of standard input if not given."),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -220,9 +212,17 @@ def _records(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Ite
         if as_json:
             yield [_json_line(_record_fields(record)) for record in batch]
         elif is_terminal:
-            yield [shown_cell(record.value).encode() + b"\n" for record in batch]
+            yield [_shown_line(record.value) for record in batch]
         else:
             yield [record.value + b"\n" for record in batch]
+
+
+def _shown_line(value: bytes) -> bytes:
+    """A record on a terminal: its text, or as Python writes it where a terminal would obey it."""
+    text = value.decode(errors="replace")
+    is_text = text.replace("\t", "").isprintable() and text.encode() == value
+    shown = text if is_text else repr(value)
+    return shown.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n"
 
 
 def _record_fields(record: Record) -> dict[str, Any]:
@@ -250,4 +250,5 @@ def _rows(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Iterat
 
 
 def _json_line(value: object) -> bytes:
-    return json.dumps(value, default=json_text, ensure_ascii=False).encode() + b"\n"
+    text = json.dumps(value, default=json_text, ensure_ascii=console.options.ascii_only)
+    return text.encode() + b"\n"

@@ -8,17 +8,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.log_lookup import LogName, names_of, opened
-from ledgerlog_spark.cli.output import (
-    DEFAULT_URI,
-    AsJson,
-    ServiceUri,
-    console,
-    print_fields,
-    print_json,
-    print_table,
-)
-from ledgerlog_spark.connect import connect
+from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
 from ledgerlog_spark.log.logs import logs_of
 
 if TYPE_CHECKING:
@@ -37,7 +29,7 @@ WAIT_SECONDS = 60.0
 
 T = TypeVar("T")
 LogNames = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of logs; all if not given.")
+    list[str] | None, typer.Argument(metavar="NAME", help="Names of logs; all if not given.")
 ]
 Wait = Annotated[
     float,
@@ -258,7 +250,8 @@ def check(
 ) -> None:
     """Verify that the ends of every range have enough replicas, and report orphaned ledgers.
 
-    Changes nothing without --let-go. The exit code is 1 if rows are lost or have too few replicas.
+    Changes nothing without --let-go. The exit code is 1 if rows are lost or
+    have too few replicas.
     """
     with connect(uri) as client:
         log = opened(client, name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.log_lookup import (
     LogName,
@@ -19,17 +20,8 @@ from ledgerlog_spark.cli.log_lookup import (
     shown_cell,
     time_text,
 )
-from ledgerlog_spark.cli.output import (
-    DEFAULT_URI,
-    AsJson,
-    ServiceUri,
-    console,
-    print_fields,
-    print_json,
-    print_table,
-)
+from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
 from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
-from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
 from ledgerlog_spark.log.leader_entry_codec import plain_body

@@ -7,10 +7,11 @@ those of `python -m bookie_server`.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import metadata
 from typing import Annotated, NoReturn
 
@@ -88,18 +89,18 @@ def exit_code(error: LedgerLogError) -> int:
     return RETRIABLE if error.retriable else FAILED
 
 
-def main(on_ready: Callable[[], object] = lambda: None) -> NoReturn:
+def main(interruptible: AbstractContextManager[object] | None = None) -> NoReturn:
     """Run the command line; errors of ours are one sentence on stderr, not a traceback.
 
     Args:
-        on_ready: Called where KeyboardInterrupt is handled from then on.
+        interruptible: Its block handles KeyboardInterrupt; nothing before and after it does.
     """
     _encode_everything()
     errors = Console(stderr=True)
     try:
-        on_ready()
-        # Out of standalone mode a command's typer.Exit comes back as the returned code.
-        code = app(standalone_mode=False)
+        with interruptible or contextlib.nullcontext():
+            # Out of standalone mode a command's typer.Exit comes back as the returned code.
+            code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         errors.print("[yellow]interrupted[/]")
         sys.exit(INTERRUPTED)
@@ -130,9 +131,23 @@ def main(on_ready: Callable[[], object] = lambda: None) -> NoReturn:
 def _encode_everything() -> None:
     """What a terminal has no characters for is escaped instead of ending the command."""
     for stream in (sys.stdout, sys.stderr):
-        is_utf = (stream.encoding or "").lower().startswith("utf")
-        if not is_utf and isinstance(stream, io.TextIOWrapper):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if _wants_ascii():
+            stream.reconfigure(encoding="ascii", errors="backslashreplace")
+        elif not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _wants_ascii() -> bool:
+    """Whether the locale is C by name, as in `LC_ALL=C`.
+
+    Python writes UTF-8 there all the same. Where no locale is set, it chooses C.UTF-8 itself.
+    """
+    if {"PYTHONIOENCODING", "PYTHONUTF8"} & set(os.environ):
+        return False
+    chosen = filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG")))
+    return next(chosen, "") in {"C", "POSIX"}
 
 
 def _complain(errors: Console, kind: str, message: str) -> None:

@@ -5,51 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from ledgerlog_spark.local.members import ZOOKEEPER, Members
-from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
-
-LOCAL_DIRECTORY = Path(".ledgerlog")
-"""Where `ledgerlog local` keeps a cluster unless told otherwise: below the working directory."""
-
-
-def _service_uri(given: str) -> str:
-    """The given URI, else that of the cluster that runs in `.ledgerlog`, else the usual one."""
-    if given:
-        return given
-    zookeeper = Members.load(LOCAL_DIRECTORY.absolute()).by_id.get(ZOOKEEPER)
-    if zookeeper is not None and zookeeper.state != "down":
-        return f"zk://127.0.0.1:{zookeeper.port}/ledgers"
-    return SERVICE_URI_DEFAULT
-
-
-DEFAULT_URI = ""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-ServiceUri = Annotated[
-    str,
-    typer.Option(
-        "--metadata-service-uri",
-        "-u",
-        envvar=SERVICE_URI_VARIABLE,
-        help="The cluster: zk://HOST:PORT/ledgers. Without it the cluster that runs in "
-        f"./{LOCAL_DIRECTORY}, else the one on port 2181 of this machine.",
-        metavar="URI",
-        callback=_service_uri,
-        show_default=False,
-        show_envvar=False,
-    ),
-]
 WIDTH_WITHOUT_TERMINAL = 160
 
 # A file or a pipe has no width: rich would fold everything at 80 columns.
 console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
-SPINNER = "line" if console.options.ascii_only else "dots"
+
+
+def spinner() -> str:
+    """The name of the sign that something goes on, in characters that the terminal has."""
+    return "line" if console.options.ascii_only else "dots"
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ledgerlog_spark.cli.output import DEFAULT_URI, ServiceUri
+from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri
 
 EXAMPLE = "Example: ledgerlog upkeep run --interval 60 >> upkeep.log"
 INTERVAL_SECONDS = 60.0
@@ -39,11 +39,13 @@ def run(
 ) -> None:
     """Maintain all logs of a cluster until Ctrl-C or SIGTERM; print a JSON object per line.
 
-    Deletes rows beyond their retention, merges small ranges, and deletes expired versions and
-    ledgers that no log needs. A lease lets one process work while others wait: run two on two
-    machines to survive the loss of one. It is safe beside readers and writers, and safe to kill.
+    Deletes rows beyond their retention, merges small ranges, and deletes
+    expired versions and ledgers that no log needs. A lease lets one process
+    work while others wait: run two on two machines to survive the loss of
+    one. It is safe beside readers and writers, and safe to kill.
 
-    With --once the exit code is 1 if a log could not be maintained, 4 if another process works.
+    With --once the exit code is 1 if a log could not be maintained, 4 if
+    another process works.
     """
     from ledgerlog_spark.upkeep.service import UpkeepService
 

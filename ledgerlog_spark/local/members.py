@@ -112,7 +112,13 @@ class Members:
             members = [Member(**fields) for fields in stored["members"]]
         except (FileNotFoundError, NotADirectoryError):
             return cls(directory)
-        except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        except OSError as error:
+            raise ConfigurationError(
+                f"{path} cannot be read ({error.strerror}): choose a directory that you may "
+                "read, or ask the user who started the cluster",
+                path=str(path),
+            ) from error
+        except (ValueError, KeyError, TypeError, AssertionError) as error:
             raise ConfigurationError(
                 f"{path} cannot be read ({error}): it was written by another version or damaged; "
                 "choose another directory, or remove the file when nothing runs there",

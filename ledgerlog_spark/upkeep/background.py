@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.upkeep.upkeep import Upkeep
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking import BlockingClient
     from ledgerlog_spark.client.client import LedgerClient
     from ledgerlog_spark.upkeep.upkeep import Kept
+
+T = TypeVar("T")
 
 INTERVAL_SECONDS = 60.0
 COMMITS_BETWEEN = 256
@@ -61,7 +63,7 @@ async def keep_up(
             pause_seconds = interval_seconds
             if not stop.is_set():
                 try:
-                    done = await _until(stopped, asyncio.ensure_future(upkeep.run()))
+                    done = await until_stopped(stopped, asyncio.ensure_future(upkeep.run()))
                 except LedgerLogError as error:
                     on_error(error)
                     continue
@@ -71,11 +73,11 @@ async def keep_up(
         stopped.cancel()
 
 
-async def _until(stopped: asyncio.Future[Any], work: asyncio.Future[Any]) -> Any:
+async def until_stopped(stopped: asyncio.Future[Any], work: asyncio.Future[T]) -> T | None:
     """The result of the work; None when it was cancelled because of `stopped`."""
     try:
         ended = asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
-        await forever(ended, "the pass ends, as each of its requests does, or the service stops")
+        await forever(ended, "the work ends, as each of its requests does, or the service stops")
     finally:
         work.cancel()
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.connect import open_client
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.upkeep.background import keep_up
+from ledgerlog_spark.upkeep.background import keep_up, until_stopped
 from ledgerlog_spark.upkeep.upkeep import Upkeep, holder
 
 if TYPE_CHECKING:
@@ -78,17 +78,22 @@ class UpkeepService:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         self._say("started", interval_seconds=interval_seconds)
+        stopped = asyncio.ensure_future(stop.wait())
         retry_seconds = RETRY_SECONDS_FIRST
         while not stop.is_set():
             try:
-                async with await open_client(self._uri) as client:
+                opening = asyncio.ensure_future(open_client(self._uri))
+                opened = await until_stopped(stopped, opening)
+                if opened is None:
+                    break
+                async with opened as client:
                     retry_seconds = RETRY_SECONDS_FIRST
                     await self._keep_up(client, stop, interval_seconds)
             except LedgerLogError as error:
                 self._say("unreachable", error=_short(error), retry_seconds=retry_seconds)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), retry_seconds)
+                await asyncio.wait([stopped], timeout=retry_seconds)
                 retry_seconds = min(2 * retry_seconds, RETRY_SECONDS_MAX)
+        stopped.cancel()
         self._say("ended")
         return DONE
 

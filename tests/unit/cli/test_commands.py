@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ import pytest
 import typer.main
 
 from ledgerlog_spark.cli.main import app, exit_code, main
-from ledgerlog_spark.cli.output import LOCAL_DIRECTORY, _service_uri
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerFencedError,
@@ -21,8 +21,6 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
 )
-from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members
-from ledgerlog_spark.model import SERVICE_URI_DEFAULT
 from tests.fixtures.command_line import COMMAND, ROOT
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ def command_lines(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[s
         yield from command_lines(below, (*words, name))
 
 
+TEXT_COLUMNS = 78
 COMMANDS = list(command_lines(typer.main.get_command(app)))
 
 
@@ -66,6 +65,19 @@ def test_help_shows_an_example_of_that_very_command(
     printed = capsys.readouterr().out
     assert "…" not in printed, "a name is cut on a terminal of 80 columns"
     assert f"Example: {' '.join(('ledgerlog', *words))}" in " ".join(printed.split())
+    usage = printed.partition("Usage:")[2].partition("\n")[0]
+    assert "[[" not in usage, "typer adds the brackets of what may be left out"
+    assert "...]" not in usage, "and the dots of what may be repeated"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_lines_of_help_are_not_broken_twice(words: tuple[str, ...]) -> None:
+    """Typer joins the lines of a first paragraph only: a longer one is broken at its end, too."""
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    _, *others = inspect.cleandoc(command.help or "").split("\n\n")
+    assert [line for line in "\n".join(others).splitlines() if len(line) > TEXT_COLUMNS] == []
 
 
 @pytest.mark.parametrize(
@@ -160,22 +172,6 @@ def test_group_without_a_command_prints_its_help(
     assert "usage:" not in output.err
 
 
-def test_service_uri_is_that_of_the_cluster_in_this_directory_while_it_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert _service_uri("") == SERVICE_URI_DEFAULT
-    directory = tmp_path / LOCAL_DIRECTORY
-    directory.mkdir()
-    members = Members(directory)
-    fresh = Member(role=ZOOKEEPER, id=ZOOKEEPER, directory=str(directory / ZOOKEEPER))
-    members.put(fresh.started_as(os.getpid(), 4711))
-    assert _service_uri("") == "zk://127.0.0.1:4711/ledgers"
-    assert _service_uri("zk://elsewhere:1/ledgers") == "zk://elsewhere:1/ledgers"
-    members.put(replace(members.get(ZOOKEEPER), started=0.0))  # a process that ended long ago
-    assert _service_uri("") == SERVICE_URI_DEFAULT
-
-
 def test_service_uri_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,18 +213,63 @@ main()
 """
 
 
-def test_pictures_and_tables_are_printed_on_a_terminal_of_ascii() -> None:
+CHARACTERS = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONIOENCODING", "PYTHONUTF8")
+
+
+@pytest.mark.parametrize(
+    "told", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}, {"LC_ALL": "POSIX"}], ids=str
+)
+def test_pictures_and_tables_are_printed_on_a_terminal_of_ascii(told: dict[str, str]) -> None:
+    inherited = {k: v for k, v in os.environ.items() if k not in CHARACTERS}
     said = subprocess.run(
         [sys.executable, "-c", PRINTS],
         capture_output=True,
         check=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)},
+        env=inherited | told | {"PYTHONPATH": str(ROOT)},
     )
     assert said.stderr == b""
     picture = said.stdout.decode("ascii")
     assert "a         xxxxx....." in picture
     assert "b         ##########" in picture
     assert "n\\xe4me" in picture
+
+
+def test_characters_of_utf_8_are_printed_where_a_setting_or_the_locale_has_them() -> None:
+    inherited = {k: v for k, v in os.environ.items() if k not in CHARACTERS}
+    for told in ({"LC_ALL": "C.UTF-8"}, {"LC_ALL": "C", "PYTHONUTF8": "1"}, {}):
+        said = subprocess.run(
+            [sys.executable, "-c", PRINTS],
+            capture_output=True,
+            check=True,
+            env=inherited | told | {"PYTHONPATH": str(ROOT)},
+        )
+        assert "n\u00e4me" in said.stdout.decode(), told
+
+
+ENDS_SLOWLY = """
+import atexit, os, signal, sys
+from ledgerlog_spark.cli.__main__ import main
+
+def interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+
+atexit.register(interrupted)
+sys.argv = ["ledgerlog", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("ledgers", "show", "three")], ids=str)
+def test_interrupt_after_the_command_prints_no_traceback(arguments: tuple[str, ...]) -> None:
+    """Python takes a moment to end: its threads are joined, its exit handlers run."""
+    said = subprocess.run(
+        [sys.executable, "-c", ENDS_SLOWLY, *arguments],
+        capture_output=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert said.returncode == -signal.SIGINT
+    assert b"Traceback" not in said.stderr
 
 
 def test_interrupt_while_the_command_is_still_imported_prints_no_traceback(tmp_path: Path) -> None:

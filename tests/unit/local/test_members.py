@@ -71,6 +71,13 @@ def test_process_that_ended_at_once_is_an_error_of_ours(
         member(tmp_path, sleeper.pid)
 
 
+def test_memory_of_another_user_is_not_said_to_be_damaged(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").mkdir()  # refused to everybody, also to root
+    with pytest.raises(ConfigurationError, match=r"cluster\.json cannot be read \(Is a") as refused:
+        Members.load(tmp_path)
+    assert "damaged" not in str(refused.value)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 9, "members": []}', '{"format": 1}'])
 def test_damaged_memory_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)

@@ -190,3 +190,31 @@ def test_service_tries_again_while_the_cluster_is_away(
         assert await ended_by(signal.SIGTERM, running) == DONE
 
     in_world(work)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_a_service_that_still_waits_for_the_cluster(
+    number: signal.Signals, in_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(_world: RowsWorld) -> None:
+        is_waiting, is_cancelled = asyncio.Event(), False
+
+        async def open_client(_: str | None) -> Any:
+            nonlocal is_cancelled
+            is_waiting.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                is_cancelled = True
+                raise
+
+        monkeypatch.setattr(service_module, "open_client", open_client)
+        lines = Lines()
+        running = asyncio.ensure_future(UpkeepService(None, lines).run(interval_seconds=1))
+        async with asyncio.timeout(20):
+            await is_waiting.wait()
+        assert await ended_by(number, running) == DONE
+        assert lines.events == ["started", "ended"]
+        assert is_cancelled
+
+    in_world(work)
