@@ -61,3 +61,15 @@ def test_decisions_are_numbered_once_and_as_their_files_are() -> None:
         if not title.startswith(f"# {int(path.name[:4])}. ")
     ]
     assert wrong == []
+
+
+CHANGE = re.compile(r"^- (.*(?:\n  .*)*)", re.MULTILINE)
+WORDS_OF_A_BEGINNING = 5
+
+
+def test_changelog_tells_no_change_twice_and_ends_its_sentences() -> None:
+    """Two versions of an entry, or half of one, are what a merge of two branches leaves."""
+    changes = CHANGE.findall((ROOT / "CHANGELOG.md").read_text())
+    begun = [" ".join(change.split()[:WORDS_OF_A_BEGINNING]) for change in changes]
+    assert [begin for begin in set(begun) if begun.count(begin) > 1] == []
+    assert [change for change in changes if not change.endswith(".")] == []
