@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 from bookie_server.errors import FreedFileError, TooManyFilesError
 from bookie_server.ports import Buffer, File, FileSystem, Future, Lane, Tasks
+from bookie_server.storage.wake_ups import settle
 
 OPEN_RETRY_MS = 100
 OPEN_TRIES_MAX = 20
@@ -83,7 +84,10 @@ class FilePool:
         """
         while file.opened is None:
             if file.opening is not None:
-                await file.opening
+                # Each has a future of its own: who gives up cancels what it waits for.
+                waiting: Future[None] = self._tasks.future()
+                file.opening.append(waiting)
+                await waiting
                 continue
             if file.is_closed or self._is_closed:
                 raise FreedFileError(
@@ -92,7 +96,7 @@ class FilePool:
                     offset_bytes=-1,
                     reason="closed",
                 )
-            file.opening = self._tasks.future()
+            file.opening = []
             try:
                 await self._reserve()
                 try:
@@ -103,9 +107,8 @@ class FilePool:
                 self.opened += 1
                 self._open[file] = None
             finally:
-                opening, file.opening = file.opening, None
-                if not opening.done():
-                    opening.set_result(None)
+                others, file.opening = file.opening, None
+                settle(others)
             await self._close_if_late(file)
         return file.opened
 
@@ -190,7 +193,7 @@ class PooledFile:
     Attributes:
         name: In the directory.
         opened: The file itself while it is open.
-        opening: Settled when an attempt to open it has ended.
+        opening: Who waits for the attempt to open it that is under way; None without one.
         uses: Operations under way.
         is_held: Not to be closed for others.
         was_used: Since it was last looked at for closing.
@@ -211,10 +214,10 @@ class PooledFile:
 
     def __init__(self, pool: FilePool, name: str) -> None:
         self._pool = pool
-        self._idle: Future[None] | None = None
+        self._idle: list[Future[None]] = []
         self.name = name
         self.opened: File | None = None
-        self.opening: Future[None] | None = None
+        self.opening: list[Future[None]] | None = None
         self.uses = 0
         self.is_held = False
         self.was_used = False
@@ -234,9 +237,7 @@ class PooledFile:
         finally:
             self.uses -= 1
             if not self.uses:
-                if self._idle is not None:
-                    idle, self._idle = self._idle, None
-                    idle.set_result(None)
+                settle(self._idle)
                 self._pool.wake()
 
     def read_now(self, offset: int, size: int) -> bytes | None:
@@ -290,6 +291,7 @@ class PooledFile:
         """Close it for good, after the operations that are under way."""
         self.is_closed = True
         while self.uses:
-            self._idle = self._idle or self._pool.future()
-            await self._idle
+            idle = self._pool.future()
+            self._idle.append(idle)
+            await idle
         await self._pool.close(self)

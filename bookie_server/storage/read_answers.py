@@ -121,28 +121,39 @@ class ReadAnswers:
             on_done(absent(state, self._health), None)
             return
 
+        denial = self._denial(state)
+
         def on_entry(entry: bytes | None) -> None:
             if entry is not None:
                 on_done(Code.OK, entry)
             else:
-                on_done(absent(state, self._health), None)
+                on_done(denial(), None)
 
         reading = self._reader.read_entry(request.ledger_id, entry_id)
         self._reader.readings.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
 
     def _answer_batch(self, request: BatchReadRequest, on_done: OnReadBatch) -> None:
-        state = self._states.get(request.ledger_id)
+        denial = self._denial(self._states.get(request.ledger_id))
 
         def on_entries(entries: list[bytes]) -> None:
             if entries:
                 on_done(Code.OK, entries)
             else:
-                on_done(absent(state, self._health), ())
+                on_done(denial(), ())
 
         reading = self._reader.read_batch(request)
         self._reader.readings.run(
             reading, on_entries, lambda error: on_done(_code_of(error), ()), is_batch=True
         )
+
+    def _denial(self, state: LedgerState | None) -> Callable[[], Code]:
+        """What is answered if a reading that begins now finds nothing.
+
+        A file in doubt is not looked into while its ledgers are counted again, and the doubt may be
+        over when the reading ends. So nothing absent is said unless both moments allow it.
+        """
+        was_certain = may_say_absent(state, self._health)
+        return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR
 
 
 def _code_of(error: StorageError) -> Code:

@@ -218,6 +218,26 @@ _STORAGE = [
         "a damaged bookie names a last entry that may not be the last",
     ),
     Mutation(
+        "denial_forgets_the_doubt_it_began_in",
+        f"{STORAGE}/read_answers.py",
+        "        was_certain = may_say_absent(state, self._health)\n",
+        "        was_certain = True\n",
+        "an entry is denied by a read that began while its file was counted again",
+    ),
+    Mutation(
+        "readers_of_an_opening_file_share_a_future",
+        f"{STORAGE}/file_pool.py",
+        """                waiting: Future[None] = self._tasks.future()
+                file.opening.append(waiting)
+                await waiting
+""",
+        """                if not file.opening:
+                    file.opening.append(self._tasks.future())
+                await file.opening[0]
+""",
+        "a list of entries that its client cancels takes the reads of others along",
+    ),
+    Mutation(
         "log_answers_before_sync",
         f"{STORAGE}/log.py",
         "                await self._files.active.handle.write_synced(start, buffers)",

@@ -1,0 +1,58 @@
+"""A file in doubt may hold anything: no read that began meanwhile denies an entry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bookie_server.core.manifest_codec import FileState
+from bookie_server.core.requests import BatchReadRequest, ReadRequest
+from bookie_server.storage.index_rebuilds import IndexRebuilds
+from ledgerlog_spark.model import Code
+from tests.crash.machine import SMALL, Machine, entry
+
+LEDGER, SPREAD = 1, 100
+ONE_RUN_A_FILE = replace(SMALL, pieces_max=2, recent_bytes_max=1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_reads_that_begin_while_an_index_is_rebuilt_deny_nothing(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Between the first look at one file and the last one at another the doubt may be over."""
+    machine = Machine(seed, settings=ONE_RUN_A_FILE)
+    machine.start()
+    for number in range(20):
+        # Every file may have each of these ids, so a read looks into many of them.
+        assert machine.add(LEDGER, (number, number + SPREAD), b"%d" % number) is Code.OK
+    machine.stop()
+    finished = [file for file in machine.manifest().files if file.state is FileState.FINISHED]
+    damaged = finished[3]
+    content = machine.disk.durable_names[damaged.slot].durable
+    end = max(at for at in range(len(content)) if content[at])
+    machine.disk.flip_bit(damaged.slot, end, 0)  # in the only block of its index
+    machine.start()  # which forgets the blocks that were read
+    in_doubt = machine.serving._health.files_in_doubt
+    assert machine.read(LEDGER, 3)[0] is Code.IO_ERROR
+    assert in_doubt == {damaged.file_id}
+
+    answers: list[tuple[Code, bytes | None]] = []
+    asked = 0
+    give_way = IndexRebuilds._give_way
+
+    async def begin_reads(rebuilds: IndexRebuilds) -> None:
+        nonlocal asked
+        asked += 2
+        machine.serving.read(ReadRequest(LEDGER, 3), lambda *answer: answers.append(answer))
+        machine.serving.read_batch(
+            BatchReadRequest(LEDGER, 3, 1, 1 << 20),
+            lambda code, found: answers.append((code, found[0] if found else None)),
+        )
+        await give_way(rebuilds)
+
+    monkeypatch.setattr(IndexRebuilds, "_give_way", begin_reads)
+    machine.scheduler.run_until(lambda: not in_doubt and len(answers) == asked)
+    assert asked >= 4
+    assert {code for code, _ in answers} <= {Code.OK, Code.IO_ERROR}
+    assert machine.read(LEDGER, 3) == (Code.OK, entry(LEDGER, 3, b"3"))

@@ -1,0 +1,57 @@
+"""Files that several readers open at the same time, some of which give up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bookie_server.storage.file_pool import FilePool
+from bookie_server.storage.os_filesystem import OsFileSystem
+from bookie_server.storage.os_runtime import OsTasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "slot-00000001"
+
+
+class SlowFiles:
+    """Opens a file once it is allowed to."""
+
+    def __init__(self, files: OsFileSystem) -> None:
+        self._files = files
+        self.go_on = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    async def open(self, name: str, *, create: bool = False) -> Any:
+        await self.go_on.wait()
+        return await self._files.open(name, create=create)
+
+
+@pytest.mark.parametrize("given_up", [0, 1])
+async def test_a_reader_that_gives_up_while_a_file_is_opened_takes_no_other_along(
+    tmp_path: Path, given_up: int
+) -> None:
+    """A client cancels its list of entries; the read of another one needs the same file."""
+    (tmp_path / NAME).write_bytes(b"stored")
+    directory = OsFileSystem(tmp_path)
+    await directory.lock()
+    files = SlowFiles(directory)
+    pool = FilePool(cast("Any", files), OsTasks(), 8)
+    file = pool.at(NAME)
+    readers = [asyncio.create_task(file.read(0, 6)) for _ in range(4)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    leaving = readers.pop(given_up)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    files.go_on.set()
+    async with asyncio.timeout(20):
+        assert await asyncio.gather(*readers, return_exceptions=True) == [b"stored"] * 3
+    assert (pool.open_count, pool.opened) == (1, 1)
+    await pool.close_all()
+    await directory.unlock()
