@@ -17,7 +17,9 @@ from ledgerlog_spark.transport.grpc_channel import (
     close,
     code_of_status,
     connect,
+    has_broken,
     stub_of,
+    was_cancelled,
 )
 from ledgerlog_spark.transport.grpc_watch import LacWatch
 from ledgerlog_spark.transport.pending import Pending
@@ -172,10 +174,15 @@ class GrpcBookie:
         try:
             reply = await getattr(await stub_of(channel), method)(message)
         except grpc.aio.AioRpcError as error:
-            self.retire(channel)
+            if has_broken(error.code()):
+                self.retire(channel)
             request.fail(code_of_status(error.code()))
         except UNREACHABLE:
             self.retire(channel)
+            request.fail(Code.UNAVAILABLE)
+        except asyncio.CancelledError:
+            if was_cancelled():
+                raise
             request.fail(Code.UNAVAILABLE)
         else:
             code = code_of(reply.code)
@@ -223,7 +230,7 @@ class _Stream:
         self._break(Code.UNAVAILABLE)
 
     async def _run(self) -> None:
-        code = Code.UNAVAILABLE
+        code, is_broken = Code.UNAVAILABLE, True
         channel = self._bookie.channel()
         try:
             call = getattr(await stub_of(channel), self._method)()
@@ -236,10 +243,14 @@ class _Stream:
                 call.cancel()
                 await asyncio.gather(writer, return_exceptions=True)
         except grpc.aio.AioRpcError as error:
-            code = code_of_status(error.code())
+            code, is_broken = code_of_status(error.code()), has_broken(error.code())
         except UNREACHABLE:
             code = Code.UNAVAILABLE
-        self._bookie.retire(channel)
+        except asyncio.CancelledError:
+            if was_cancelled():
+                raise
+        if is_broken:
+            self._bookie.retire(channel)
         self._break(code)
 
     async def _write(self, call: Any) -> None:

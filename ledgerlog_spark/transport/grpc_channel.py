@@ -38,6 +38,9 @@ _CODES: Final = {
     grpc.StatusCode.INVALID_ARGUMENT: Code.BAD_REQUEST,
 }
 
+_ANSWERED: Final = frozenset((*_CODES, grpc.StatusCode.RESOURCE_EXHAUSTED))
+"""What a bookie that works says of one call; others of its channel go on."""
+
 RESOLVE_SECONDS_MAX: Final = 15.0
 """For looking a bookie up, which asks the metadata store."""
 
@@ -48,6 +51,21 @@ UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError, TimeoutEr
 def code_of_status(status: grpc.StatusCode) -> Code:
     """What a call that failed as a whole says of its requests; mostly nothing: UNAVAILABLE."""
     return _CODES.get(status, Code.UNAVAILABLE)
+
+
+def has_broken(status: grpc.StatusCode) -> bool:
+    """Whether a call that failed with this status says something of its channel, too."""
+    return status not in _ANSWERED
+
+
+def was_cancelled() -> bool:
+    """Whether it is the running task that was cancelled, and not the call that it waits for.
+
+    A channel that is closed because another call failed cancels its calls, and who waits for one
+    gets `CancelledError` although nobody cancelled it.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 _using_process: list[int] = []

@@ -12,7 +12,9 @@ from ledgerlog_spark.transport.grpc_channel import (
     UNREACHABLE,
     ChannelTask,
     code_of_status,
+    has_broken,
     stub_of,
+    was_cancelled,
 )
 from ledgerlog_spark.transport.port import LacRise
 from ledgerlog_spark.wire.error_codes import code_of
@@ -90,10 +92,15 @@ class LacWatch:
             finally:
                 call.cancel()
         except grpc.aio.AioRpcError as error:
-            self._retire(channel)
+            if has_broken(error.code()):
+                self._retire(channel)
             code = code_of_status(error.code())
         except (*UNREACHABLE, TimeoutError):
             self._retire(channel)
+        except asyncio.CancelledError:
+            if was_cancelled():
+                raise
+            code = Code.UNAVAILABLE
         if not self._is_over:
             self._is_over = True
             self._on_end(code)

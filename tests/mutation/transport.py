@@ -243,7 +243,8 @@ _CONTROL = [
         "grpc_never_looks_up_again",
         f"{TRANSPORT}/grpc_bookie.py",
         """        except grpc.aio.AioRpcError as error:
-            self.retire(channel)
+            if has_broken(error.code()):
+                self.retire(channel)
             request""",
         """        except grpc.aio.AioRpcError as error:
             request""",
@@ -312,6 +313,32 @@ _CONTROL = [
         "            if len(self._bookies) >= BOOKIES_MAX:\n",
         "            if False:\n",
         "a client keeps a channel to each bookie that a record ever named",
+    ),
+    Mutation(
+        "grpc_refusal_breaks_the_channel",
+        f"{TRANSPORT}/grpc_channel.py",
+        "    return status not in _ANSWERED\n",
+        "    return True\n",
+        "one call that a busy bookie refuses ends all watches and streams of the client",
+    ),
+    Mutation(
+        "grpc_watch_dies_with_its_channel",
+        f"{TRANSPORT}/grpc_watch.py",
+        """            if was_cancelled():
+                raise
+""",
+        "            raise\n",
+        "a watch whose channel was closed for another call's failure is silent for ever",
+    ),
+    Mutation(
+        "grpc_stream_dies_with_its_channel",
+        f"{TRANSPORT}/grpc_bookie.py",
+        """            if was_cancelled():
+                raise
+        if is_broken:""",
+        """            raise
+        if is_broken:""",
+        "a stream whose channel was closed for another call's failure takes requests for ever",
     ),
 ]
 
