@@ -139,17 +139,21 @@ class Batches:
         )
 
         def answer(code: Code, entries: Sequence[bytes]) -> None:
-            if not answered.done():
+            if answered.done():
+                # The call is over; until now storage was at work for it.
+                share.give_back(size_bytes)
+            else:
                 answered.set_result((code, entries))
 
         allowed = replace(
             request, size_bytes_max=min(request.size_bytes_max, size_bytes - REQUEST_OVERHEAD_BYTES)
         )
+        self._storage.read_batch(allowed, answer)
         try:
-            self._storage.read_batch(allowed, answer)
             code, found = await answered
-        except BaseException:
-            share.give_back(size_bytes)
+        except asyncio.CancelledError:
+            if not answered.cancelled():
+                share.give_back(size_bytes)
             raise
         entries = list(map(bytes, found))
         read_bytes = sum(map(len, entries))

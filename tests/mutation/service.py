@@ -225,4 +225,19 @@ MUTATIONS = [
         "",
         "a read of a large entry is refused again and again",
     ),
+    Mutation(
+        "batch_that_is_given_up_makes_room_at_once",
+        f"{SERVICE}/grpc_replies.py",
+        """        except asyncio.CancelledError:
+            if not answered.cancelled():
+                share.give_back(size_bytes)
+            raise
+""",
+        """        except asyncio.CancelledError:
+            share.give_back(size_bytes)
+            size_bytes = 0
+            raise
+""",
+        "a client that cancels its reads has any number of them made at the same time",
+    ),
 ]

@@ -153,6 +153,32 @@ async def test_a_batch_that_is_given_up_in_line_leaves_nothing_behind(world) -> 
     assert world.lanes.reads.held_bytes == world.others.held_bytes
 
 
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_a_batch_that_is_given_up_counts_until_storage_is_done_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_answered: bool
+) -> None:
+    """Else a client that cancels what it asks for has any number of reads made at a time."""
+    asked: list[tuple[Any, Callable[[Code, list[bytes]], None]]] = []
+    monkeypatch.setattr(world.storage, "read_batch", lambda *each: asked.append(each))
+    lane = world.lanes.reads
+    replies = [world.batch(Call()) for _ in range(200)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    if is_answered:
+        for _, answer in asked:
+            answer(Code.NO_ENTRY, [])
+    held_bytes = lane.held_bytes
+    for reply in replies:
+        reply.cancel()
+    await asyncio.gather(*replies, return_exceptions=True)
+    assert lane.waiting_count == 0
+    if not is_answered:
+        assert lane.held_bytes == held_bytes > lane.size_bytes_max // 2
+        for _, answer in asked:
+            answer(Code.OK, [bytes(100)])
+    assert lane.held_bytes == 0
+
+
 async def test_a_first_entry_larger_than_the_room_for_it_waits_for_more(world) -> None:
     lane = world.lanes.reads
     world.others.force(lane.size_bytes_max - MEBIBYTE)
