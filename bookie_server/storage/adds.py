@@ -157,7 +157,10 @@ class AddPath:
         self._log.when_durable(covered, durable.set_result)
         await durable
         try:
-            is_repeated, is_overlap = await self._compare(request)
+            reading = self._reader.compare(request)
+            is_repeated, is_overlap = await self._reader.readings.compare(
+                reading, len(request.entry_ids)
+            )
         except StorageError as error:
             self.in_flight_bytes -= len(request.body)
             if isinstance(error, CorruptRecordError):
@@ -174,27 +177,6 @@ class AddPath:
         if is_overlap and not request.is_recovery:
             self._counters.add_overlap += 1
         self._admit(request, lac, on_done, is_compared=True)
-
-    async def _compare(self, request: AddRequest) -> tuple[bool, bool]:
-        """Whether all entries are held as they come, and whether one is held with other bytes.
-
-        Looks no further than the entry that decides: of what recovery writes back mostly the
-        first, whose header differs.
-        """
-        is_repeated, at = True, 0
-        body = memoryview(request.body)
-        for entry_id, length in zip(request.entry_ids, request.lengths, strict=True):
-            stored = await self._reader.readings.finish(
-                self._reader.read_entry(request.ledger_id, entry_id)
-            )
-            if stored is None:
-                is_repeated = False
-            elif body[at : at + length] != stored:
-                return False, True
-            if request.is_recovery and not is_repeated:
-                break
-            at += length
-        return is_repeated, False
 
     def _answer_repeated(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
         """The stored copy is durable; a fence still wins."""

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, LogRecord
-from bookie_server.core.requests import BatchReadRequest, entry_head
+from bookie_server.core.requests import AddRequest, BatchReadRequest, entry_head
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
@@ -33,7 +33,7 @@ from bookie_server.storage.entry_log_file import (
     read_header,
 )
 from bookie_server.storage.file_keeper import FileKeeper
-from bookie_server.storage.readings import Readings, finish
+from bookie_server.storage.readings import RECORDS_PER_TURN, Readings, finish
 from bookie_server.storage.slices import parts
 from bookie_server.storage.spans import Spans
 
@@ -44,8 +44,8 @@ BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
 """What a BATCH_READ answer takes beside its entries, as clients count it."""
 ENTRY_LENGTH_SIZE_BYTES = 4
 RECORDS_PER_BATCH_MAX = 1_024
-RECORDS_PER_PORTION = 64
-"""Records that a batch read looks at before others run: each may have 4,096 entries. 1 to 6 ms."""
+RECORDS_PER_PORTION = RECORDS_PER_TURN
+"""Records that a batch read looks at before others run."""
 RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
 """Entries of the records that are cached: each has its length in memory."""
@@ -203,6 +203,31 @@ class Reader:
             return None
         (entry,) = yield from self._entries_of(found, ledger_id, entry_id, 1)
         return entry
+
+    def compare(self, request: AddRequest) -> Generator[Need | None, bytes, tuple[bool, bool]]:
+        """Whether all entries of a run are held as they come, and whether one is held with others.
+
+        Looks no further than the entry that decides: of what recovery writes back mostly the
+        first, whose header differs. Yields None after each `RECORDS_PER_TURN` entries.
+
+        Raises:
+            CorruptRecordError: One of them is there and damaged, or that cannot be told.
+        """
+        is_repeated, at = True, 0
+        body = memoryview(request.body)
+        for number, entry_id in enumerate(request.entry_ids):
+            if number and number % RECORDS_PER_TURN == 0:
+                yield None
+            stored = yield from self.read_entry(request.ledger_id, entry_id)
+            end = at + request.lengths[number]
+            if stored is None:
+                is_repeated = False
+            elif body[at:end] != stored:
+                return False, True
+            if request.is_recovery and not is_repeated:
+                break
+            at = end
+        return is_repeated, False
 
     def read_batch(self, request: BatchReadRequest) -> Generator[Need | None, bytes, list[bytes]]:
         """Consecutive entries as far as they fit; empty when the first one is not held.

@@ -238,6 +238,31 @@ _STORAGE = [
         "a list of entries that its client cancels takes the reads of others along",
     ),
     Mutation(
+        "reads_of_pages_that_came_go_on_at_once",
+        f"{STORAGE}/readings.py",
+        """                if wait_in_line is not None:
+                    await wait_in_line()
+            if give_way""",
+        "            if give_way",
+        "pages that come together hold up the loop for as long as all their reads take",
+    ),
+    Mutation(
+        "adds_are_compared_in_one_turn",
+        f"{STORAGE}/reads.py",
+        """            if number and number % RECORDS_PER_TURN == 0:
+                yield None
+            stored""",
+        "            stored",
+        "a run that is sent again holds up the loop until all its entries are compared",
+    ),
+    Mutation(
+        "line_of_readings_lets_all_go_on",
+        f"{STORAGE}/readings.py",
+        "                left -= records\n",
+        "",
+        "hundreds of readings go on in one turn of the loop",
+    ),
+    Mutation(
         "log_answers_before_sync",
         f"{STORAGE}/log.py",
         "                await self._files.active.handle.write_synced(start, buffers)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import weakref
 from collections import Counter
@@ -29,6 +30,8 @@ from bookie_server.storage import log as log_module
 from bookie_server.storage.active_index import ActiveIndex
 from bookie_server.storage.held_files import HeldFiles
 from bookie_server.storage.log import Log
+from bookie_server.storage.os_runtime import OsTasks
+from bookie_server.storage.pins import Pins
 from bookie_server.storage.recent_bodies import RECORD_COST_BYTES, RecentBodies
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
@@ -367,6 +370,76 @@ def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(metered,
         assert {len(found) for _, found in answers} == {196, 197, 198, 199, 200}
     assert metered.total["records of 7"] > 2 * 990
     assert metered.most["records of 7"] <= UNITS + 1  # and the one entry
+
+
+def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(metered, monkeypatch):
+    """A writer sends a run again whose answer it missed: thousands of entries, each looked up."""
+    monkeypatch.setattr(readings, "RECORDS_PER_TURN", UNITS)
+    monkeypatch.setattr(reads, "RECORDS_PER_TURN", UNITS)
+    machine = metered.machine
+    runs = [add_request(7, range(first, first + 100), bytes(30)) for first in range(0, 500, 100)]
+    runs += [add_request(7, (1_000 + number,), bytes(30)) for number in range(5 * UNITS)]
+    read_entry = reads.Reader.read_entry
+
+    def counted(self, ledger_id, entry_id):
+        metered.count("entries compared")
+        return (yield from read_entry(self, ledger_id, entry_id))
+
+    monkeypatch.setattr(reads.Reader, "read_entry", counted)
+    for is_repeated in (False, True):
+        codes: list[Code] = []
+        for run in runs:
+            machine.serving.add(run, codes.append)
+        machine.scheduler.run_until(lambda codes=codes: len(codes) == len(runs))
+        assert set(codes) == {Code.OK}
+        assert machine.serving.counters.adds_repeated == is_repeated * len(runs)
+    assert metered.total["entries compared"] == 500 + 5 * UNITS
+    assert metered.most["entries compared"] <= UNITS
+
+
+@pytest.mark.parametrize("is_batch", [True, False])
+async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(is_batch):
+    """A device that hung, or a loop that was busy, answers hundreds of reads in the same turn."""
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    now, most, ended = 0, 0, 0
+
+    class Cold:
+        """A file of which nothing is in the page cache."""
+
+        def read_now(self, _offset: int, _size: int) -> None:
+            return None
+
+        async def read(self, _offset: int, size: int) -> bytes:
+            await came.wait()
+            return bytes(size)
+
+    def reading():
+        nonlocal now, most
+        yield entry_log_file.Need(Cold(), 0, 1)
+        now += readings.RECORDS_PER_TURN if is_batch else 1
+        most = max(most, now)
+
+    def turn():
+        nonlocal now
+        now = 0
+        if ended < 500:
+            loop.call_soon(turn)
+
+    def end(_result):
+        nonlocal ended
+        ended += 1
+
+    driver = readings.Readings(OsTasks(), Pins())
+    for _ in range(500):
+        driver.run(reading(), end, end, is_batch=is_batch)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    came.set()
+    turn()
+    async with asyncio.timeout(20):
+        while ended < 500:  # noqa: ASYNC110 -- nothing tells
+            await asyncio.sleep(0)
+    assert most == readings.RECORDS_PER_TURN
 
 
 def test_a_list_under_construction_holds_a_bounded_number_of_ranges(metered, monkeypatch):
