@@ -11,9 +11,10 @@ import atexit
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 from bookie_server.service.log_lines import LogLines
 
@@ -49,19 +50,37 @@ def configure_logging(level: str) -> LogLines:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
+            # Without local variables: these are keys, passwords and users' payloads.
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             black_out_secrets,
             RateLimit(time.monotonic),
             structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", lines)),
+        logger_factory=lambda *_: LineLogger(lines),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(
         level=logging.WARNING, format="%(message)s", handlers=[LibraryHandler()], force=True
     )
     return lines
+
+
+class LineLogger:
+    """Writes records as lines, without a lock.
+
+    A finalizer may run while a line is written, and may log: of a future whose error nobody
+    retrieved, for example. A lock like that of structlog's own logger would never be had then.
+    """
+
+    def __init__(self, lines: LogLines) -> None:
+        self._lines = lines
+
+    def msg(self, text: str) -> None:
+        """Have a record written."""
+        self._lines.write(text + "\n")
+
+    debug = info = warning = error = msg
 
 
 class LibraryHandler(logging.Handler):

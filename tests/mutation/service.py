@@ -240,4 +240,11 @@ MUTATIONS = [
 """,
         "a client that cancels its reads has any number of them made at the same time",
     ),
+    Mutation(
+        "log_shows_what_variables_held",
+        f"{SERVICE}/logging.py",
+        "ExceptionDictTransformer(show_locals=False)",
+        "ExceptionDictTransformer()",
+        "keys, passwords and payloads are in the log of a crash",
+    ),
 ]

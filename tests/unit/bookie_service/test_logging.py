@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 
 import pytest
 import structlog
 
+from bookie_server.service import log_lines
 from bookie_server.service.logging import (
     LIBRARY_TEXT_MAX,
     RECORDS_IN_WINDOW_MAX,
@@ -16,6 +18,7 @@ from bookie_server.service.logging import (
     RateLimit,
     black_out_secrets,
     configure_logging,
+    get_logger,
 )
 
 PATIENCE_SECONDS = 40
@@ -97,3 +100,49 @@ def test_what_libraries_log_is_bounded_and_of_one_form(capfd: pytest.CaptureFixt
     assert read[0]["severity"] == "error"
     assert read[0]["message"].startswith("call 0 failed y")
     assert len(read[0]["message"]) == LIBRARY_TEXT_MAX
+
+
+@pytest.mark.usefixtures("_restored_logging")
+def test_a_finalizer_that_logs_while_a_line_is_written_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The garbage collector runs whenever memory is taken, and what it frees may complain."""
+    is_collected = False
+    write = log_lines.LogLines.write
+
+    def collect_and_write(lines: log_lines.LogLines, text: str) -> int:
+        nonlocal is_collected
+        if not is_collected:
+            is_collected = True
+            logging.getLogger("asyncio").error("an exception was never retrieved")
+            get_logger("lifecycle").error("task_crashed")
+        return write(lines, text)
+
+    monkeypatch.setattr(log_lines.LogLines, "write", collect_and_write)
+    lines = configure_logging("info")
+    writer = threading.Thread(target=lambda: get_logger("v2").warning("first"), daemon=True)
+    writer.start()
+    writer.join(PATIENCE_SECONDS)
+    assert not writer.is_alive(), "it waits for itself"
+    assert lines.drain(PATIENCE_SECONDS)
+    read = [json.loads(line)["event"] for line in capfd.readouterr().err.splitlines()]
+    assert read == ["library_message", "task_crashed", "first"]
+
+
+@pytest.mark.usefixtures("_restored_logging")
+def test_the_traceback_of_an_error_has_no_values(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = configure_logging("info")
+
+    def add(master_key: bytes, entry: memoryview) -> None:
+        raise AssertionError(f"{len(master_key)} {len(entry)}")
+
+    try:
+        add(b"canary of a key", memoryview(b"canary of a payload"))
+    except AssertionError as error:
+        get_logger("lifecycle").error("task_crashed", exc_info=error)
+    assert lines.drain(PATIENCE_SECONDS)
+    written = capfd.readouterr().err
+    (trace,) = json.loads(written)["exception"]
+    assert (trace["exc_type"], trace["exc_value"]) == ("AssertionError", "15 19")
+    assert trace["frames"][-1]["name"] == "add"
+    assert "canary" not in written
