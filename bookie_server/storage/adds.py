@@ -157,9 +157,8 @@ class AddPath:
         self._log.when_durable(covered, durable.set_result)
         await durable
         try:
-            reading = self._reader.compare(request)
             is_repeated, is_overlap = await self._reader.readings.compare(
-                reading, len(request.entry_ids)
+                self._reader.compare(request), len(request.entry_ids)
             )
         except StorageError as error:
             self.in_flight_bytes -= len(request.body)

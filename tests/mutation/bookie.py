@@ -177,7 +177,7 @@ _STORAGE = [
     ),
     Mutation(
         "overlap_is_a_repeat",
-        f"{STORAGE}/adds.py",
+        f"{STORAGE}/reads.py",
         "                return False, True\n",
         "                continue\n",
         "an add with other bytes is acknowledged and not stored",
