@@ -91,7 +91,7 @@ class EpochMachine(LogMachine):
     """Lets a query run take over its producer, or shows that it may not.
 
     Ends with `Finished(Joined)`, or `Failed` with `ProducerFencedError` (a later run took over),
-    `StaleCheckpointError` (the batch id went back), `MetadataVersionError` (overtaken too often)
+    `StaleCheckpointError` (the batch id went back, or is of another query), `MetadataVersionError` (overtaken too often)
     or the store's errors. Taking over twice is the same as once, so an unknown outcome harms
     nobody.
     """
@@ -186,6 +186,8 @@ class EpochMachine(LogMachine):
             )
         if found is not None and self._kind is JobKind.BATCH:
             if record.last_batch_id >= self._batch_id:
+                if self._is_other_query(record):
+                    raise self._of_a_stream(record)
                 return self._joined(found)
         elif record.last_batch_id > self._batch_id:
             raise StaleCheckpointError(
@@ -221,6 +223,17 @@ class EpochMachine(LogMachine):
         """
         current = record.current_run
         return query_of(self._run) != ("" if current is None else query_of(current))
+
+    def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
+        """A stream counts its batches alone: its number says nothing of the job's rows (P4)."""
+        return StaleCheckpointError(
+            f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} is a streaming "
+            f"query's, and this job is number {self._batch_id}: give the job a txnAppId of its own",
+            log=self.log,
+            app=self._app,
+            batch_id=self._batch_id,
+            last_batch_id=record.last_batch_id,
+        )
 
     def _take_over(
         self, record: ProducerRecord, version: Version | None, now_ms: int

@@ -60,6 +60,27 @@ def test_another_query_is_refused_also_after_the_producer_was_idle_for_long(in_w
     in_world(work)
 
 
+def test_job_under_the_name_of_a_stream_is_refused_and_not_taken_for_one_of_its_batches(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        await stream_batch(log, "query/run", 0, "x")
+        await stream_batch(log, "query/run", 1, "y")
+        for batch_id in (0, 1):
+            with pytest.raises(StaleCheckpointError, match="is a streaming query's") as caught:
+                await log.begin(schema=SCHEMA, app="monthly", batch_id=batch_id)
+            assert caught.value.definite
+        for _ in range(2):
+            job = await log.begin(schema=SCHEMA, app="weekly", batch_id=1)
+        assert not job.is_replay
+        await log.commit(job, [await write(log, job, "z")])
+        assert (await log.begin(schema=SCHEMA, app="weekly", batch_id=1)).is_replay
+        assert await stream_batch(log, "query/run", 2, "v") is CommitStatus.COMMITTED
+
+    in_world(work)
+
+
 def test_shrinking_keeps_the_last_run_and_writes_nothing_when_it_is_the_only_one(
     in_world: Any,
 ) -> None:
