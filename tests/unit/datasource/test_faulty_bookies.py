@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ledgerlog_spark.client.blocking import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.settings import ClientSettings
-from ledgerlog_spark.datasource import stream_writer
+from ledgerlog_spark.datasource import cluster, stream_writer
 from ledgerlog_spark.datasource.batch_reader import BatchReader
 from ledgerlog_spark.datasource.batch_writer import BatchWriter
 from ledgerlog_spark.datasource.options import SourceOptions
@@ -224,6 +225,37 @@ def test_a_fault_that_passes_is_outlived(world: BlockingWorld, fault: str) -> No
         befall(world, fault, 4)
         world.later(6.0, pass_by)
         assert call(world) in {ROWS, RECORDS, 2 * ROWS}
+
+
+def test_a_task_reads_what_the_driver_saw_confirmed_though_its_bookies_report_less(
+    world: BlockingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = world.cluster.transport
+
+    async def written(client: LedgerClient) -> Any:
+        ledger = await client.create_ledger()
+        await ledger.append_batch([b"%d" % number for number in range(RECORDS)])
+        transport.silent |= set(ledger.metadata.last_fragment.ensemble[1:])
+        late = ledger.append_async(b"on the first bookie alone, with the news of those before it")
+        ledger.send_now()
+        late.cancel()
+        transport.silent.clear()
+        return ledger
+
+    ledger = world.client.run(written)
+    reader = RawReader(URI, options(ledgerId=str(ledger.id)).for_read(), RAW)
+    partitions = reader.partitions()
+    assert partitions[-1].last_entry_id == RECORDS - 1
+
+    async def connected() -> LedgerClient:
+        return world.cluster.client_and_stores()[0]
+
+    of_task = BlockingClient(connected)
+    monkeypatch.setitem(cluster._clients, URI, of_task)
+    transport.silent.add(ledger.metadata.last_fragment.ensemble[0])
+    assert of_task.open_ledger(ledger.id).last_add_confirmed < RECORDS - 1
+    assert rows_of(reader, partitions) == RECORDS
+    of_task.close()
 
 
 def error_of(call: Callable[[BlockingWorld], int], world: BlockingWorld) -> LedgerLogError | None:
