@@ -91,9 +91,9 @@ class EpochMachine(LogMachine):
     """Lets a query run take over its producer, or shows that it may not.
 
     Ends with `Finished(Joined)`, or `Failed` with `ProducerFencedError` (a later run took over),
-    `StaleCheckpointError` (the batch id went back, or is of another query), `MetadataVersionError` (overtaken too often)
-    or the store's errors. Taking over twice is the same as once, so an unknown outcome harms
-    nobody.
+    `StaleCheckpointError` (the batch id went back, or is of another query), `MetadataVersionError`
+    (overtaken too often) or the store's errors. Taking over twice is the same as once, so an
+    unknown outcome harms nobody.
     """
 
     __slots__ = (
