@@ -243,7 +243,8 @@ def _struct_array(
         else child[1](array.field(child[0]))
         for at, child in enumerate(children)
     ]
-    mask = array.is_null() if array.null_count else None
+    # Without fields the mask alone says how many structs there are.
+    mask = array.is_null() if array.null_count or not arrays else None
     for field, child in zip(wanted, arrays, strict=True):
         # Below a null struct a field has no value, whatever its flag says.
         if not field.nullable and child.null_count:

@@ -97,6 +97,43 @@ def test_structs_match_fields_by_name_at_every_level_and_keep_their_nulls() -> N
     assert conform(array.slice(1), wanted).to_pylist() == expected[1:]
 
 
+def nested(number: pa.DataType) -> pa.DataType:
+    return pa.struct([("n", number), ("l", pa.list_(number)), ("m", pa.map_(number, number))])
+
+
+NESTED = [
+    None,
+    {"n": 1, "l": None, "m": [(1, 2), (3, None)]},
+    {"n": None, "l": [], "m": None},
+    {"n": 2, "l": [3, None, 4], "m": []},
+    {"n": 3, "l": [5], "m": [(4, 4)]},
+]
+
+
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize("first", range(5))
+def test_a_part_of_nested_values_keeps_its_values_and_its_nulls(first: int, length: int) -> None:
+    narrow, wide = nested(pa.int32()), nested(pa.int64())
+    values: list[Any] = NESTED + NESTED
+    lists = [None if value is None else [value, None, value] for value in values]
+    maps = [None if value is None else [(1, value), (2, None)] for value in values]
+    for given, got, wanted in (
+        (values, narrow, wide),
+        (lists, pa.list_(narrow), pa.list_(wide)),
+        (maps, pa.map_(pa.int32(), narrow), pa.map_(pa.int64(), wide)),
+    ):
+        part = pa.array(given, got).slice(first, length)
+        assert conform(part, wanted).to_pylist() == given[first : first + length]
+
+
+@pytest.mark.parametrize("values", [[{"n": 1}, {"n": 2}], [{"n": 1}, None]])
+def test_structs_without_fields_are_as_many_as_there_were(values: list[Any]) -> None:
+    array = pa.array(values, pa.struct([("n", pa.int32())]))
+    expected = [None if value is None else {} for value in values]
+    assert conform(array, pa.struct([])).to_pylist() == expected
+    assert conform(pa.array([values] * 2), pa.list_(pa.struct([]))).to_pylist() == [expected] * 2
+
+
 def test_nullability_flags_become_the_targets_when_there_are_no_nulls() -> None:
     conform(pa.array([1, 2]), pa.int64(), nullable=False)
     assert conform(pa.array([[1], [2]]), STRICT_LIST).to_pylist() == [[1], [2]]
