@@ -267,13 +267,19 @@ def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa
 def _map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
-    entries = array.cast(
-        pa.list_(pa.struct([pa.field("key", array.type.key_type), array.type.item_field]))
-    )
-    flat = entries.flatten()
-    offsets = _offsets(entries.value_lengths())
+    # Not by way of a list of structs: Arrow makes none of null structs whose fields are not null.
+    ends = array.offsets
+    lengths = pc.subtract(ends.slice(1), ends.slice(0, len(array)))
     mask = array.is_null() if array.null_count else None
-    keys, values = key(flat.field(0)), value(flat.field(1))
+    if mask is not None:
+        lengths = pc.if_else(mask, 0, lengths)
+        array = array.filter(array.is_valid())
+        ends = array.offsets
+    first = ends[0].as_py() if len(array) else 0
+    entries = ends[-1].as_py() - first if len(array) else 0
+    offsets = _offsets(lengths)
+    keys = key(array.keys.slice(first, entries))
+    values = value(array.items.slice(first, entries))
     return pa.MapArray.from_arrays(offsets, keys, values, type=wanted, mask=mask)
 
 

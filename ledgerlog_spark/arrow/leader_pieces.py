@@ -17,14 +17,14 @@ import pyarrow as pa
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.entry_cutter import EntryCutter
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
-from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of
+from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
+from ledgerlog_spark.arrow.spark_types import schema_json_of
 from ledgerlog_spark.arrow.stream_codec import (
     ENTRY_ROWS_MAX,
     ENTRY_SIZE_BYTES_MAX,
     TARGET_ENTRY_BYTES_DEFAULT,
     BatchEncoder,
     decode_schema,
-    encode_schema,
 )
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol.leader_entry import HEADER_SIZE_BYTES
@@ -74,7 +74,7 @@ class RowPiece:
 
 
 def leader_schema(schema: object) -> bytes:
-    """The schema record of a leader log of such rows.
+    """The schema record of a leader log of such rows, with the metadata that Spark gave its fields.
 
     Raises:
         ConfigurationError: No Arrow schema.
@@ -85,7 +85,7 @@ def leader_schema(schema: object) -> bytes:
             f"the schema of a log is a pyarrow.Schema, not {type(schema).__name__}: make one with "
             "pyarrow.schema, or take that of a table"
         )
-    return encode_schema(arrow_schema_of(storable(schema_json_of(schema))))
+    return stored_schema(storable(schema_json_of(schema)))
 
 
 class RowSplitter(threading.local):
@@ -105,7 +105,7 @@ class RowSplitter(threading.local):
         super().__init__()
         self.schema = decode_schema(schema)
         self._log = log
-        self._schema_json = schema_json_of(self.schema)
+        self._schema_json = spark_schema(schema)
         self._checked: pa.Schema | None = None
         self._conformer = Conformer(self.schema)
         self._plain = BatchEncoder(self.schema, "none")

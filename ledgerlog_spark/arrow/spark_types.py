@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types
 
 from ledgerlog_spark.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SparkType = str | dict[str, Any]
 """A data type as Spark's JSON has it: a name, or an object with `type` array, map, struct, udt."""
@@ -52,6 +55,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _STRING_LIKE = re.compile(r"(?:char|varchar)\(\d+\)|string collate \w+")
 _DAY_TIME = re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?")
 _TIME = re.compile(r"time\(\d\)")
+_FIELD_METADATA = b"SPARK::metadata::json"
+"""Where Spark's Arrow schemas have a field's metadata."""
 
 
 def struct_of(schema_json: str) -> dict[str, Any]:
@@ -184,11 +189,19 @@ def _nested_spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
         }
     if types.is_struct(arrow_type):
         fields = [arrow_type.field(place) for place in range(arrow_type.num_fields)]
-        if any((field.metadata or {}).get(b"variant") == b"true" for field in fields):
+        tags = {key for field in fields for key, value in _tags_of(field) if value == b"true"}
+        if b"variant" in tags:
             return "variant"
+        for shape in (b"geometry", b"geography"):
+            if shape in tags:
+                raise _unsupported(column, shape.decode())
         nested = [_spark_field_of(field, f"{column}.{field.name}") for field in fields]
         return {"type": "struct", "fields": nested}
     raise _unsupported(column, str(arrow_type))
+
+
+def _tags_of(field: pa.Field) -> Iterable[tuple[bytes, bytes]]:
+    return (field.metadata or {}).items()
 
 
 def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
@@ -196,5 +209,23 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
         "name": field.name,
         "type": spark_type_of(field.type, column),
         "nullable": field.nullable,
-        "metadata": {},
+        "metadata": _metadata_of(field, column),
     }
+
+
+def _metadata_of(field: pa.Field, column: str) -> Any:
+    """What Spark puts beside a field, collations and comments among it, as `toArrow` gives it."""
+    told = (field.metadata or {}).get(_FIELD_METADATA)
+    try:
+        metadata = {} if told is None else json.loads(told)
+    except ValueError:
+        metadata = None
+    if not isinstance(metadata, dict):
+        raise SchemaMismatchError(
+            f"column {column!r} has metadata under {_FIELD_METADATA.decode()!r} that is not a JSON "
+            "object, as Spark's is: leave it out of the schema",
+            column=column,
+            expected="a JSON object",
+            got=repr(told),
+        )
+    return metadata

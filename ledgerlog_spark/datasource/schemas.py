@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
 from ledgerlog_spark.arrow.names import place_of
 from ledgerlog_spark.arrow.schema_evolution import merge, reject_collations
-from ledgerlog_spark.arrow.spark_types import arrow_schema_of, schema_json_of, struct_of
-from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
+from ledgerlog_spark.arrow.schema_records import spark_schema
+from ledgerlog_spark.arrow.spark_types import struct_of
+from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.errors import ConfigurationError, SchemaMismatchError
 from ledgerlog_spark.protocol.log_records import LogContent
 
@@ -27,34 +28,6 @@ METADATA_COLUMNS = {
     "_append_time": "timestamp",
 }
 RAW_COLUMNS = {"ledger_id": "long", "entry_id": "long", "payload": "binary"}
-
-_SPARK_SCHEMA = b"ledgerlog.spark_schema"
-
-
-def stored_schema(schema_json: str) -> bytes:
-    """A log's schema record: the Arrow schema message of a Spark schema.
-
-    What Arrow has no word for (metadata of fields, with collations and comments; the fields of an
-    interval) goes along in metadata of the schema, as Spark's JSON.
-    """
-    schema = arrow_schema_of(schema_json)
-    if json.loads(schema_json_of(schema)) != json.loads(schema_json):
-        schema = schema.with_metadata({_SPARK_SCHEMA: schema_json.encode()})
-    return encode_schema(schema)
-
-
-def spark_schema(stored: bytes) -> str:
-    """The Spark schema, as JSON, of a log's schema record.
-
-    Raises:
-        WireFormatError: The record is no schema message.
-        SchemaMismatchError: Spark has no types for it.
-    """
-    schema = decode_schema(stored)
-    told = (schema.metadata or {}).get(_SPARK_SCHEMA)
-    if told is not None:
-        return str(told.decode())
-    return schema_json_of(schema)
 
 
 def records_schema() -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerlog_spark.arrow.schema_evolution import storable
+from ledgerlog_spark.arrow.schema_records import stored_schema
 from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
-from ledgerlog_spark.datasource.schemas import stored_schema
 from ledgerlog_spark.datasource.write_job import (
     check_bookies,
     check_head,

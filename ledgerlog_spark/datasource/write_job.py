@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.arrow.schema_evolution import merge, storable
+from ledgerlog_spark.arrow.schema_records import spark_schema, stored_schema
 from ledgerlog_spark.datasource.cluster import client_of, logs_at, password_in
-from ledgerlog_spark.datasource.schemas import spark_schema, stored_schema
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,

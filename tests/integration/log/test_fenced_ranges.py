@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import ledgerlog_spark as ll
+from ledgerlog_spark.arrow.schema_records import stored_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
-from ledgerlog_spark.datasource.schemas import stored_schema
 from ledgerlog_spark.datasource.write_task import stage_ranges
 from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.log.blocking import BlockingLogs

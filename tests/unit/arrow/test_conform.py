@@ -126,6 +126,25 @@ def test_a_part_of_nested_values_keeps_its_values_and_its_nulls(first: int, leng
         assert conform(part, wanted).to_pylist() == given[first : first + length]
 
 
+@pytest.mark.parametrize("first", range(4))
+def test_maps_to_structs_that_are_null_while_their_fields_are_not(first: int) -> None:
+    strict = pa.struct([pa.field("n", pa.int32(), nullable=False)])
+    values = [[(1, {"n": 1}), (2, None)], None, [], [(3, None)], [(4, {"n": 4})]]
+    part = pa.array(values, pa.map_(pa.int32(), strict)).slice(first, 3)
+    wanted = pa.map_(pa.int64(), pa.struct([("n", pa.int64())]))
+    assert conform(part, wanted).to_pylist() == values[first : first + 3]
+
+
+def test_entries_below_a_null_map_are_none_of_its_neighbours() -> None:
+    keys, items = pa.array([1, 2, 3]), pa.array([10, 20, 30])
+    hidden = pa.MapArray.from_arrays([0, 1, 2, 3], keys, items, mask=pa.array([False, True, False]))
+    wanted = pa.map_(pa.int64(), pa.float64())
+    assert conform(hidden, wanted).to_pylist() == [[(1, 10.0)], None, [(3, 30.0)]]
+    assert conform(hidden.slice(1), wanted).to_pylist() == [None, [(3, 30.0)]]
+    assert conform(hidden.slice(1, 1), wanted).to_pylist() == [None]
+    assert conform(hidden.slice(3), wanted).to_pylist() == []
+
+
 @pytest.mark.parametrize("values", [[{"n": 1}, {"n": 2}], [{"n": 1}, None]])
 def test_structs_without_fields_are_as_many_as_there_were(values: list[Any]) -> None:
     array = pa.array(values, pa.struct([("n", pa.int32())]))

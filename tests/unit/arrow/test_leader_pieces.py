@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 import re
 from typing import Any
@@ -21,6 +22,7 @@ from ledgerlog_spark.arrow.leader_pieces import (
     RowSplitter,
     leader_schema,
 )
+from ledgerlog_spark.arrow.schema_records import spark_schema
 from ledgerlog_spark.arrow.stream_codec import ENTRY_ROWS_MAX, decode_schema
 from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, SchemaMismatchError
 from ledgerlog_spark.protocol.leader_entry import (
@@ -45,6 +47,44 @@ def noise(rows: int, size_bytes: int) -> pa.Table:
 
 def splitter(schema: pa.Schema = SCHEMA) -> RowSplitter:
     return RowSplitter("orders", leader_schema(schema))
+
+
+def of_spark(field: pa.Field, **metadata: Any) -> pa.Field:
+    """The field as `DataFrame.toArrow` gives it."""
+    return field.with_metadata({b"SPARK::metadata::json": json.dumps(metadata).encode()})
+
+
+def test_what_spark_put_beside_a_field_stays_at_every_level() -> None:
+    collated = {"__COLLATIONS": {"c": "spark.UTF8_LCASE"}}
+    inner = of_spark(pa.field("c", pa.string()), **collated)
+    schema = pa.schema([
+        of_spark(pa.field("c", pa.string()), **collated, comment="a word"),
+        pa.field("l", pa.list_(pa.struct([inner]))),
+        pa.field("n", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+    ])  # fmt: skip
+    stored = leader_schema(schema)
+    word, words, number = json.loads(spark_schema(stored))["fields"]
+    assert word["metadata"] == {**collated, "comment": "a word"}
+    assert words["type"]["elementType"]["fields"][0]["metadata"] == collated
+    assert number["metadata"] == {}
+    cutting = RowSplitter("orders", stored)
+    plain = pa.table({"c": ["A"], "l": [[{"c": "B"}]], "n": pa.array([1], pa.int32())})
+    assert rows_in(cutting, cutting.split(plain)) == [{"c": "A", "l": [{"c": "B"}], "n": 1}]
+
+
+@pytest.mark.parametrize("told", [b"no JSON", b"[1]"])
+def test_metadata_that_spark_cannot_have_written_is_refused(told: bytes) -> None:
+    field = pa.field("c", pa.string(), metadata={b"SPARK::metadata::json": told})
+    with pytest.raises(SchemaMismatchError, match="column 'c' has metadata under"):
+        leader_schema(pa.schema([field]))
+
+
+@pytest.mark.parametrize("shape", ["geometry", "geography"])
+def test_shapes_of_spark_are_no_structs(shape: str) -> None:
+    wkb = pa.field("wkb", pa.binary(), metadata={shape: "true", "srid": "4326"})
+    shapes = pa.struct([pa.field("srid", pa.int32()), wkb])
+    with pytest.raises(SchemaMismatchError, match=f"'s' has the type {shape}"):
+        leader_schema(pa.schema([("s", shapes)]))
 
 
 def rows_in(cutting: RowSplitter, *entries: list[RowPiece]) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.arrow.schema_evolution import storable
+from ledgerlog_spark.arrow.schema_records import stored_schema
 from ledgerlog_spark.datasource import write_job
 from ledgerlog_spark.datasource.options import SourceOptions
-from ledgerlog_spark.datasource.schemas import stored_schema
 from ledgerlog_spark.errors import SchemaMismatchError
 from ledgerlog_spark.log.job import Job, plan_job
 from ledgerlog_spark.model import Version
