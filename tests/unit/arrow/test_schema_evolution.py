@@ -169,6 +169,41 @@ def test_logs_whose_strings_are_compared_otherwise_are_not_read_together() -> No
         reject_collations(nested[1], nested[0], log="b")
 
 
+@pytest.mark.parametrize(
+    ("wrapped", "column"),
+    [
+        (lambda inner: inner, "s.c"),
+        (lambda inner: {"type": "array", "elementType": inner, "containsNull": True}, "s.element.c"),
+        (
+            lambda inner: {
+                "type": "map", "keyType": inner, "valueType": "long", "valueContainsNull": True
+            },
+            "s.key.c",
+        ),
+        (
+            lambda inner: {
+                "type": "map", "keyType": "long", "valueType": inner, "valueContainsNull": True
+            },
+            "s.value.c",
+        ),
+    ],
+)  # fmt: skip
+def test_so_are_logs_whose_strings_are_compared_otherwise_deep_within(
+    wrapped: Any, column: str
+) -> None:
+    def schema(places: dict[str, str], name: str) -> str:
+        inner = json.loads(collated(places))
+        field = {"name": name, "type": wrapped(inner), "nullable": True, "metadata": {}}
+        return json.dumps({"type": "struct", "fields": [field]})
+
+    lower, plain = schema({"c": "spark.UTF8_LCASE"}, "s"), schema({}, "S")
+    reject_collations(lower, schema({"c": "spark.UTF8_LCASE"}, "S"), log="b")
+    for one, other in ((lower, plain), (plain, lower)):
+        with pytest.raises(SchemaMismatchError, match="UTF8_LCASE") as caught:
+            reject_collations(one, other, log="b")
+        assert caught.value.column == column
+
+
 def test_rows_without_columns_are_refused() -> None:
     with pytest.raises(SchemaMismatchError, match="at least one column"):
         storable('{"type":"struct","fields":[]}')
