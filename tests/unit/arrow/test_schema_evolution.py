@@ -169,25 +169,23 @@ def test_logs_whose_strings_are_compared_otherwise_are_not_read_together() -> No
         reject_collations(nested[1], nested[0], log="b")
 
 
+def array_of(inner: Any) -> Any:
+    return {"type": "array", "elementType": inner, "containsNull": True}
+
+
+def map_of(key: Any, value: Any) -> Any:
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+
+
 @pytest.mark.parametrize(
     ("wrapped", "column"),
     [
         (lambda inner: inner, "s.c"),
-        (lambda inner: {"type": "array", "elementType": inner, "containsNull": True}, "s.element.c"),
-        (
-            lambda inner: {
-                "type": "map", "keyType": inner, "valueType": "long", "valueContainsNull": True
-            },
-            "s.key.c",
-        ),
-        (
-            lambda inner: {
-                "type": "map", "keyType": "long", "valueType": inner, "valueContainsNull": True
-            },
-            "s.value.c",
-        ),
+        (array_of, "s.element.c"),
+        (lambda inner: map_of(inner, "long"), "s.key.c"),
+        (lambda inner: map_of("long", inner), "s.value.c"),
     ],
-)  # fmt: skip
+)
 def test_so_are_logs_whose_strings_are_compared_otherwise_deep_within(
     wrapped: Any, column: str
 ) -> None:
