@@ -20,6 +20,7 @@ from bookie_server.ports import Future, MetadataCheck, Standing, Tasks
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.log import Log
 from bookie_server.storage.reads import Reader
+from bookie_server.storage.wake_ups import guarded
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, Code
 
 if TYPE_CHECKING:
@@ -112,14 +113,15 @@ class AddPath:
             on_done(Code.IO_ERROR)
         elif verdict is Wait.METADATA_CHECK:
             self.in_flight_bytes += size
-            self._check_first(request, lac, on_done)
+            self._check_first(request, lac, guarded(self._tasks, on_done))
         elif verdict is not None:
             on_done(verdict)
         elif state is None or is_compared or request.entry_ids[0] > state.last_accepted_id:
             self._store(request, lac, on_done)
         else:
             self.in_flight_bytes += size
-            self._tasks.spawn("add of held entries", self._compare_first(request, lac, on_done))
+            comparing = self._compare_first(request, lac, guarded(self._tasks, on_done))
+            self._tasks.spawn("add of held entries", comparing)
 
     def _store(self, request: AddRequest, lac: int, on_done: OnAdd) -> None:
         ids = request.entry_ids

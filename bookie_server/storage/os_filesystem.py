@@ -250,8 +250,13 @@ class OsFile:
         self._reads -= 1
         if not reading.cancelled():
             reading.exception()
-        if not self._reads and self._idle is not None:
+        if self._reads or self._idle is None:
+            return
+        if not self._idle.done():
             self._idle.set_result(None)
+        elif not self._files.keeper.is_stopped:
+            # Who closed it gave up meanwhile.
+            self._files.keeper.call(lambda: os.close(self._descriptor))
 
     def _read(self, offset: int, size: int) -> bytes:
         parts = []

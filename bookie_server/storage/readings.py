@@ -12,6 +12,7 @@ from bookie_server.errors import StorageError
 from bookie_server.ports import Future, Tasks
 from bookie_server.storage.entry_log_file import Need
 from bookie_server.storage.pins import Pins
+from bookie_server.storage.wake_ups import guarded
 
 R = TypeVar("R")
 
@@ -76,7 +77,12 @@ class Readings:
                 return
         self._batches += is_batch
         going_on = self._go_on(
-            self._pins.take(), reading, need, on_result, on_error, is_batch=is_batch
+            self._pins.take(),
+            reading,
+            need,
+            guarded(self._tasks, on_result),
+            guarded(self._tasks, on_error),
+            is_batch=is_batch,
         )
         self._tasks.spawn("cold read", going_on)
 

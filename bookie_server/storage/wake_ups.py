@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ParamSpec
+
 from bookie_server.ports import Future, Tasks
+
+P = ParamSpec("P")
 
 
 def settle(futures: list[Future[None]]) -> None:
@@ -23,3 +28,15 @@ def report(tasks: Tasks, error: Exception) -> None:
         raise error
 
     tasks.call_soon(fail)
+
+
+def guarded(tasks: Tasks, callback: Callable[P, None]) -> Callable[P, None]:
+    """The callback for use in a task of ours: what it raises is reported, and does not end it."""
+
+    def call(*arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            callback(*arguments, **options)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is its owner's
+            report(tasks, error)
+
+    return call

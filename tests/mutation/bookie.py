@@ -263,6 +263,22 @@ _STORAGE = [
         "hundreds of readings go on in one turn of the loop",
     ),
     Mutation(
+        "metadata_check_goes_on_after_a_failure",
+        f"{STORAGE}/adds.py",
+        """        if self._health.has_failed:
+            standing = Standing.UNKNOWN
+        elif standing""",
+        "        if standing",
+        "a fence is written to a log that has failed, which ends the bookie as a bug",
+    ),
+    Mutation(
+        "callback_of_a_cold_read_ends_the_bookie",
+        f"{STORAGE}/readings.py",
+        "            guarded(self._tasks, on_result),\n",
+        "            on_result,\n",
+        "one answer that fails ends the bookie when it came from a file",
+    ),
+    Mutation(
         "log_answers_before_sync",
         f"{STORAGE}/log.py",
         "                await self._files.active.handle.write_synced(start, buffers)",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -55,3 +57,34 @@ async def test_a_reader_that_gives_up_while_a_file_is_opened_takes_no_other_alon
     assert (pool.open_count, pool.opened) == (1, 1)
     await pool.close_all()
     await directory.unlock()
+
+
+async def test_a_file_whose_closing_is_given_up_during_a_read_is_closed_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a client that cancels its lists takes a descriptor with each of them."""
+    (tmp_path / NAME).write_bytes(b"stored")
+    files = OsFileSystem(tmp_path)
+    await files.lock()
+    file = await files.open(NAME)
+    go_on = threading.Event()
+    read = file._read
+
+    def read_late(offset: int, size: int) -> bytes:
+        go_on.wait(20)
+        return read(offset, size)
+
+    monkeypatch.setattr(file, "_read", read_late)
+    reading = asyncio.create_task(file.read(0, 6))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(file.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    os.fstat(file._descriptor)
+    go_on.set()
+    assert await reading == b"stored"
+    await files.names()  # after what the thread was given before
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file._descriptor)
+    await files.unlock()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 
-from bookie_server.core.requests import AddRequest, ReadRequest
+from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.errors import SyncFailedError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
-from tests.crash.machine import KEY, Machine, add_request, entry
+from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 
 OTHER_KEY = bytes(20)
 
@@ -311,6 +313,48 @@ def test_a_callback_that_raises_is_reported_and_keeps_nobody_else_waiting():
     assert len(reported) >= 3
     assert machine.add(7, (2,)) is Code.OK, "the log goes on"
     machine.stop()
+
+
+def test_a_callback_that_raises_in_a_task_of_the_storage_does_not_end_the_bookie():
+    """Reads from files, adds that are compared with what is held, adds that wait for a check."""
+    machine = started(settings=replace(SMALL, recent_bytes_max=1))
+    for number in range(40):
+        assert machine.add(7, (number,), bytes(1_000)) is Code.OK
+    machine.stop()
+    machine.start()
+    machine.serving._health.check_epoch += 1
+    reported = reported_by(machine)
+    codes: list[Code] = []
+    for done in (failing, codes.append):
+        machine.serving.add(add_request(8, (0,)), done)  # waits for the metadata check
+        machine.serving.add(add_request(7, (3,), bytes(1_000), is_recovery=True), done)
+    asked = 0
+    while not machine.serving._keeper.pins.are_taken or asked < 20:
+        with contextlib.suppress(ZeroDivisionError):  # answered at once: its caller hears of it
+            machine.serving.read(ReadRequest(7, asked % 40), failing)
+        with contextlib.suppress(ZeroDivisionError):
+            machine.serving.read_batch(BatchReadRequest(7, asked % 40, 3, 1 << 20), failing)
+        asked += 1
+    machine.scheduler.run_for(1_000)
+    assert machine.host.failure is None, "a task ended"
+    assert codes == [Code.OK] * 2
+    assert len(reported) > 2
+    assert machine.serving.in_flight_bytes == 0
+    assert machine.add(8, (1,)) is Code.OK
+    assert machine.read(7, 5) == (Code.OK, entry(7, 5, bytes(1_000)))
+    machine.stop()
+
+
+def test_a_ledger_is_not_fenced_by_a_storage_that_failed_meanwhile():
+    machine = started(standing=Standing.NOT_WRITABLE)
+    assert machine.add(7, (0,)) is Code.OK
+    machine.serving._health.check_epoch += 1
+    codes: list[Code] = []
+    machine.serving.add(add_request(7, (1,)), codes.append)
+    machine.serving._log.fail(SyncFailedError("the device is gone"))
+    machine.scheduler.run_for(1_000)
+    assert codes == [Code.IO_ERROR]
+    assert not machine.serving.is_fenced(7), "it could not be made durable"
 
 
 def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed():
