@@ -19,6 +19,7 @@ import psutil
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
 from ledgerlog_spark.cli.flights import flights
@@ -85,9 +86,10 @@ def demo(
     _show(outcome, bookies)
     if not outcome.is_proof:
         console.print(
-            f"[bold red]{outcome.rows - outcome.rows_equal:,} rows are missing or differ[/]"
+            f"{outcome.rows - outcome.rows_equal:,} rows are missing or differ"
             if outcome.killed
-            else "[bold red]the write was over before a bookie could be killed[/]"
+            else "the write was over before a bookie could be killed",
+            style="bold red",
         )
         raise typer.Exit(1)
 
@@ -337,9 +339,8 @@ def _show(outcome: Outcome, bookies: list[str]) -> None:
         style="dim",
         soft_wrap=True,
     )
-    console.print(
-        f"[bold green]{outcome.rows_equal:,} of {outcome.rows:,} rows equal[/], "
-        f"{outcome.killed} killed while they were written"
-        if outcome.is_proof
-        else f"[bold red]{outcome.rows_equal:,} of {outcome.rows:,} rows equal[/]"
-    )
+    style = "bold green" if outcome.is_proof else "bold red"
+    equal = Text(f"{outcome.rows_equal:,} of {outcome.rows:,} rows equal", style=style)
+    if outcome.is_proof:
+        equal.append(f", {outcome.killed} killed while they were written", style="not bold default")
+    console.print(equal)

@@ -78,9 +78,10 @@ def doctor(
     else:
         signs = {"ok": "[green]ok[/]", "warning": "[yellow]look[/]", "missing": "[red]missing[/]"}
         for f in findings:
-            console.print(f"{signs[f.state]:>14}  [bold]{f.what}[/]  {escape(f.found)}")
+            found = escape(f.found)
+            console.print(f"{signs[f.state]:>14}  [bold]{f.what}[/]  {found}", markup=True)
             if f.advice:
-                console.print(Padding(escape(f.advice), (0, 0, 0, ADVICE_INDENT), expand=False))
+                console.print(Padding(f.advice, (0, 0, 0, ADVICE_INDENT), expand=False))
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
 

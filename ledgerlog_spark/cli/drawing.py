@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Group
 from rich.text import Text
 
-from ledgerlog_spark.cli.output import console
+from ledgerlog_spark.cli.output import console, counted
 from ledgerlog_spark.model import Fragment
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
@@ -91,7 +91,7 @@ def _ledger_lines(
     cells = min(columns, max(ledger.entries, 1))
     lines = [
         Text(f"ledger {ledger.ledger_id}  ", style="bold").append(
-            f"{ledger.entries:,} entries  {ledger.label}", style="dim"
+            f"{counted(ledger.entries, 'entry', 'entries')}  {ledger.label}", style="dim"
         )
     ]
     if not ledger.entries:

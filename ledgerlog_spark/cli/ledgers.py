@@ -13,7 +13,14 @@ import typer
 from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.confirm import Yes, confirm
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
-from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+)
 from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -209,8 +216,9 @@ def seal(
         print_json(describe(ledger_id, metadata))
         return
     console.print(
-        f"ledger {ledger_id} is closed: {metadata.last_entry_id + 1:,} entries, "
-        f"{metadata.length:,} bytes"
+        f"ledger {ledger_id} is closed: "
+        f"{counted(metadata.last_entry_id + 1, 'entry', 'entries')}, "
+        f"{counted(metadata.length, 'byte', 'bytes')}"
     )
 
 

@@ -14,7 +14,7 @@ from ledgerlog_spark.cli.output import AsJson, console, print_json, print_table,
 from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.local.cluster import UPKEEP, USUAL_PORT, Cluster
-from ledgerlog_spark.local.members import ZOOKEEPER
+from ledgerlog_spark.local.members import ZOOKEEPER, Member
 from ledgerlog_spark.local.running import running_clusters
 
 app = typer.Typer(
@@ -236,7 +236,15 @@ def _existing(directory: Path) -> Cluster:
 
 def _show(cluster: Cluster) -> None:
     print_table(
-        f"cluster at {cluster.metadata_service_uri}",
+        f"cluster at {cluster.metadata_service_uri}, in {cluster.directory}",
         ("role", "id", "port", "pid", "state", "directory"),
-        [(m.role, m.id, str(m.port), str(m.pid), m.state, m.directory) for m in cluster.status()],
+        [_row(cluster, member) for member in cluster.status()],
     )
+
+
+def _row(cluster: Cluster, member: Member) -> tuple[object, ...]:
+    where = Path(member.directory)
+    if where.is_relative_to(cluster.directory):
+        where = where.relative_to(cluster.directory)
+    port = str(member.port) if member.port else None  # upkeep has none
+    return member.role, member.id, port, str(member.pid), member.state, str(where)

@@ -27,11 +27,17 @@ def time_text(wall_ms: int) -> str:
     return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def shown_bytes(value: bytes) -> str:
+    """Text, or as Python writes the bytes where a terminal would obey them or they are no text."""
+    text = value.decode(errors="replace")
+    is_text = text.replace("\t", "").isprintable() and text.encode() == value
+    return text if is_text else repr(value)
+
+
 def shown_cell(value: object) -> str:
-    """What a table shows: text where bytes are printable text."""
+    """What a table shows of a value."""
     if isinstance(value, bytes):
-        text = value.decode(errors="replace")
-        return text if text.isprintable() and text.encode() == value and text else repr(value)
+        return shown_bytes(value)
     return "" if value is None else str(value)
 
 
@@ -87,17 +93,21 @@ def opened(client: BlockingClient, name: str) -> BlockingLog:
     Raises:
         LogNotFoundError: There is none; names the nearest one there is.
     """
-    logs = BlockingLogs(client)
     try:
-        return logs.open(name)
+        return BlockingLogs(client).open(name)
     except LogNotFoundError:
-        names = names_of(client)
-        near = difflib.get_close_matches(name, names, 1, 0.5)
-        hint = (
-            f"did you mean {near[0]!r}?"
-            if near
-            else f"existing logs are {', '.join(names[:NAMES_SHOWN_MAX])}"
-            if names
-            else "the cluster has no logs; `ledgerlog logs create` or Spark creates one"
-        )
-        raise LogNotFoundError(f"log {name!r} does not exist: {hint}", log=name) from None
+        raise missing(client, name) from None
+
+
+def missing(client: BlockingClient, name: str) -> LogNotFoundError:
+    """The error of a log that does not exist; names the nearest one there is."""
+    names = names_of(client)
+    near = difflib.get_close_matches(name, names, 1, 0.5)
+    hint = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"existing logs are {', '.join(names[:NAMES_SHOWN_MAX])}"
+        if names
+        else "the cluster has no logs; `ledgerlog logs create` or Spark creates one"
+    )
+    return LogNotFoundError(f"log {name!r} does not exist: {hint}", log=name)

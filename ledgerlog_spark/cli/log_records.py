@@ -15,9 +15,9 @@ import typer
 from ledgerlog_spark.cli.closed_output import ends_with_its_reader
 from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.log_changes import pair_of_property
-from ledgerlog_spark.cli.log_lookup import LogName, json_text, time_text
+from ledgerlog_spark.cli.log_lookup import LogName, json_text, missing, shown_bytes, time_text
 from ledgerlog_spark.cli.output import AsJson, console, print_json
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
@@ -188,7 +188,10 @@ def tail(
     if from_beginning and offset is not None:
         raise ConfigurationError("--from-beginning and --offset exclude each other: choose one")
     with ends_with_its_reader(), connect(uri) as client:
-        log = client.open_log(name)
+        try:
+            log = client.open_log(name)
+        except LogNotFoundError:
+            raise missing(client, name) from None
         start = log.snapshot().interval.start_offset if from_beginning else offset
         lines = (
             _rows(log, start, as_json=as_json)
@@ -218,11 +221,8 @@ def _records(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Ite
 
 
 def _shown_line(value: bytes) -> bytes:
-    """A record on a terminal: its text, or as Python writes it where a terminal would obey it."""
-    text = value.decode(errors="replace")
-    is_text = text.replace("\t", "").isprintable() and text.encode() == value
-    shown = text if is_text else repr(value)
-    return shown.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n"
+    """A record on a terminal, in characters that the terminal has."""
+    return shown_bytes(value).encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n"
 
 
 def _record_fields(record: Record) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import filesize
 
 from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
@@ -20,7 +21,14 @@ from ledgerlog_spark.cli.log_lookup import (
     shown_cell,
     time_text,
 )
-from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+)
 from ledgerlog_spark.cli.passwords import PasswordFile, password_explained, password_from
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError
 from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
@@ -160,7 +168,7 @@ def drawn_ledgers(client: BlockingClient, snapshot: LogSnapshot) -> list[DrawnLe
     drawn = []
     for ledger_id, items in by_ledger.items():
         rows, size = sum(i.rows for i in items), sum(i.size_bytes for i in items)
-        label = f"{rows:,} rows, {size / 1e6:,.1f} MB"
+        label = f"{counted(rows, 'row', 'rows')}, {filesize.decimal(size)}"
         try:
             fragments = client.ledger_metadata(ledger_id).fragments
         except LedgerNotFoundError:

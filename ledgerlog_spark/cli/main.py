@@ -96,7 +96,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
         interruptible: Its block handles KeyboardInterrupt; nothing before and after it does.
     """
     _encode_everything()
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     try:
         with interruptible or contextlib.nullcontext():
             # Out of standalone mode a command's typer.Exit comes back as the returned code.

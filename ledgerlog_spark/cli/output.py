@@ -13,9 +13,13 @@ from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 WIDTH_WITHOUT_TERMINAL = 160
+NOTHING = "-"
 
-# A file or a pipe has no width: rich would fold everything at 80 columns.
-console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
+# A file or a pipe has no width: rich would fold everything at 80 columns. What is printed is mostly
+# data, where "[error]" and ":cat:" are no markup.
+console = Console(
+    width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, emoji=False
+)
 
 
 def spinner() -> str:
@@ -33,9 +37,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     cells = [[_shown(value) for value in row] for row in rows]
     table = Table()
     for number, name in enumerate(columns):
-        is_number = bool(cells) and all(
-            row[number].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in cells
-        )
+        column = [row[number] for row in cells if row[number] != NOTHING]
+        is_number = bool(column) and all(map(_is_number, column))
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
         table.add_row(*row)
@@ -58,9 +61,18 @@ def _print_titled(title: str, table: Table) -> None:
     console.print(table)
 
 
+def _is_number(text: str) -> bool:
+    return text.replace(",", "").replace(".", "").lstrip("-").isdigit()
+
+
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return "-" if value is None else str(value)
+    return NOTHING if value is None else str(value)
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Such as `1 entry` and `1,024 entries`."""
+    return f"{count:,} {one if count == 1 else many}"
