@@ -279,6 +279,13 @@ _STORAGE = [
         "one answer that fails ends the bookie when it came from a file",
     ),
     Mutation(
+        "file_in_use_makes_room",
+        f"{STORAGE}/file_pool.py",
+        "            if file.uses or file.is_held:",
+        "            if file.is_held:",
+        "a file is closed for another one while it is read",
+    ),
+    Mutation(
         "log_answers_before_sync",
         f"{STORAGE}/log.py",
         "                await self._files.active.handle.write_synced(start, buffers)",

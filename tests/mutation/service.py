@@ -247,4 +247,28 @@ MUTATIONS = [
         "ExceptionDictTransformer()",
         "keys, passwords and payloads are in the log of a crash",
     ),
+    Mutation(
+        "stop_leaves_what_is_still_sent",
+        f"{SERVICE}/v2_connection.py",
+        """            self._is_paused = False
+            self._transport.resume_reading()
+
+    def close""",
+        "            self._is_paused = False\n\n    def close",
+        "answers of accepted requests are lost with a socket that is closed unread",
+    ),
+    Mutation(
+        "stream_that_is_gone_keeps_its_bytes",
+        f"{SERVICE}/grpc_stream.py",
+        "        if self._is_dropped:\n            give_back(taken)\n",
+        "        if self._is_dropped:\n",
+        "each request of a stream that broke takes a part of its lane for ever",
+    ),
+    Mutation(
+        "state_is_announced_once",
+        f"{SERVICE}/registration.py",
+        "                self._changed.set()\n                await asyncio.sleep",
+        "                await asyncio.sleep",
+        "a bookie that became read-only while the store was away stays announced as writable",
+    ),
 ]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from bookie_server.core.requests import ReadRequest
 from bookie_server.descriptors import (
     CALLERS_MAX,
     FILES_MAX,
@@ -253,3 +254,21 @@ def test_a_thousand_files_are_written_replayed_and_read_with_48_descriptors(tmp_
         assert finished >= 990
         assert opened <= 48
     assert len(done.stdout.splitlines()) == 2
+
+
+def test_reads_at_the_same_time_take_no_descriptor_from_each_other():
+    machine = Machine(3, settings=FEW)
+    machine.start()
+    filled(machine, 60)
+    machine.stop()
+    machine.start()
+    machine.disk.faults.descriptors_max = 9
+    found: dict[int, tuple[Code, bytes | None]] = {}
+    for number in range(60):
+        machine.serving.read(
+            ReadRequest(1, number),
+            lambda code, data, number=number: found.update({number: (code, data)}),
+        )
+    machine.scheduler.run_until(lambda: len(found) == 60)
+    assert found == {n: (Code.OK, entry(1, n, b"%d" % n)) for n in range(60)}
+    machine.check_descriptors()

@@ -16,13 +16,15 @@ from bookie_server.service.budget import Budget
 from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_calls import CallBounds
 from bookie_server.service.grpc_server import GrpcServer
-from bookie_server.service.grpc_stream import taken_of
+from bookie_server.service.grpc_stream import ReplyStream, taken_of
 from ledgerlog_spark.transport import control_pb2_grpc
 from tests.fixtures.raw_http2 import RawHttp2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from bookie_server.service.grpc_stream import Taken
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -88,6 +90,35 @@ async def test_a_call_that_is_cancelled_as_its_bytes_come_free_gives_them_back(
     if not waiting.cancelled():
         share.give_back(400)
     assert (lane.held_bytes, lane.waiting_count) == (0, 0)
+
+
+async def test_bytes_of_a_request_come_back_with_its_answer_when_its_stream_is_gone() -> None:
+    lane = Budget("adds", 1_000)
+    share = lane.share("a")
+    accepted: list[Taken] = []
+    stream: ReplyStream[str, str] = ReplyStream(
+        lambda _request: (share, 100), lambda _stream, _request, taken: accepted.append(taken)
+    )
+
+    async def requests() -> AsyncIterator[str]:
+        yield "first"
+        yield "second"
+        await asyncio.Event().wait()
+
+    async def take_all() -> None:
+        async for _ in stream.serve(requests()):
+            pass
+
+    call = asyncio.create_task(take_all())
+    async with asyncio.timeout(20):
+        while len(accepted) < 2:  # noqa: ASYNC110 -- nothing tells
+            await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    assert lane.held_bytes == 200, "storage is at work for them"
+    for taken in accepted:
+        stream.answer("late", taken)
+    assert lane.held_bytes == 0
 
 
 class NoCalls(control_pb2_grpc.BookieServicer):

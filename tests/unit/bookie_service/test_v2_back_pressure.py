@@ -332,6 +332,24 @@ async def test_stop_answers_what_was_accepted_and_takes_nothing_new(bookie: Slow
     assert bookie.counters.add_requests == 1
 
 
+async def test_stop_takes_what_a_peer_that_waits_still_sends_and_drops_it(
+    bookie: SlowBookie,
+) -> None:
+    """A socket that is closed with bytes that nobody read loses answers on their way."""
+    (client,) = await _fill(bookie, connections=1)
+    accepted = bookie.counters.add_requests
+    (connection,) = bookie.server._connections
+    sent_bytes = 20 * len(add_frame(100, 0, bytes(MEBIBYTE - 64)))
+    assert connection.received_bytes < sent_bytes
+    stopping = asyncio.create_task(bookie.server.stop(drain_timeout_ms=20_000))
+    await bookie.until(lambda: connection.received_bytes == sent_bytes)
+    bookie.storage.release()
+    assert [(await client.answer()).code for _ in range(accepted)] == [Code.OK] * accepted
+    assert await stopping
+    assert await client.reader.read() == b""
+    assert bookie.counters.add_requests == accepted < 20
+
+
 async def test_stop_does_not_wait_for_ever(bookie: SlowBookie) -> None:
     client = await bookie.connect()
     client.send(add_frame(1, 0, b"never answered"))
