@@ -226,7 +226,10 @@ class Driver:
         is_commit = ask.app is not None
         if is_commit:
             reach("commit.before_multi")
-        outcome, version = await _attempt(self._store.write_head(self.log_id, ask))
+        try:
+            outcome, version = await _attempt(self._store.write_head(self.log_id, ask))
+        except LedgerNotFoundError:
+            outcome, version = MetadataOutcome.GONE, None
         if is_commit:
             reach("commit.after_multi")
         elif ask.unlisted:

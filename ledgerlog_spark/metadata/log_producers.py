@@ -292,25 +292,33 @@ class TreeLogProducers:
                 operations.append(SetNode(path, was, None))
         return operations
 
-    async def _listings(self, log_id: str, ledger_ids: Sequence[int]) -> list[NodeOperation]:
-        """The end of the marks of ledgers that are listed now; fails when one was claimed."""
-        operations: list[NodeOperation] = []
-        for ledger_id in ledger_ids:
-            path = self._paths.mark(log_id, ledger_id)
-            try:
+    async def _listings(
+        self, log_id: str, ledger_ids: Sequence[int], head_version: Version
+    ) -> list[NodeOperation]:
+        """The end of the marks of ledgers that are listed now; errors as of `write_head`."""
+        return [await self._listing(log_id, each, head_version) for each in ledger_ids]
+
+    async def _listing(self, log_id: str, ledger_id: int, head_version: Version) -> NodeOperation:
+        path = self._paths.mark(log_id, ledger_id)
+        for is_synced in (False, True):
+            if is_synced:
+                await self.sync()
+            with contextlib.suppress(NodeMissingError):
                 mark = await self._tree.get(path)
-            except NodeMissingError as error:
-                raise MetadataVersionError(
-                    f"ledger {ledger_id} has no mark: it may be listed already", path=path
-                ) from error
-            if mark.value != MADE:
-                raise LedgerNotFoundError(
-                    f"ledger {ledger_id} was made longer than stagingTtlMs ago and is being "
-                    "deleted: open the log again",
-                    ledger_id=ledger_id,
-                )
-            operations.append(DeleteNode(path, mark.version))
-        return operations
+                if mark.value == MADE:
+                    return DeleteNode(path, mark.version)
+        # What takes a mark off that was made is the listing of its ledger, which changes the head
+        # too, or the sweeper: so under the same head the ledger was not listed, and never will be.
+        head = await self._tree.stat(self._paths.head(log_id))
+        if head is None or head.version != head_version:
+            raise MetadataVersionError(
+                f"ledger {ledger_id} may be listed already: the head has changed", path=path
+            )
+        raise LedgerNotFoundError(
+            f"ledger {ledger_id} was deleted before it was listed, or is being deleted, because "
+            "it was made longer than stagingTtlMs ago: open the log again",
+            ledger_id=ledger_id,
+        )
 
     async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
         """Ledger id, created and changed ms of each child, by ledger id."""

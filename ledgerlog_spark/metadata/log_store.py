@@ -250,7 +250,7 @@ class TreeLogStore(TreeLogProducers):
             operations.append(SetNode(path, record, write.producer_version))
         if write.pages_version is not None:
             operations.append(CheckNode(paths.pages(log_id, write.token), write.pages_version))
-        operations += await self._listings(log_id, write.listed)
+        operations += await self._listings(log_id, write.listed, write.head_version)
         operations += await self._marks(log_id, write.unlisted, LISTED)
         return version_of((await self._transact(operations))[0])
 

@@ -151,8 +151,8 @@ class LogStore(Protocol):
 
         Raises:
             MetadataVersionError: Head, producer record or pages' node moved. Nothing was changed.
-            LedgerNotFoundError: A ledger that it lists was claimed (`claim_made`); nothing was
-                changed.
+            LedgerNotFoundError: A ledger that it lists was claimed (`claim_made`) or is deleted.
+                Nothing was changed, and no change that lists the ledger ever gets through.
         """
 
     async def write_producer(

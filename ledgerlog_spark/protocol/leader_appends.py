@@ -142,6 +142,11 @@ class LeaderAppends:
         self._ordered: deque[PendingAppend] = deque()
         self._waiting: deque[PendingAppend] = deque()
 
+    @property
+    def ends(self) -> dict[str, int]:
+        """Behind the last acknowledged record and behind the last one, as errors name them."""
+        return {"end_offset": self.end_offset, "pending_end_offset": self.next_offset}
+
     def begin(self, *, next_offset: int, last_ms: int) -> None:
         """Go on behind what the log holds."""
         assert self.next_append == 0, "appends were taken before the log was led"

@@ -151,7 +151,8 @@ class ListChange(HeadChanger):
     It is looked for in the head before it is made, so a lost reply needs no guess (J4): only this
     leader ever lists its ledgers, and whoever takes them off the list has taken over. Or `Failed`
     with `LeaderDeposedError`: none of its attempts can happen any more, because the head moved on
-    to another leader's list. Or with `LogNotFoundError`, or the store's errors: try again.
+    to another leader's list; or with `LedgerNotFoundError`, because the ledger to be added was
+    deleted: another one is needed. Or with `LogNotFoundError`, or the store's errors: try again.
     """
 
     __slots__ = ("_added", "_closed", "_mine")

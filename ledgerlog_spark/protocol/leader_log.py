@@ -17,6 +17,7 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     LeaderDeposedError,
     LedgerLogError,
+    LedgerNotFoundError,
     LocalProtocolError,
     LogNotFoundError,
 )
@@ -391,9 +392,12 @@ class LeaderLog:
     def _on_list_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
         if self.phase is LeaderPhase.OPENING:
             return self._on_opening_failed(error)
+        if isinstance(error, LeaderDeposedError | LedgerNotFoundError):
+            self._change, self._is_unsure = None, False  # no attempt can get through any more
         if isinstance(error, LeaderDeposedError):
-            self._change = None  # no attempt of it can get through any more
             return self._stop(self._deposed(error))
+        if isinstance(error, LedgerNotFoundError):
+            return [*self._drop_next(), *self._try_again(self._listing, error)]
         self._is_unsure = self._is_unsure or not error.definite
         if error.retriable:
             return self._try_again(self._listing, error)
@@ -454,15 +458,10 @@ class LeaderLog:
         return [] if ledger_id is None else self._drop(ledger_id)
 
     def _deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        return leader_end.deposed(self.log, reason, **self._ends)
+        return leader_end.deposed(self.log, reason, **self._appends.ends)
 
     def _deleted(self) -> LogNotFoundError:
-        return leader_end.deleted(self.log, **self._ends)
-
-    @property
-    def _ends(self) -> dict[str, int]:
-        appends = self._appends
-        return {"end_offset": appends.end_offset, "pending_end_offset": appends.next_offset}
+        return leader_end.deleted(self.log, **self._appends.ends)
 
     # --- timers and numbers ---
 

@@ -26,6 +26,7 @@ from ledgerlog_spark.protocol.leader_messages import (
 from ledgerlog_spark.protocol.log_head_change import HeadChanger
 from ledgerlog_spark.protocol.log_messages import DropLedger
 from ledgerlog_spark.protocol.log_properties import LogProperties
+from ledgerlog_spark.protocol.log_read import ReadPhase
 from ledgerlog_spark.protocol.log_records import LogHead, LogKind
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -129,10 +130,18 @@ class LeaderOpening(HeadChanger):
             # No attempt can get through any more. One may have: then the next leader sealed the
             # ledger, and took it off the list. So it is never listed again.
             self._is_unsure = False
-            self.opening_phase = OpeningPhase.DROPPING
-            assert self._own is not None
-            return self._ask(partial(DropLedger, ledger_id=self._own))
+            return self._drop_own()
         return self._go_on_with(head)
+
+    def _on_unlistable(self) -> list[Any]:
+        """It took longer than `stagingTtlMs` to get here; another ledger is needed."""
+        return self._drop_own()
+
+    def _drop_own(self) -> list[Any]:
+        assert self._own is not None
+        self.phase = ReadPhase.IDLE  # no write is out
+        self.opening_phase = OpeningPhase.DROPPING
+        return self._ask(partial(DropLedger, ledger_id=self._own))
 
     def _go_on_with(self, head: LogHead) -> list[Any]:
         unsealed = self._unsealed(head)
@@ -186,9 +195,8 @@ class LeaderOpening(HeadChanger):
     def _on_dropped(self, reply: Any) -> list[Any]:
         """Whatever became of it: what is left is let go by the sweeper."""
         assert isinstance(reply.outcome, MetadataOutcome)
-        assert self._head is not None
         self._own = None
-        return self._go_on_with(self._head)
+        return self._again()
 
     def _changed(self, head: LogHead) -> Opened:
         assert self._own is not None

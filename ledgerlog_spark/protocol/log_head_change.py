@@ -11,7 +11,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ledgerlog_spark.errors import ConcurrentCommitError, LedgerLogError, MetadataUnknownError
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    MetadataUnknownError,
+)
 from ledgerlog_spark.protocol.log_machine import NOTHING, token_after
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
@@ -161,9 +166,22 @@ class HeadChanger(HeadReader):
         if reply.outcome is MetadataOutcome.UNKNOWN:
             self._is_unsure = True
             return self._again()
-        if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.GONE}:
+        if reply.outcome is MetadataOutcome.CONFLICT:
             return self._again()
+        if reply.outcome is MetadataOutcome.GONE:
+            self._is_unsure = False
+            return self._on_unlistable()
         raise self._read_error(reply.outcome)
+
+    def _on_unlistable(self) -> list[LogEffect]:
+        """No attempt listed what `_replace_head` was to list, and none can any more."""
+        raise LedgerNotFoundError(
+            f"log {self.log!r} cannot list a ledger that was made longer than stagingTtlMs ago "
+            f"({', '.join(map(str, self._listed))}), because it is being deleted: open it again",
+            retriable=True,
+            log=self.log,
+            ledger_ids=self._listed,
+        )
 
     def _fail(self, error: LedgerLogError) -> list[LogEffect]:
         """What forbids the change now may be what came of an attempt of unknown outcome."""

@@ -95,7 +95,8 @@ class WritePages:
 class WriteHead:
     """One transaction: head, producer record and pages' node at these versions, or nothing.
 
-    Answered by `Written`.
+    Answered by `Written`. `GONE`, and nothing changed, when a ledger of `listed` was deleted or is
+    being deleted: nothing that lists it got through, or ever gets through.
 
     Attributes:
         token: The head's; also the name of the pages' node.

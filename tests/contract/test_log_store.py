@@ -281,11 +281,11 @@ async def test_ledger_of_a_leader_is_marked_until_the_list_names_it(
     write = WriteHead(0, "6" * 32, replace(head, token="6" * 32), at.version, listed=(7,))
     await stores.logs.write_head(head.log_id, write)
     assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [6]
-    at = await head_of(stores, head.log_id)
+    listed = await head_of(stores, head.log_id)
     again = WriteHead(0, "7" * 32, replace(head, token="7" * 32), at.version, listed=(7,))
     with pytest.raises(MetadataVersionError):
         await stores.logs.write_head(head.log_id, again)
-    assert (await head_of(stores, head.log_id)) == at
+    assert (await head_of(stores, head.log_id)) == listed
 
 
 async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStores) -> None:
@@ -300,6 +300,15 @@ async def test_ledger_that_was_claimed_is_listed_by_nobody(stores: MetadataStore
     with pytest.raises(LedgerNotFoundError):
         await stores.logs.write_head(head.log_id, write)
     assert (await head_of(stores, head.log_id)) == at
+    await stores.ledgers.delete(7)
+    await stores.logs.forget_mark(head.log_id, 7)
+    with pytest.raises(LedgerNotFoundError):
+        await stores.logs.write_head(head.log_id, write)
+    assert (await head_of(stores, head.log_id)) == at
+    moved = WriteHead(0, "7" * 32, replace(head, token="7" * 32), at.version)
+    await stores.logs.write_head(head.log_id, moved)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.write_head(head.log_id, write)
 
 
 async def test_log_goes_only_when_nobody_can_make_a_ledger_for_it(stores: MetadataStores) -> None:

@@ -251,6 +251,7 @@ class SimLeader:
             return
         ledger = ledgers.create(self.number)
         self.mine.append(ledger)
+        self.world.made_ms[ledger.ledger_id] = self.world.now
         self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.OK, ledger.ledger_id))
 
     def _sealed(self, ask: lm.SealLedger, ledger: SimLedger | None) -> None:

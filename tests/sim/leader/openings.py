@@ -33,6 +33,7 @@ class OpeningStory:
         began_ms: When it was told to lead.
         attempts: To change the list, whose outcome it never heard; those that are out count.
         let_go: Ledgers that it had dropped.
+        refused: Ledgers that it was told can never be listed.
         denies: It said for certain that it does not lead.
     """
 
@@ -45,6 +46,7 @@ class OpeningStory:
         self._is_given_up = False
         self.attempts = 0
         self.let_go: set[int] = set()
+        self.refused: set[int] = set()
         self.denies = False
 
     def begin(self) -> None:
@@ -74,6 +76,8 @@ class OpeningStory:
         if type(ask) is m.WriteHead and event.outcome is not MetadataOutcome.UNKNOWN:
             self.attempts -= 1
             self._unheard.subtract(_listed_by(ask))
+            if event.outcome is MetadataOutcome.GONE:
+                self.refused.update(ask.listed)
 
     def asks(self, ask: Any) -> None:
         """It makes a request."""
@@ -81,6 +85,9 @@ class OpeningStory:
         if type(ask) is m.WriteHead:
             self.attempts += 1
             self._unheard.update(_listed_by(ask))
+            again = self.refused.intersection(ask.listed)
+            number = self._leader.number
+            self._leader.world.require(not again, f"leader {number} goes on listing {again}")
         elif type(ask) is m.DropLedger:
             self.let_go.add(ask.ledger_id)
 
@@ -123,8 +130,8 @@ class OpeningStory:
         world.require(error.fields.get("ledger_id") == sealed, f"{error!r} while {ask} was out")
 
     def _check_ledgers(self) -> None:
-        """Another ledger is made only when the one before may be on the list unheard."""
-        made = len(self._leader.mine)
+        """Another one is made only when the one before was swept, or may be listed unheard."""
+        made = len(self._leader.mine) - len(self.refused)
         self._leader.world.require(
             made <= 1 + self.attempts,
             f"leader {self._leader.number} made {made} ledgers, {self.attempts} changes are unsure",

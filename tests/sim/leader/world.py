@@ -67,6 +67,11 @@ class LeaderStore(SimStore):
     still_until = 0
     """Until then it answers nobody; what it was asked meanwhile it does then."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.claimed: set[int] = set()
+        """Ledgers that the sweeper keeps from being listed."""
+
     def submit(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
         still_ms = self.still_until - self.now_ms()
         if still_ms <= 0:
@@ -78,6 +83,12 @@ class LeaderStore(SimStore):
 
     def _never_answer(self) -> None:
         """The answer of `_write` comes all the same."""
+
+    def _apply(self, ask: Any) -> Any:
+        is_claimed = isinstance(ask, m.WriteHead) and not self.claimed.isdisjoint(ask.listed)
+        if is_claimed and ask.head_version == self.state.head.version:
+            return self.answer(ask, MetadataOutcome.GONE)
+        return super()._apply(ask)
 
     def _write(self, session: Session, ask: Any, reply: Callable[[Any], None], delay: int) -> None:
         unknown = self.answer(ask, MetadataOutcome.UNKNOWN)
@@ -111,10 +122,12 @@ class LeaderWorld(World):
         open_timeout_ms: Of every opening.
         give_up_chance: That nobody waits for an opening any more before it ends, or that the
             client of a leader is closed.
+        staging_ttl_ms: After which the sweeper lets go of a ledger that was made and not listed.
     """
 
     open_timeout_ms = 120_000
     give_up_chance = 0.0
+    staging_ttl_ms = 604_800_000
 
     def __init__(self, seed: int, properties: Mapping[str, str] | None = None) -> None:
         self.seed = seed
@@ -136,6 +149,8 @@ class LeaderWorld(World):
             self.random, self.later, lambda: self.now, self._on_confirmed, self._on_broken
         )
         self.leaders: list[SimLeader] = []
+        self.made_ms: dict[int, int] = {}
+        """When each ledger was made that was not listed, deleted or claimed since."""
 
     def leader(self) -> SimLeader:
         leader = SimLeader(self, len(self.leaders))
@@ -232,12 +247,28 @@ class LeaderWorld(World):
         session = Session()
         for _ in range(8):
             yield self.sleep(self.random.randint(50, 400))
+            self.sweep_unlisted()
             marks = self.store.state.marks.items()
             due = {i: at for i, at in marks if self.now - at >= GRACE_MS}
             tokens = tuple(sorted(self.store.state.pages))
             for sweep in (LedgerSweep("log", due), PagesSweep("log", tokens)):
                 with contextlib.suppress(LedgerLogError):
                     yield self.drive(session, sweep)
+
+    def sweep_unlisted(self) -> None:
+        """Delete what the last pass claimed; claim what was made long ago and not listed (W11)."""
+        if self.store.still_until > self.now:
+            return
+        for ledger_id in sorted(self.store.claimed):
+            if not self.ledgers.by_id[ledger_id].is_deleted:
+                self.drop(ledger_id)
+        for ledger_id, made_ms in list(self.made_ms.items()):
+            is_gone = self.ledgers.by_id[ledger_id].is_deleted
+            is_due = self.now - made_ms > self.staging_ttl_ms
+            if is_due or is_gone or ledger_id in self.checks.listed_ever:
+                del self.made_ms[ledger_id]
+            if is_due and not is_gone and ledger_id not in self.checks.listed_ever:
+                self.store.claimed.add(ledger_id)
 
     def reader(self) -> Actor:
         """Follows the log from offset 0 on, and says what it sees."""
@@ -375,6 +406,7 @@ def schedule(seed: int) -> LeaderWorld:
     world.ledgers.break_chance = world.random.choice((0, 0.01, 0.06))
     world.ledgers.trouble = world.random.choice((1, 6))
     world.give_up_chance = world.random.choice((0, 0.15))
+    world.staging_ttl_ms = Random(seed * 53 + 5).choice((20, *3 * (LeaderWorld.staging_ttl_ms,)))
     if world.random.random() < 0.25:
         world.open_timeout_ms = world.random.choice((400, 1_500))
         world.spawn(world.standstill())
