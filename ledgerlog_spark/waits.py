@@ -2,7 +2,9 @@
 
 A wait that nothing ends hangs a program, and no error says where. So the code that performs the
 machines' effects never awaits a future, an event or a queue directly: it passes a deadline to
-`within`, or tells `forever` what ends the wait. tests/architecture/test_waits.py finds the others.
+`within` or `Deadline`, or tells `forever` what ends the wait. Nor does it take a `TimeoutError`
+for its own deadline, which may be somebody else's, such as a socket's. tests/architecture/
+test_waits.py finds the others.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
 
 T = TypeVar("T")
 
@@ -24,6 +27,40 @@ async def within(awaited: Awaitable[T], seconds: float) -> T:
     """
     async with asyncio.timeout(seconds):
         return await awaited
+
+
+class Deadline:
+    """Cancels at a deadline what is awaited in `async with`, and raises an error of its own.
+
+    A `TimeoutError` of what is awaited is let through: that was another deadline.
+    """
+
+    __slots__ = ("_late", "_limit")
+
+    def __init__(self, seconds: float | None, late: Callable[[], Exception]) -> None:
+        """A deadline that does not run yet.
+
+        Args:
+            seconds: From when it is entered; None for no deadline.
+            late: Makes the error, which may have a cause.
+        """
+        self._limit = asyncio.timeout(seconds)
+        self._late = late
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:  # raised for its own deadline alone
+            late = self._late()
+            raise late from late.__cause__
 
 
 async def forever(awaited: Awaitable[T], reason: str) -> T:

@@ -103,10 +103,13 @@ class _Place:
     async def request(self, requests: AsyncIterator[Any]) -> Any:
         """The call's only request."""
         request = None
+        limit = asyncio.timeout(REQUEST_SECONDS_MAX)
         try:
-            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+            async with limit:
                 request = await anext(aiter(requests), None)
         except TimeoutError:
+            if not limit.expired():  # of the connection
+                raise
             await self._context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED,
                 f"the request was not complete within {REQUEST_SECONDS_MAX:.0f} s",

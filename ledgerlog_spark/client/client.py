@@ -32,7 +32,7 @@ from ledgerlog_spark.client.recent_records import (
     RecentRecords,
     memory_size_bytes,
 )
-from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.services import Services, record_unread
 from ledgerlog_spark.client.users import Users
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import (
@@ -40,13 +40,13 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LedgerRecoveryError,
     LocalProtocolError,
-    MetadataUnavailableError,
     NotEnoughBookiesError,
     UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.protocol.messages import LedgerClosed, LedgerFailed, Start
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
+from ledgerlog_spark.waits import Deadline
 
 LOADS_AT_ONCE = 100
 """Records that `recent_records` reads at the same time."""
@@ -431,21 +431,14 @@ class LedgerClient:
         checked_ledger_id(ledger_id)
         store = self.services.ledgers
         timeout_ms = self.services.settings.metadata_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1e3):
-                if not sync_first:
-                    try:
-                        return await store.load(ledger_id)
-                    except LedgerNotFoundError:
-                        pass
-                await store.sync()
-                return await store.load(ledger_id)
-        except TimeoutError:
-            raise MetadataUnavailableError(
-                f"the record of ledger {ledger_id} could not be read within {timeout_ms} ms: "
-                "check that ZooKeeper runs and can be reached",
-                ledger_id=ledger_id,
-            ) from None
+        async with Deadline(timeout_ms / 1e3, lambda: record_unread(ledger_id, timeout_ms)):
+            if not sync_first:
+                try:
+                    return await store.load(ledger_id)
+                except LedgerNotFoundError:
+                    pass
+            await store.sync()
+            return await store.load(ledger_id)
 
     async def _recover(
         self, ledger_id: int, metadata: LedgerMetadata, password: bytes, floor_entry_id: int

@@ -15,7 +15,6 @@ from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerExistsError,
-    MetadataUnavailableError,
     MetadataUnknownError,
     NotEnoughBookiesError,
 )
@@ -106,15 +105,9 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
         MetadataUnavailableError: The registration cannot be read in time.
     """
     try:
-        try:
-            return choose_ensemble(quorum, await services.candidates(is_fresh=False))
-        except NotEnoughBookiesError:  # one may have come a moment ago
-            return choose_ensemble(quorum, await services.candidates())
-    except TimeoutError:
-        raise MetadataUnavailableError(
-            f"the list of bookies could not be read within {services.settings.metadata_timeout_ms} "
-            "ms: check that ZooKeeper runs and can be reached"
-        ) from None
+        return choose_ensemble(quorum, await services.candidates(is_fresh=False))
+    except NotEnoughBookiesError:  # one may have come a moment ago
+        return choose_ensemble(quorum, await services.candidates())
 
 
 async def create_record(

@@ -305,8 +305,6 @@ class MachineHost(EventQueue):
     async def _list(self, effect: ListBookies) -> None:
         try:
             candidates = await self._services.candidates()
-        except TimeoutError:
-            candidates = ()
         except LedgerLogError as error:
             _outcome_or_raise(error)
             candidates = ()

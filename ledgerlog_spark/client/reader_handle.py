@@ -18,7 +18,7 @@ from ledgerlog_spark.client.lac_announcer import announces
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_follower import LedgerFollower
 from ledgerlog_spark.client.machine_host import Machine, MachineHost
-from ledgerlog_spark.client.services import Services
+from ledgerlog_spark.client.services import Services, record_unread
 from ledgerlog_spark.client.stall_watch import StallWatch
 from ledgerlog_spark.errors import (
     EntryNotFoundError,
@@ -27,7 +27,6 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
     LocalProtocolError,
-    MetadataUnavailableError,
 )
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.entry_batch import EntryBatch
@@ -46,7 +45,7 @@ from ledgerlog_spark.protocol.messages import (
 from ledgerlog_spark.protocol.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.reader import LedgerReader
 from ledgerlog_spark.transport.port import LacRise
-from ledgerlog_spark.waits import forever
+from ledgerlog_spark.waits import Deadline, forever
 
 Entry = StoredEntry
 """What readers get: `entry_id`, `last_add_confirmed`, `length` (payload bytes of the ledger up to
@@ -133,14 +132,8 @@ class ReadHandle:
             MetadataUnavailableError: The record could not be read; retriable.
         """
         timeout_ms = self._services.settings.metadata_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1e3):
-                loaded = await self._loaded()
-        except TimeoutError:
-            raise MetadataUnavailableError(
-                f"the record of ledger {self.id} could not be read within {timeout_ms} ms",
-                ledger_id=self.id,
-            ) from None
+        async with Deadline(timeout_ms / 1e3, lambda: record_unread(self.id, timeout_ms)):
+            loaded = await self._loaded()
         self._adopt(loaded.value)
 
     async def _loaded(self) -> Versioned[LedgerMetadata]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.client.writable_bookies import WritableBookies
+from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.metadata.log_store_port import LogStore
 from ledgerlog_spark.metadata.port import Leases, LedgerStore, Registration, Session
 from ledgerlog_spark.transport.port import BookieTransport
+from ledgerlog_spark.waits import Deadline
 
 
 @dataclass(slots=True)
@@ -45,11 +46,27 @@ class Services:
             is_fresh: Without it, as last heard, mostly for no request.
 
         Raises:
-            MetadataUnavailableError: The registration cannot be read.
-            TimeoutError: Not in time.
+            MetadataUnavailableError: The registration cannot be read, or not in time.
         """
-        bookies = self.bookies
-        async with asyncio.timeout(self.settings.metadata_timeout_ms / 1e3):
+        bookies, timeout_ms = self.bookies, self.settings.metadata_timeout_ms
+        async with Deadline(timeout_ms / 1e3, lambda: bookies_unread(timeout_ms)):
             names = list(await (bookies.asked() if is_fresh else bookies.known()))
         self.random.shuffle(names)
         return tuple(names)
+
+
+def bookies_unread(timeout_ms: int) -> MetadataUnavailableError:
+    """The error for a registration that did not come in time."""
+    return MetadataUnavailableError(
+        f"the list of bookies could not be read within {timeout_ms} ms: check that ZooKeeper runs "
+        "and can be reached"
+    )
+
+
+def record_unread(ledger_id: int, timeout_ms: int) -> MetadataUnavailableError:
+    """The error for a ledger's record that did not come in time."""
+    return MetadataUnavailableError(
+        f"the record of ledger {ledger_id} could not be read within {timeout_ms} ms: check that "
+        "ZooKeeper runs and can be reached",
+        ledger_id=ledger_id,
+    )

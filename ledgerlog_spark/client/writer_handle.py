@@ -47,7 +47,7 @@ from ledgerlog_spark.protocol.messages import (
     RunConfirmed,
 )
 from ledgerlog_spark.protocol.writer import LedgerWriter
-from ledgerlog_spark.waits import forever, within
+from ledgerlog_spark.waits import Deadline, forever
 
 _log = logging.getLogger(__name__)
 
@@ -418,16 +418,16 @@ class WriteHandle:
             self._closed = self._loop.create_future()
             self._closed.add_done_callback(_look_at_outcome)
             self._host.post(CloseRequested())
-        timeout_ms = self._timeout_ms
-        try:
-            return await within(asyncio.shield(self._closed), timeout_ms / 1e3)
-        except TimeoutError:
-            raise MetadataUnavailableError(
-                f"ledger {self.id} was not closed within {timeout_ms / 1e3:g} s, and may be closed "
-                "yet: check that ZooKeeper runs, and close it again or seal it later",
-                definite=False,
-                ledger_id=self.id,
-            ) from None
+        async with Deadline(self._timeout_ms / 1e3, self._unclosed):
+            return await asyncio.shield(self._closed)
+
+    def _unclosed(self) -> MetadataUnavailableError:
+        return MetadataUnavailableError(
+            f"ledger {self.id} was not closed within {self._timeout_ms / 1e3:g} s, and may be "
+            "closed yet: check that ZooKeeper runs, and close it again or seal it later",
+            definite=False,
+            ledger_id=self.id,
+        )
 
     def __repr__(self) -> str:
         return f"WriteHandle(id={self.id}, last_add_confirmed={self.last_add_confirmed})"

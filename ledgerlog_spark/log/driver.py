@@ -6,7 +6,6 @@ none of them ends the machine, as any other bug of ours does.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
@@ -25,6 +24,7 @@ from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.retries import Retries
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.waits import Deadline
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.ports import Ledgers
@@ -115,24 +115,25 @@ class Driver:
         """
         if self._ledgers is not None:
             self._ledgers.check_open()
+        seconds = None if timeout_ms is None else timeout_ms / 1e3
+        deadline = Deadline(seconds, lambda: machine.give_up(timeout_ms or 0))
+        async with self.retries() as retries, deadline:
+            ended = await self._steps(machine, retries)
+        if isinstance(ended, m.Failed):
+            raise ended.error
+        return ended.result
+
+    async def _steps(self, machine: LogMachine, retries: Retries) -> m.Finished | m.Failed:
+        """How the machine ends, after one request at a time."""
         (effect,) = machine.start()
-        async with self.retries() as retries:
-            try:
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1e3):
-                    while not isinstance(effect, m.Finished | m.Failed):
-                        reply = await self._carry_out[type(effect)](effect)
-                        (following,) = machine.handle(reply)
-                        is_over = isinstance(following, m.Finished | m.Failed)
-                        if reply.outcome in _RETRIED and not is_over:
-                            is_of_head = isinstance(effect, m.WriteHead)
-                            await retries.after(reply.outcome, is_of_head=is_of_head)
-                        effect = following
-            except TimeoutError:
-                assert timeout_ms is not None
-                raise machine.give_up(timeout_ms) from None
-        if isinstance(effect, m.Failed):
-            raise effect.error
-        return effect.result
+        while not isinstance(effect, m.Finished | m.Failed):
+            reply = await self._carry_out[type(effect)](effect)
+            (following,) = machine.handle(reply)
+            is_over = isinstance(following, m.Finished | m.Failed)
+            if reply.outcome in _RETRIED and not is_over:
+                await retries.after(reply.outcome, is_of_head=isinstance(effect, m.WriteHead))
+            effect = following
+        return effect
 
     async def perform(self, ask: m.LogRequest) -> m.LogReply:
         """The reply to one request, whatever becomes of it, without a pause."""

@@ -34,7 +34,7 @@ from ledgerlog_spark.protocol.leader_messages import (
 )
 from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.messages import CloseRequested
-from ledgerlog_spark.waits import forever
+from ledgerlog_spark.waits import Deadline, forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -296,17 +296,15 @@ class Leader:
                 return
         else:
             self._host.post(RollRequested())
-        try:
-            async with asyncio.timeout(self._roll_timeout_ms / 1e3):
-                while self._lists(left) and self._error is None:
-                    await self._change()
-        except TimeoutError:
-            step, error = self._machine.roll_wait
-            raise not_rolled(
-                self.name, left, step.value, error, timeout_ms=self._roll_timeout_ms
-            ) from error
+        async with Deadline(self._roll_timeout_ms / 1e3, lambda: self._not_rolled(left)):
+            while self._lists(left) and self._error is None:
+                await self._change()
         if self._lists(left):
             raise self._refusal()
+
+    def _not_rolled(self, left: int) -> LedgerLogError:
+        step, error = self._machine.roll_wait
+        return not_rolled(self.name, left, step.value, error, timeout_ms=self._roll_timeout_ms)
 
     async def truncate(self, position: Position | int) -> None:
         """Drop every record before `position`; durable on return.

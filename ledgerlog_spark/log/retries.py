@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.messages import MetadataOutcome
+from ledgerlog_spark.waits import Deadline
 
 if TYPE_CHECKING:
     from random import Random
@@ -38,8 +39,15 @@ TURN_CONFLICTS_MAX = 10
 TURN_MS = 2_000
 """After this long without a change at its place the first in the queue is taken out by others."""
 
+LEAVE_MS_MAX = 1_000
+"""For leaving the queue: a change that is over, or out of time, does not wait for an outage."""
+
 WAIT_MS_MAX = 60_000
 """For a turn, in all; then the writer competes."""
+
+
+class _OverdueError(Exception):
+    """A turn did not come in time."""
 
 
 class Retries:
@@ -82,17 +90,19 @@ class Retries:
         self._began = loop.time()
 
     async def end(self) -> None:
-        """Give up the place in the queue, if there is one."""
+        """Give up the place in the queue, if there is one; nobody waits longer for that."""
         name, self._name = self._name, None
         if name is not None:
-            with contextlib.suppress(LedgerLogError):  # others take it out, or the session ends
-                await self._queue.leave(name)
+            # Else others take it out, or the session ends.
+            with contextlib.suppress(LedgerLogError, _OverdueError):
+                async with Deadline(LEAVE_MS_MAX / 1e3, _OverdueError):
+                    await self._queue.leave(name)
 
     async def _in_turn(self, attempt_ms: float) -> None:
         if not self._has_waited:
             self._has_waited = True
-            with contextlib.suppress(LedgerLogError, TimeoutError):
-                async with asyncio.timeout(WAIT_MS_MAX / 1e3):
+            with contextlib.suppress(LedgerLogError, _OverdueError):
+                async with Deadline(WAIT_MS_MAX / 1e3, _OverdueError):
                     await self._wait_for_turn()
                 return
         beyond = self._conflicts - QUEUE_FROM_CONFLICTS - TURN_CONFLICTS_MAX
@@ -115,10 +125,10 @@ class Retries:
             if not before:
                 return
             try:
-                async with asyncio.timeout(len(before) * TURN_MS / 1e3):
+                async with Deadline(len(before) * TURN_MS / 1e3, _OverdueError):
                     if await self._queue.until_gone(before[-1]):
                         return
-            except TimeoutError:
+            except _OverdueError:
                 if before[0] in await self._queue.members():
                     for name in before:
                         await self._queue.leave(name)

@@ -51,7 +51,7 @@ from ledgerlog_spark.metadata.zookeeper_requests import (
 )
 from ledgerlog_spark.metadata.zookeeper_watches import ZookeeperWatches
 from ledgerlog_spark.model import Version, Versioned
-from ledgerlog_spark.waits import forever, within
+from ledgerlog_spark.waits import Deadline, forever, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,11 +148,9 @@ class ZookeeperSession:
         )
         try:
             session._client.start_async()
-            async with asyncio.timeout(connect_timeout_ms / 1000):
+            seconds = connect_timeout_ms / 1000
+            async with Deadline(seconds, lambda: session._unavailable(seconds)):
                 await session._connected.wait()
-        except TimeoutError:
-            await session.close()
-            raise session._unavailable(connect_timeout_ms / 1000) from None
         except BaseException:
             await session.close()
             raise
@@ -435,11 +433,9 @@ class ZookeeperSession:
 
     async def _wait_until_connected(self, deadline: float) -> None:
         if not self._connected.is_set():
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._connected.wait()
-            except TimeoutError:
-                raise self._unavailable(self._request_timeout) from None
+            left = deadline - self._loop.time()
+            async with Deadline(left, lambda: self._unavailable(self._request_timeout)):
+                await self._connected.wait()
         if self._is_closed:
             raise self._closed()
 

@@ -113,11 +113,11 @@ def not_rolled(
         log: Name.
         ledger_id: Still listed as an open one.
         waited_for: What was under way.
-        error: Why the newest attempt at that failed, None if it has not.
+        error: Why the newest attempt at that failed, None if it has not; the cause.
         timeout_ms: What it had.
     """
     failed = "" if error is None else f" ({error.message})"
-    return LeaderTimeoutError(
+    late = LeaderTimeoutError(
         f"ledger {ledger_id} of log {log!r} was not closed and listed within {timeout_ms / 1e3:g} "
         f"s: {waited_for} did not end{failed}. The roll goes on, and appends are taken. Check that "
         "ZooKeeper and the bookies run (`ledgerlog doctor`), then roll again",
@@ -127,6 +127,8 @@ def not_rolled(
         waited_for=waited_for,
         timeout_ms=timeout_ms,
     )
+    late.__cause__ = error
+    return late
 
 
 def _happened(reason: LedgerLogError) -> str:

@@ -34,7 +34,8 @@ PAUSES = {
     "log/record_reader.py _relisted": "another error; the client is closed, or the caller ends it",
     "metadata/announcement.py _keep": "a bookie is announced until it stops",
     "metadata/zookeeper_session.py _read": "the deadline, which `_wait_until_connected` looks at",
-    "upkeep/upkeep.py leased": "wait_seconds",
+    "upkeep/upkeep.py _acquired": "wait_seconds",
+    "upkeep/upkeep.py _released": "RELEASE_SECONDS_MAX",
 }
 """Loops that sleep between attempts, and what ends them."""
 
@@ -44,13 +45,44 @@ IN_A_THREAD = {
 }
 
 
+ANY_DEADLINE = {
+    "client/machine_host.py _cas": "whosever: it is not known what was written",
+    "client/machine_host.py _load": "whosever: no answer came",
+    "client/users.py leave": "waits for tasks that are not looked at",
+    "log/end_watch.py _refresh": "waits for an event",
+    "metadata/announcement.py announce": "waits for an event",
+    "metadata/zookeeper_session.py _answer": "passes them on",
+    "metadata/zookeeper_session.py _read": "whosever, kazoo's too: no answer came",
+    "metadata/zookeeper_session.py _write": "whosever, kazoo's too: no answer came",
+    "metadata/zookeeper_session.py close": "waits for a thread that is left behind then",
+    "transport/grpc_watch.py _run": "whosever: the bookie is not reached",
+    "transport/v2_connection.py lost": "waits for a socket that was closed",
+    "transport/v2_link.py _connect": "whosever, the socket's too: the bookie is not reached",
+    "upkeep/service.py run": "waits for an event",
+}
+"""Functions that take any `TimeoutError`, also that of a socket, and why that is right."""
+
+
 def has_deadline(above: list[ast.AST]) -> bool:
-    """Within `async with asyncio.timeout(...)`."""
+    """Within `async with asyncio.timeout(...)` or `Deadline(...)`."""
     return any(
         isinstance(node, ast.AsyncWith)
-        and any("asyncio.timeout" in ast.unparse(item.context_expr) for item in node.items)
+        and any(
+            ast.unparse(item.context_expr).startswith(("asyncio.timeout", "Deadline("))
+            for item in node.items
+        )
         for node in above
     )
+
+
+def taken_timeouts(path: Path) -> Iterator[str]:
+    """Functions that handle or suppress `TimeoutError`."""
+    for node, above in walked(ast.parse(path.read_text())):
+        is_handler = isinstance(node, ast.ExceptHandler) and node.type is not None
+        is_suppressed = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress")
+        names = ast.walk(node.type) if is_handler else ast.walk(node) if is_suppressed else ()
+        if any(isinstance(name, ast.Name) and name.id == "TimeoutError" for name in names):
+            yield place(path, above)
 
 
 def given_coroutines(above: list[ast.AST]) -> set[str]:
@@ -136,6 +168,11 @@ def test_every_loop_that_sleeps_is_listed_with_what_ends_it() -> None:
     assert {where for path in MODULES for where in pauses(path)} == PAUSES.keys()
 
 
+def test_no_host_takes_the_deadline_of_others_for_its_own() -> None:
+    found = {where for path in MODULES for where in taken_timeouts(path)}
+    assert found == ANY_DEADLINE.keys(), "use waits.Deadline(seconds, error)"
+
+
 def test_what_is_allowed_is_still_there() -> None:
     assert IN_A_THREAD.keys() <= {where for path in MODULES for where, _ in bare_waits(path)}
 
@@ -153,6 +190,7 @@ def test_what_is_allowed_is_still_there() -> None:
         ("await forever(self._done, 'it ends')", False),
         ("await within(self._done, 3)", False),
         ("async with asyncio.timeout(3):\n        await self._done", False),
+        ("async with Deadline(3, late):\n        await self._done", False),
     ],
 )
 def test_the_rule_tells_bare_waits_from_others(code: str, is_found: bool, tmp_path: Path) -> None:

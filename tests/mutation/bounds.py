@@ -310,9 +310,26 @@ MUTATIONS = [
     Mutation(
         "commit_without_deadline",
         "ledgerlog_spark/log/driver.py",
-        "asyncio.timeout(None if timeout_ms is None else timeout_ms / 1e3)",
-        "asyncio.timeout(None)",
+        "        seconds = None if timeout_ms is None else timeout_ms / 1e3\n",
+        "        seconds = None\n",
         "a commit to a store that answers each request late does not end for hours",
+    ),
+    Mutation(
+        "deadline_of_others_is_taken_for_ones_own",
+        "ledgerlog_spark/waits.py",
+        "        try:\n            await self._limit.__aexit__(kind, error, trace)\n"
+        "        except TimeoutError:  # raised for its own deadline alone\n",
+        "        try:\n            await self._limit.__aexit__(kind, error, trace)\n"
+        "            if error is not None:\n                raise error\n"
+        "        except TimeoutError:\n",
+        "an error of a socket is reported as a deadline that did not pass",
+    ),
+    Mutation(
+        "late_commit_waits_to_leave_the_queue",
+        "ledgerlog_spark/log/retries.py",
+        "Deadline(LEAVE_MS_MAX / 1e3, _OverdueError)",
+        "Deadline(None, _OverdueError)",
+        "a commit that is out of time goes on for as long as a request of the store takes",
     ),
     Mutation(
         "late_commit_counts_as_nothing",
@@ -338,8 +355,8 @@ MUTATIONS = [
     Mutation(
         "roll_without_deadline",
         "ledgerlog_spark/log/leader.py",
-        "asyncio.timeout(self._roll_timeout_ms / 1e3)",
-        "asyncio.timeout(None)",
+        "Deadline(self._roll_timeout_ms / 1e3, ",
+        "Deadline(None, ",
         "a roll waits as long as ZooKeeper is away",
     ),
 ]

@@ -134,8 +134,8 @@ _WRITING = [
     Mutation(
         "close_without_deadline",
         f"{CLIENT}/writer_handle.py",
-        "return await within(asyncio.shield(self._closed), timeout_ms / 1e3)",
-        'return await forever(asyncio.shield(self._closed), "the machine ends")',
+        "Deadline(self._timeout_ms / 1e3, self._unclosed)",
+        "Deadline(None, self._unclosed)",
         "a close waits as long as the metadata store is away",
     ),
     Mutation(
@@ -203,8 +203,8 @@ _WRITING = [
     Mutation(
         "new_bookie_is_not_looked_for",
         f"{CLIENT}/ledger_creation.py",
-        "            return choose_ensemble(quorum, await services.candidates())\n",
-        "            raise\n",
+        "        return choose_ensemble(quorum, await services.candidates())\n",
+        "        raise\n",
         "a ledger is refused although a bookie came a moment ago",
     ),
     Mutation(
@@ -421,8 +421,8 @@ _READING = [
     Mutation(
         "not_found_on_one_replica",
         f"{CLIENT}/client.py",
-        "                await store.sync()\n                return await store.load(ledger_id)\n",
-        "                return await store.load(ledger_id)\n",
+        "            await store.sync()\n            return await store.load(ledger_id)\n",
+        "            return await store.load(ledger_id)\n",
         "a ledger that a replica does not show yet does not exist",
     ),
     Mutation(

@@ -77,8 +77,8 @@ MUTATIONS = [
     Mutation(
         "leader_opening_never_lists_again",
         f"{PROTOCOL}/leader_opening.py",
-        "            self._is_unsure = False\n            self.opening_phase",
-        "            self.opening_phase",
+        "            self._is_unsure = False\n            return self._drop_own()",
+        "            return self._drop_own()",
         "after one lost answer every later attempt is taken for that one",
     ),
     Mutation(
@@ -392,8 +392,8 @@ MUTATIONS = [
     Mutation(
         "roll_returns_before_the_earlier_ledger_is_an_item",
         f"{LOG}/leader.py",
-        "                while self._lists(left) and self._error is None:\n",
-        "                while self._ledger_id == left and self._error is None:\n",
+        "            while self._lists(left) and self._error is None:\n",
+        "            while self._ledger_id == left and self._error is None:\n",
         "what a program does after a roll finds the ledger open",
     ),
     Mutation(

@@ -85,8 +85,8 @@ _DRIVER = [
     Mutation(
         "retries_wait_for_dead_members",
         f"{LOG}/retries.py",
-        "async with asyncio.timeout(len(before) * TURN_MS / 1e3):",
-        "async with asyncio.timeout(None):",
+        "async with Deadline(len(before) * TURN_MS / 1e3, _OverdueError):",
+        "async with Deadline(None, _OverdueError):",
         "a member of the queue that does nothing holds up all behind it for a minute",
     ),
     Mutation(

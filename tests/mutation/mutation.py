@@ -129,6 +129,7 @@ SUITES = {
         ("log",),
         ((f"{_UNIT}/metadata", "tests/contract/test_log_store.py"), (f"{_UNIT}/log",)),
     ),
+    "ledgerlog_spark/waits": Suite((), ((f"{_UNIT}/test_waits.py", f"{_UNIT}/log"),)),
     "ledgerlog_spark/upkeep/": Suite(("log",), ((f"{_UNIT}/upkeep",), (f"{_UNIT}/log",))),
     "ledgerlog_spark/client/": Suite(
         ("handles",),

@@ -14,6 +14,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.driver import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from ledgerlog_spark.protocol.log_read import SnapshotMachine
 from tests.unit.log.log_world import SCHEMA, LogWorld, payloads, write
 
 if TYPE_CHECKING:
@@ -63,6 +64,24 @@ def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_not(
         assert (error.definite, error.retriable, error.timeout_ms) == (True, True, 5_000)
         setattr(store, request_name, call)
         assert (await log.commit(job, ranges)).status is CommitStatus.COMMITTED
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 5_000])
+def test_a_deadline_of_somebody_else_is_not_that_of_the_change(
+    in_world: Any, timeout_ms: int | None
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        store: Any = log._store
+
+        async def times_out(*_: object) -> None:
+            raise TimeoutError("a socket's")
+
+        store.read_head = times_out
+        with pytest.raises(TimeoutError, match="a socket's"):
+            await log._driver.run(SnapshotMachine("flights"), timeout_ms=timeout_ms)
 
     in_world(work)
 

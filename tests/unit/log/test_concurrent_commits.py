@@ -220,6 +220,23 @@ def test_the_wait_for_a_turn_has_an_end_and_the_writer_then_competes() -> None:
     run(work)
 
 
+def test_leaving_the_queue_keeps_nobody_waiting_in_an_outage() -> None:
+    async def work(_: Cluster, log: Log) -> None:
+        queue = StuckQueue()
+
+        async def away(_: str) -> None:
+            await asyncio.sleep(3_600)
+
+        queue.leave = away  # type: ignore[method-assign]
+        store: Any = type("Store", (), {"queue": lambda *_: queue})()
+        places = retries.Retries(store, log.log_id, Random(1))
+        places._name = await queue.join("token")
+        async with asyncio.timeout(retries.LEAVE_MS_MAX / 1e3 + 0.1):
+            await places.end()
+
+    run(work)
+
+
 def test_a_store_that_refuses_the_queue_leaves_the_writers_to_compete() -> None:
     async def work(cluster: Cluster, log: Log) -> None:
         jobs = await cluster.jobs(8)
