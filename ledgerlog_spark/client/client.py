@@ -393,7 +393,12 @@ class LedgerClient:
             await self._on_close()
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_closed` when this client is closed; returns what takes that back."""
+        """Call `on_closed` when this client is closed; returns what takes that back.
+
+        Raises:
+            LocalProtocolError: It is closed already: `on_closed` would never be called.
+        """
+        self.check_open()
         self._closing.add(on_closed)
         return lambda: self._closing.discard(on_closed)
 

@@ -34,7 +34,11 @@ class EndWatch:
     def __init__(
         self, log_id: str, *, store: LogStore, ledgers: Ledgers, on_change: OnChange
     ) -> None:
-        """Begins to watch; needs a running event loop, on which `on_change` is called."""
+        """Begins to watch; needs a running event loop, on which `on_change` is called.
+
+        Raises:
+            LocalProtocolError: The client is closed, so nothing would end the watch.
+        """
         self._log_id = log_id
         self._store = store
         self._ledgers = ledgers
@@ -45,8 +49,8 @@ class EndWatch:
         self._is_cancelled = False
         self._refreshing: asyncio.Task[None] | None = None
         self._cancelled = asyncio.Event()
-        self._cancel_head = store.watch_head(log_id, self._on_head)
         self._forget = ledgers.when_closed(self.cancel)
+        self._cancel_head = store.watch_head(log_id, self._on_head)
         self._refresh_soon()
 
     def cancel(self) -> None:

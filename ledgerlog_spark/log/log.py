@@ -162,6 +162,9 @@ class Log(LogRecords):
         of the client ends too. Costs one watch
         of the head and, in a leader log, one of the record of each open ledger and one of a bookie.
         What `on_change` raises is reported to the event loop's exception handler.
+
+        Raises:
+            LocalProtocolError: The client is closed.
         """
         watch = EndWatch(self.log_id, store=self._store, ledgers=self._ledgers, on_change=on_change)
         return watch.cancel

@@ -152,7 +152,11 @@ class Ledgers(Protocol):
         """Delete the record."""
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_closed` when the client is closed, until the callable returned is called."""
+        """Call `on_closed` when the client is closed, until the callable returned is called.
+
+        Raises:
+            LocalProtocolError: The client is closed.
+        """
 
     def ends_first(self, user: EndsFirst) -> None:
         """Have `user` leave before the client is closed, unless nothing else refers to it by then.

@@ -168,12 +168,13 @@ class RecordReader(Generic[T]):
             LogNotFoundError: The log was deleted.
             DataLossError: A listed record cannot be found.
             EntryUnknownError: Some replica could not answer, and none had the entry; retriable.
+            LocalProtocolError: The client is closed, or was closed meanwhile.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)
         cancels = (
-            self._store.watch_head(self._log_id, changes.on_list),
             self._ledgers.when_closed(changes.on_ledger),
+            self._store.watch_head(self._log_id, changes.on_list),
         )
         finished: set[int] = set()
         listings = 0

@@ -122,5 +122,7 @@ def test_a_client_closes_whole_though_a_callback_of_its_close_raises() -> None:
         assert is_each_reported(calls, reported)
         with pytest.raises(LocalProtocolError):
             await handle.read_last_add_confirmed()
+        with pytest.raises(LocalProtocolError):
+            client.when_closed(failing(calls))
 
     in_world(work)

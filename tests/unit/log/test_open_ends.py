@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,14 @@ from ledgerlog_spark.errors import (
     DataLossError,
     EntryUnknownError,
     LedgerNotFoundError,
+    LocalProtocolError,
     LogKindError,
 )
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.record_log import RecordLog
 from ledgerlog_spark.metadata.log_store_port import LogStore
+from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.leader_entry import (
     LeaderCodec,
@@ -377,7 +381,8 @@ def test_watch_that_nobody_cancels_ends_with_its_client(is_away: bool) -> None:
         ledger = await world.ledger()
         await world.open((ledger, 0))
         client, stores = world.client_and_stores()
-        log = await Logs(store=stores.logs, ledgers=client).open("orders")
+        store: Any = stores.logs
+        log = await Logs(store=store, ledgers=client).open("orders")
         calls: list[int] = []
         tasks = asyncio.all_tasks()
         log.watch_end(lambda: calls.append(1))
@@ -387,20 +392,40 @@ def test_watch_that_nobody_cancels_ends_with_its_client(is_away: bool) -> None:
             await world.change()
             await asyncio.sleep(20)
         asked = 0
-        read_head = stores.logs.read_head
+        read_head = store.read_head
 
         async def counted(log_id: str) -> object:
             nonlocal asked
             asked += 1
             return await read_head(log_id)
 
-        stores.logs.read_head = counted  # type: ignore[assignment]
+        store.read_head = counted
         heard = len(calls)
         await client.aclose()
         await asyncio.sleep(0.1)
         assert asyncio.all_tasks() <= tasks | {asyncio.current_task()}
         await asyncio.sleep(60)
         assert (asked, len(calls)) == (0, heard)
+
+    in_world(work)
+
+
+def test_nothing_is_watched_for_a_client_that_is_closed() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        client, stores = world.client_and_stores()
+        log = await Logs(store=stores.logs, ledgers=client).open("orders")
+        reader = RecordLog(log, LogKind.LEADER, LogContent.RECORDS)
+        await client.aclose()
+        tasks = asyncio.all_tasks()
+        with pytest.raises(LocalProtocolError, match="closed"):
+            log.watch_end(lambda: None)
+        with pytest.raises(LocalProtocolError, match="closed"):
+            await anext(reader.tail(0))
+        assert isinstance(stores.tree, MemoryTree)
+        assert not any(stores.tree._watches.values())
+        assert asyncio.all_tasks() == tasks
 
     in_world(work)
 
