@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bookie_server.ports import Future, LedgerListing, Tasks
+from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
 BATCH_LEDGERS = 256
@@ -100,7 +101,7 @@ class Collector:
         self._is_due = True
         if self._due is not None:
             due, self._due = self._due, None
-            due.set_result(None)
+            resolve(due, None)
 
     async def _tick(self) -> None:
         while not self._is_stopped:
@@ -146,7 +147,7 @@ class Collector:
         def note(code: Code) -> None:
             codes.append(code)
             if len(codes) == len(deleted):
-                answered.set_result(None)
+                resolve(answered, None)
 
         for ledger_id in deleted:
             self._storage.drop(ledger_id, note)
@@ -157,5 +158,4 @@ class Collector:
 def answer(asked: list[Future[Collected]], collected: Collected) -> None:
     """Tell everybody who still waits."""
     for future in asked:
-        if not future.done():
-            future.set_result(collected)
+        resolve(future, collected)

@@ -17,6 +17,7 @@ from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_replies import Batches, HeldReplies, Listings
 from bookie_server.service.grpc_stream import ReplyStream
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
     MASTER_KEY_SIZE_BYTES,
@@ -401,7 +402,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         if not _are_ids(ledger_id):
             return pb.LacReply(code=self._counted(Code.BAD_REQUEST), last_add_confirmed=NO_ENTRY)
         answered: asyncio.Future[tuple[Code, int]] = _future()
-        self._storage.read_lac(ledger_id, lambda code, lac: _resolve(answered, (code, lac)))
+        self._storage.read_lac(ledger_id, lambda code, lac: resolve(answered, (code, lac)))
         code, lac = await answered
         return pb.LacReply(code=self._counted(code), last_add_confirmed=lac)
 
@@ -422,8 +423,3 @@ def _are_ids(*ids: int) -> bool:
 
 def _future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
-
-
-def _resolve(future: asyncio.Future[T], value: T) -> None:
-    if not future.done():
-        future.set_result(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bookie_server.core.ledger_gate import Health, Wait, admit_add, key_fits
@@ -20,7 +21,7 @@ from bookie_server.ports import Future, MetadataCheck, Standing, Tasks
 from bookie_server.storage.file_keeper import FileKeeper
 from bookie_server.storage.log import Log
 from bookie_server.storage.reads import Reader
-from bookie_server.storage.wake_ups import guarded
+from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, Code
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class AddPath:
         durable: Future[Code] = self._tasks.future()
         # Copies that are queued count as held, once they are durable.
         covered = state.last_ticket
-        self._log.when_durable(covered, durable.set_result)
+        self._log.when_durable(covered, partial(resolve, durable))
         await durable
         try:
             is_repeated, is_overlap = await self._reader.readings.compare(
@@ -218,8 +219,7 @@ class AddPath:
         answer: Future[Standing] = self._tasks.future()
 
         def settle(standing: Standing) -> None:
-            if not answer.done():
-                answer.set_result(standing)
+            resolve(answer, standing)
 
         async def ask() -> None:
             settle(await self._metadata.check(ledger_id))
@@ -256,7 +256,7 @@ class AddPath:
         record = LogRecord(RecordKind.FENCE, ledger_id, master_key=key)
         state.last_ticket = self._log.submit(record)
         durable: Future[Code] = self._tasks.future()
-        self._log.when_durable(state.last_ticket, durable.set_result)
+        self._log.when_durable(state.last_ticket, partial(resolve, durable))
         await durable
 
     # Explicit LAC.

@@ -32,7 +32,7 @@ from bookie_server.storage.log import Log, append_encoded
 from bookie_server.storage.manifest import ManifestStore
 from bookie_server.storage.pins import Pins
 from bookie_server.storage.slots import Slots, mark_finished
-from bookie_server.storage.wake_ups import settle
+from bookie_server.storage.wake_ups import resolve, settle
 
 RESERVE_FRACTION = 16
 INDEX_BYTES_PER_PIECE = 48
@@ -244,7 +244,7 @@ class FileKeeper:
         self._is_due = True
         if self._due is not None:
             due, self._due = self._due, None
-            due.set_result(None)
+            resolve(due, None)
 
     async def commit_soon(self) -> None:
         """Commit what is so now; durable on return unless the storage failed, ended or is full."""
@@ -272,7 +272,7 @@ class FileKeeper:
         except StorageError as error:
             self.on_failed(error)
         finally:
-            self._ended.set_result(None)
+            resolve(self._ended, None)
             settle(self._committed)
 
     async def stop(self) -> None:
@@ -338,7 +338,7 @@ class FileKeeper:
     def _notify(self) -> None:
         """A roll that waits looks again."""
         changed, self._changed = self._changed, self._tasks.future()
-        changed.set_result(None)
+        resolve(changed, None)
 
     def fail(self) -> None:
         """The storage failed: whoever waits for a next file gives up."""

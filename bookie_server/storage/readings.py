@@ -12,7 +12,7 @@ from bookie_server.errors import StorageError
 from bookie_server.ports import Future, Tasks
 from bookie_server.storage.entry_log_file import Need
 from bookie_server.storage.pins import Pins
-from bookie_server.storage.wake_ups import guarded
+from bookie_server.storage.wake_ups import guarded, resolve
 
 R = TypeVar("R")
 
@@ -151,8 +151,7 @@ class _Line:
             while self._waiting and left >= min(self._waiting[0][1], RECORDS_PER_TURN):
                 turn, records = self._waiting.popleft()
                 left -= records
-                if not turn.done():
-                    turn.set_result(None)
+                resolve(turn, None)
             await self._tasks.sleep(0)
         self._is_moving = False
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 from bookie_server.ports import Future, Tasks
 
 P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def resolve(future: Future[T], value: T) -> None:
+    """Hand a value to whoever waits, unless that one was cancelled."""
+    if not future.done():
+        future.set_result(value)
 
 
 def settle(futures: list[Future[None]]) -> None:
     """Wake up whoever waits for any of them, cancelled ones passed over; empties the list."""
     while futures:
-        future = futures.pop()
-        if not future.done():
-            future.set_result(None)
+        resolve(futures.pop(), None)
 
 
 def report(tasks: Tasks, error: Exception) -> None:

@@ -153,8 +153,8 @@ _STORAGE = [
     Mutation(
         "repeated_add_before_durable",
         f"{STORAGE}/adds.py",
-        "        self._log.when_durable(covered, durable.set_result)\n        await durable\n"
-        "        try:\n            is_repeated",
+        "        self._log.when_durable(covered, partial(resolve, durable))\n"
+        "        await durable\n        try:\n            is_repeated",
         "        durable.set_result(Code.OK)\n        await durable\n"
         "        try:\n            is_repeated",
         "a repeated add is compared with what is not durable yet",
