@@ -14,7 +14,12 @@ import socket
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ledgerlog_spark.errors import ConfigurationError, LedgerLogError, LogNotFoundError
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LedgerLogError,
+    LogNotFoundError,
+    MetadataUnknownError,
+)
 from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.log.sweep_memory import LOOK_AGAIN_MS, PassClock, SweepMemory
 from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
@@ -36,6 +41,8 @@ T = TypeVar("T")
 
 LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
+RELEASE_SECONDS_MAX = 30.0
+"""How long giving the lease back is tried; an outage is over then, or the session is."""
 
 RETENTION_STEPS_MAX = 100
 """In one pass over one log, each of some 8,000 ranges; the next pass goes on."""
@@ -219,17 +226,51 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
         MetadataError: The store failed.
     """
     leases = _leases_of(client)
-    deadline = asyncio.get_running_loop().time() + wait_seconds
+    try:
+        is_held = await _acquired(leases, wait_seconds)
+    except MetadataUnknownError:  # it may be ours
+        await _released(leases)
+        raise
+    if not is_held:
+        yield False
+        return
+    try:
+        yield True
+    except asyncio.CancelledError:
+        await _released(leases, seconds=0)  # who cancels does not wait for an outage to end
+        raise
+    except BaseException:
+        await _released(leases)
+        raise
+    await _released(leases)
+
+
+async def _acquired(leases: Leases, wait_seconds: float) -> bool:
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + wait_seconds
     while not (is_held := await leases.acquire(LEASE, _this_process())):
-        if asyncio.get_running_loop().time() >= deadline:
+        if clock() >= deadline:
             break
         await asyncio.sleep(LEASE_POLL_SECONDS)
-    try:
-        yield is_held
-    finally:
-        if is_held:
-            with contextlib.suppress(LedgerLogError):  # it ends with the session at the latest
-                await leases.release(LEASE)
+    return is_held
+
+
+async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
+    """Give the lease back, also after a short outage; else it ends with the session.
+
+    Until then other processes do nothing, and this one may have nothing more to do.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
+    while True:
+        try:
+            await leases.release(LEASE)
+        except LedgerLogError as error:
+            if not error.retriable or clock() >= deadline:
+                return
+        else:
+            return
+        await asyncio.sleep(LEASE_POLL_SECONDS)
 
 
 async def holder(client: LedgerClient) -> Mapping[str, str] | None:
