@@ -10,5 +10,5 @@
   `receive_memory`; `fair_slots` and `grpc_calls` (calls and watches), `connection_slots`.
   `sweeper` and `peer_watch`: which connections are closed because their peers do not move.
 - `collector`, `ledger_listing`: lets go of ledgers that were deleted.
-- `metrics`, `metrics_server`, `loop_lag`, `logging`, `log_lines`, `exit_code`: what it reports.
+- `metrics`, `metrics_server`, `loop_lag`, `logging`, `exit_code`: what it reports.
 """

@@ -2,21 +2,23 @@
 
 Standard output carries the ready line only, so that whoever starts a bookie can parse it. What
 libraries log comes out in the same form, within the same bounds. No caller waits for standard
-error (`log_lines.py`).
+error (`ledgerlog_spark/lines.py`).
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import sys
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
-from bookie_server.service.log_lines import LogLines
+from ledgerlog_spark.lines import LogLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -43,7 +45,7 @@ def configure_logging(level: str) -> LogLines:
     Whatever else this process writes to `sys.stderr` from now on, tracebacks included, takes the
     same way, so it does not wait either. The end of the process waits for it, within a bound.
     """
-    sys.stderr = lines = LogLines(STANDARD_ERROR)
+    sys.stderr = lines = LogLines(STANDARD_ERROR, _dropped)
     atexit.register(lines.drain)
     structlog.configure(
         processors=[
@@ -81,6 +83,17 @@ class LineLogger:
         self._lines.write(text + "\n")
 
     debug = info = warning = error = msg
+
+
+def _dropped(count: int) -> str:
+    record = {
+        "subject": "logging",
+        "event": "log_lines_dropped",
+        "level": "warning",
+        "count": count,
+        "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+    }
+    return json.dumps(record)
 
 
 class LibraryHandler(logging.Handler):

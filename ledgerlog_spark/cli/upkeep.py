@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated
 
 import typer
@@ -47,14 +46,14 @@ def run(
     With --once the exit code is 1 if a log could not be maintained, 4 if
     another process works.
     """
-    from ledgerlog_spark.upkeep.service import UpkeepService
+    from ledgerlog_spark.upkeep.service import UpkeepService, standard_output
 
-    service = UpkeepService(uri, _write_line)
     if once:
-        raise typer.Exit(asyncio.run(service.run_once(wait_seconds=wait)))
-    raise typer.Exit(asyncio.run(service.run(interval_seconds=interval)))
-
-
-def _write_line(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+        with standard_output(drain_seconds=None) as write_line:
+            service = UpkeepService(uri, write_line)
+            code = asyncio.run(service.run_once(wait_seconds=wait))
+    else:
+        with standard_output() as write_line:
+            service = UpkeepService(uri, write_line)
+            code = asyncio.run(service.run(interval_seconds=interval))
+    raise typer.Exit(code)

@@ -9,10 +9,9 @@ import argparse
 import asyncio
 import contextlib
 import os
-from functools import partial
 
 from ledgerlog_spark.upkeep.background import INTERVAL_SECONDS
-from ledgerlog_spark.upkeep.service import UpkeepService
+from ledgerlog_spark.upkeep.service import UpkeepService, standard_output
 
 NICENESS = 10
 
@@ -26,8 +25,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
-    service = UpkeepService(arguments.metadata_service_uri, partial(print, flush=True))
-    asyncio.run(service.run(interval_seconds=arguments.interval_seconds))
+    with standard_output() as write_line:
+        service = UpkeepService(arguments.metadata_service_uri, write_line)
+        asyncio.run(service.run(interval_seconds=arguments.interval_seconds))
 
 
 if __name__ == "__main__":

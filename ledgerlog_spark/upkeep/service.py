@@ -3,7 +3,7 @@
 It writes one JSON object a line on standard output, and only when something happened: it started, a
 log was changed or could not be kept up, a pass failed, another process has the lease (once, until
 that changes), ZooKeeper cannot be reached, it ended. Several such processes may run: the lease lets
-one work.
+one work. A standard output that takes nothing holds up no pass, or nobody would do any.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.connect import open_client
 from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.lines import DRAIN_SECONDS, LogLines
 from ledgerlog_spark.upkeep.background import keep_up, until_stopped
 from ledgerlog_spark.upkeep.upkeep import Upkeep, holder
 
@@ -35,7 +37,34 @@ DONE = 0
 FAILED = 1
 HELD = 4
 
+STANDARD_OUTPUT = 1
+
 WriteLine = Callable[[str], object]
+
+
+@contextlib.contextmanager
+def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[WriteLine]:
+    """Writes lines on standard output, and never waits for it: beyond 1 MiB they are dropped.
+
+    Writing raises `BrokenPipeError` once nobody reads the pipe any more.
+
+    Args:
+        drain_seconds: How long the end waits for lines that are not written; None for ever.
+    """
+    if sys.__stdout__ is None:  # it is closed, and its number may be another file's by now
+        yield lambda _: None
+        return
+    lines = LogLines(STANDARD_OUTPUT, lambda count: _line("lines_dropped", count=count))
+
+    def write_line(line: str) -> None:
+        if lines.is_read_by_nobody:
+            raise BrokenPipeError
+        lines.write(f"{line}\n")
+
+    try:
+        yield write_line
+    finally:
+        lines.drain(drain_seconds)
 
 
 class UpkeepService:
@@ -130,8 +159,11 @@ class UpkeepService:
             self._say("log", **_fields(kept))
 
     def _say(self, event: str, **fields: Any) -> None:
-        line = {"time_ms": time.time_ns() // 1_000_000, "event": event, **fields}
-        self._write_line(json.dumps(line))
+        self._write_line(_line(event, **fields))
+
+
+def _line(event: str, **fields: Any) -> str:
+    return json.dumps({"time_ms": time.time_ns() // 1_000_000, "event": event, **fields})
 
 
 def _fields(kept: Kept) -> dict[str, Any]:

@@ -14,6 +14,7 @@ CLIENT_LAYERS = {
     "errors": set(),
     "waits": set(),
     "callbacks": set(),
+    "lines": set(),
     "model": {"errors"},
     "wire": {"errors", "model"},
     "protocol": {"errors", "model"},
@@ -32,7 +33,8 @@ CLIENT_LAYERS = {
     },
     "aio": {"client", "connect", "log"},
     "upkeep": {
-        "errors", "waits", "model", "protocol", "metadata", "client", "log", "arrow", "connect",
+        "errors", "waits", "lines", "model", "protocol", "metadata", "client", "log", "arrow",
+        "connect",
     },
     "datasource": {
         "errors", "model", "wire", "protocol", "metadata", "client", "log", "arrow", "connect",
@@ -58,7 +60,7 @@ FROM_CLIENT_PACKAGE = {
     "ports": {"errors", "model"},
     "core": {"errors", "model", "wire"},
     "storage": {"errors", "model", "wire"},
-    "service": {"errors", "model", "wire", "metadata", "transport", "connect"},
+    "service": {"errors", "lines", "model", "wire", "metadata", "transport", "connect"},
 }
 
 IMPURE = {

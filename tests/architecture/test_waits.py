@@ -58,7 +58,6 @@ ANY_DEADLINE = {
     "transport/grpc_watch.py _run": "whosever: the bookie is not reached",
     "transport/v2_connection.py lost": "waits for a socket that was closed",
     "transport/v2_link.py _connect": "whosever, the socket's too: the bookie is not reached",
-    "upkeep/service.py run": "waits for an event",
 }
 """Functions that take any `TimeoutError`, also that of a socket, and why that is right."""
 

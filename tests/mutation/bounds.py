@@ -367,6 +367,13 @@ MUTATIONS = [
         "SIGTERM of `upkeep run` waits for an outage to end",
     ),
     Mutation(
+        "closed_pipe_is_not_noticed",
+        "ledgerlog_spark/lines.py",
+        "self.is_read_by_nobody |= isinstance(error, BrokenPipeError)",
+        "pass",
+        "`upkeep run | head` does not end with `head`",
+    ),
+    Mutation(
         "watch_begins_for_a_closed_client",
         "ledgerlog_spark/client/client.py",
         "        self.check_open()\n        self._closing.add(on_closed)\n",

@@ -10,7 +10,6 @@ import threading
 import pytest
 import structlog
 
-from bookie_server.service import log_lines
 from bookie_server.service.logging import (
     LIBRARY_TEXT_MAX,
     RECORDS_IN_WINDOW_MAX,
@@ -20,6 +19,7 @@ from bookie_server.service.logging import (
     configure_logging,
     get_logger,
 )
+from ledgerlog_spark.lines import LogLines
 
 PATIENCE_SECONDS = 40
 
@@ -108,9 +108,9 @@ def test_a_finalizer_that_logs_while_a_line_is_written_holds_nobody_up(
 ) -> None:
     """The garbage collector runs whenever memory is taken, and what it frees may complain."""
     is_collected = False
-    write = log_lines.LogLines.write
+    write = LogLines.write
 
-    def collect_and_write(lines: log_lines.LogLines, text: str) -> int:
+    def collect_and_write(lines: LogLines, text: str) -> int:
         nonlocal is_collected
         if not is_collected:
             is_collected = True
@@ -118,7 +118,7 @@ def test_a_finalizer_that_logs_while_a_line_is_written_holds_nobody_up(
             get_logger("lifecycle").error("task_crashed")
         return write(lines, text)
 
-    monkeypatch.setattr(log_lines.LogLines, "write", collect_and_write)
+    monkeypatch.setattr(LogLines, "write", collect_and_write)
     lines = configure_logging("info")
     writer = threading.Thread(target=lambda: get_logger("v2").warning("first"), daemon=True)
     writer.start()

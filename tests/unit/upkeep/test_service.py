@@ -7,18 +7,27 @@ import contextlib
 import json
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError
+from ledgerlog_spark.lines import WAITING_BYTES_MAX
 from ledgerlog_spark.upkeep import service as service_module
-from ledgerlog_spark.upkeep.service import DONE, ERROR_CHARACTERS_MAX, FAILED, HELD, UpkeepService
+from ledgerlog_spark.upkeep.service import (
+    DONE,
+    ERROR_CHARACTERS_MAX,
+    FAILED,
+    HELD,
+    UpkeepService,
+    standard_output,
+)
 from ledgerlog_spark.upkeep.upkeep import leased
 from tests.unit.upkeep.upkeep_world import RowsWorld, append
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 DAY_MS = 86_400_000
 
@@ -218,3 +227,48 @@ def test_signal_ends_a_service_that_still_waits_for_the_cluster(
         assert is_cancelled
 
     in_world(work)
+
+
+@pytest.fixture
+def output(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Where a reader of this process's standard output reads."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr(service_module, "STANDARD_OUTPUT", writing)
+    yield reading
+    # The thread that writes stays, as a daemon does; it must not meet another file's number.
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), reading)
+        os.dup2(nothing.fileno(), writing)
+
+
+def test_standard_output_that_nobody_reads_holds_up_nobody(output: int) -> None:
+    line = "x" * 1_000
+    with standard_output(drain_seconds=0) as write_line:
+        for _ in range(2 * WAITING_BYTES_MAX // len(line)):
+            write_line(line)
+    seen = b""
+    while b"lines_dropped" not in seen:
+        seen += os.read(output, 1 << 20)
+        write_line(line)  # behind the next one that is written the others are reported
+    report = next(each for each in seen.splitlines() if b"lines_dropped" in each)
+    assert json.loads(report)["count"] > 0
+
+
+def test_a_service_ends_that_writes_to_a_pipe_which_was_closed(output: int) -> None:
+    with standard_output() as write_line:
+        with Path(os.devnull).open() as nothing:
+            os.dup2(nothing.fileno(), output)
+
+        def write_on() -> None:
+            while True:
+                write_line("x")
+
+        with pytest.raises(BrokenPipeError):
+            write_on()
+
+
+def test_what_a_pass_wrote_is_written_when_the_process_ends(output: int) -> None:
+    with standard_output(drain_seconds=None) as write_line:
+        for number in range(10):
+            write_line(str(number))
+    assert os.read(output, 1 << 16).split() == [b"%d" % number for number in range(10)]

@@ -1,15 +1,16 @@
-"""Log lines on their way to standard error: a thread writes them, and no one waits for it."""
+"""Log lines on their way out of a service: a thread writes them, and no one waits for it."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import select
 import threading
 from collections import deque
-from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WAITING_BYTES_MAX: Final = 1 << 20
 LINE_BYTES_MAX: Final = 1 << 16
@@ -30,13 +31,16 @@ class LogLines(io.TextIOBase):
 
     Args:
         descriptor: Where the lines go. It may block or not; it is not closed.
+        report: Makes the line that says how many were dropped.
 
     Attributes:
         dropped: Lines that were dropped so far.
+        is_read_by_nobody: The pipe that they go to was closed at its other end.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, report: Callable[[int], str]) -> None:
         self._descriptor = descriptor
+        self._report = report
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._is_writing = False
@@ -44,6 +48,7 @@ class LogLines(io.TextIOBase):
         # Reentrant: a finalizer that runs in `write` may write a line as well.
         self._changed = threading.Condition(threading.RLock())
         self.dropped = 0
+        self.is_read_by_nobody = False
         threading.Thread(target=self._run, name="log lines", daemon=True).start()
 
     def write(self, text: str) -> int:
@@ -69,8 +74,8 @@ class LogLines(io.TextIOBase):
         """Where the lines go."""
         return self._descriptor
 
-    def drain(self, timeout_seconds: float = DRAIN_SECONDS) -> bool:
-        """Wait until all lines are written; False if they were not in time."""
+    def drain(self, timeout_seconds: float | None = DRAIN_SECONDS) -> bool:
+        """Wait until all lines are written; False if they were not in time, which may be None."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and not self._is_writing, timeout_seconds
@@ -86,8 +91,10 @@ class LogLines(io.TextIOBase):
                 line = self._waiting.popleft()
                 self._waiting_bytes -= len(line) + LINE_COST_BYTES
                 dropped = self.dropped
-            if dropped > self._reported and self._is_written(_report(dropped - self._reported)):
-                self._reported = dropped
+            if dropped > self._reported:
+                report = self._report(dropped - self._reported)
+                if self._is_written(f"{report}\n".encode()):
+                    self._reported = dropped
             if not self._is_written(line):
                 with self._changed:
                     self.dropped += 1
@@ -102,17 +109,7 @@ class LogLines(io.TextIOBase):
                 poll = select.poll()
                 poll.register(self._descriptor, select.POLLOUT)
                 poll.poll()
-            except OSError:
+            except OSError as error:
+                self.is_read_by_nobody |= isinstance(error, BrokenPipeError)
                 return False
         return True
-
-
-def _report(count: int) -> bytes:
-    record = {
-        "subject": "logging",
-        "event": "log_lines_dropped",
-        "level": "warning",
-        "count": count,
-        "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-    }
-    return json.dumps(record).encode() + b"\n"

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bookie_server.service.log_lines import LINE_BYTES_MAX, WAITING_BYTES_MAX, LogLines
+from ledgerlog_spark.lines import LINE_BYTES_MAX, WAITING_BYTES_MAX, LogLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE_SECONDS = 40
+
+
+def dropped(count: int) -> str:
+    return json.dumps({"event": "log_lines_dropped", "count": count})
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def test_full_pipe_holds_up_nobody_and_the_number_of_dropped_lines_is_written(
     pipe: tuple[int, int],
 ) -> None:
     reading, writing = pipe
-    lines = LogLines(writing)
+    lines = LogLines(writing, dropped)
     written = 0
     while not lines.dropped:
         lines.write(f"line {written}\n" + " " * 1_000 + "\n")
@@ -60,14 +64,14 @@ def test_full_pipe_holds_up_nobody_and_the_number_of_dropped_lines_is_written(
     kept = [line for line in read if line.startswith("line ")]
     assert kept == [f"line {number}" for number in range(written - 1)]
     (report,) = [json.loads(line) for line in read if "log_lines_dropped" in line]
-    assert (report["count"], report["level"]) == (100, "warning")
+    assert report["count"] == 100
     assert lines.drain(PATIENCE_SECONDS)
 
 
 def test_pipe_that_another_process_made_non_blocking_loses_nothing(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     os.set_blocking(writing, False)
-    lines = LogLines(writing)
+    lines = LogLines(writing, dropped)
     for number in range(500):
         lines.write(f"{number} " + "x" * 100 + "\n")
     lines.write("end\n")
@@ -89,11 +93,12 @@ def test_lines_that_cannot_be_written_are_dropped_and_the_next_one_reports_them(
         return len(line)
 
     monkeypatch.setattr(os, "write", write)
-    lines = LogLines(2)
+    lines = LogLines(2, dropped)
     for failure in (errno.EPIPE, errno.ENOSPC, None, None):
         lines.write(f"{failure}\n")
         assert lines.drain(PATIENCE_SECONDS)
     assert lines.dropped == 2
+    assert lines.is_read_by_nobody
     report, *rest = written
     assert json.loads(report)["count"] == 2
     assert rest == [b"None\n", b"None\n"]
@@ -101,7 +106,7 @@ def test_lines_that_cannot_be_written_are_dropped_and_the_next_one_reports_them(
 
 def test_line_that_is_too_long_is_cut(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
-    lines = LogLines(writing)
+    lines = LogLines(writing, dropped)
     lines.write("x" * (WAITING_BYTES_MAX + 1) + "\n")
     lines.write("end\n")
     read = _read_until(reading, b"end\n")
