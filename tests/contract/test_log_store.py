@@ -17,7 +17,9 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.memory_nodes import MemoryNodes
+from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.log_codec import encode_page
 from ledgerlog_spark.protocol.log_commit_plan import created
@@ -104,6 +106,20 @@ async def test_log_whose_creation_lost_its_reply_is_recognised_by_its_id(
     world.lose_next_reply(stores.tree)
     head = await new_log(stores)
     assert (await head_of(stores, head.log_id)).value == head
+
+
+async def test_log_that_a_replica_does_not_show_yet_is_found_and_known_again() -> None:
+    nodes = MemoryNodes()
+    made, stores = memory_metadata(nodes), memory_metadata(nodes)
+    await made.initialize()
+    assert isinstance(stores.tree, MemoryTree)
+    stores.tree.hold_reads()
+    head = await new_log(made)
+    assert await stores.logs.find("flights") == head.log_id
+    stores.tree.hold_reads()
+    stores.tree.inject(Fault.REPLY_LOST)
+    ours = await new_log(stores, "trains", number=2)
+    assert await made.logs.find("trains") == ours.log_id
 
 
 async def test_missing_log_is_not_found(stores: MetadataStores) -> None:
@@ -258,6 +274,30 @@ async def test_registration_with_an_unknown_outcome_is_settled_by_its_token(
     assert list(await stores.logs.registered(head.log_id, "app")) == [6, 7]
 
 
+async def test_ledger_whose_registration_ended_before_its_answer_came_is_not_made(
+    world: World, stores: MetadataStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweeper that finds a registration too old ends it: what it stood for is never written."""
+    head = await new_log(stores)
+    version = await new_producer(stores, head)
+    await stores.logs.register_ledger(head.log_id, "app", 1, version, 6, METADATA)
+    sweeper = await cluster(world)
+    sync = stores.tree.sync
+
+    async def ended_meanwhile(path: str = "/") -> None:
+        monkeypatch.setattr(stores.tree, "sync", sync)
+        record = ProducerRecord(epoch=1, runs=("run",))
+        await sweeper.logs.sync()
+        await sweeper.logs.write_producer(head.log_id, "app", record, version, [7])
+        await sync(path)
+
+    monkeypatch.setattr(stores.tree, "sync", ended_meanwhile)
+    world.lose_next_reply(stores.tree)
+    with pytest.raises(LedgerExistsError):
+        await stores.logs.register_ledger(head.log_id, "app", 1, version, 7, METADATA)
+    assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [7]
+
+
 @pytest.mark.parametrize("lost", ["nothing", "request", "reply"])
 async def test_ledger_of_a_leader_is_marked_until_the_list_names_it(
     world: World, stores: MetadataStores, lost: str
@@ -400,7 +440,7 @@ async def test_deleted_log_frees_its_name_and_fails_what_was_on_its_way(
     assert (await stores.logs.deleted_ms(head.log_id)) is not None
     again = await new_log(stores, number=2)
     assert await stores.logs.find("flights") == again.log_id
-    with pytest.raises(MetadataVersionError):
+    with pytest.raises(MetadataVersionError, match="names another log by now"):
         await stores.logs.delete_log(deleted, (await head_of(stores, head.log_id)).version)
     assert await stores.logs.remove_log(head.log_id)
     assert await stores.logs.remove_log(head.log_id)
@@ -414,8 +454,10 @@ async def test_log_with_a_marked_ledger_is_not_removed(stores: MetadataStores) -
     at = await head_of(stores, head.log_id)
     write = WriteHead(0, "8" * 32, replace(deleted, token="8" * 32), at.version, unlisted=(7,))
     await stores.logs.write_head(head.log_id, write)
+    await new_producer(stores, head)
     assert not await stores.logs.remove_log(head.log_id)
     assert list(await stores.logs.ids()) == [head.log_id]
+    assert list(await stores.logs.producers(head.log_id)) == ["app"], "it goes whole or not at all"
     assert [mark.ledger_id for mark in await stores.logs.marked(head.log_id)] == [7]
 
 

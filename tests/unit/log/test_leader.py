@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,11 +22,13 @@ from ledgerlog_spark.errors import (
     PositionNotAvailableError,
 )
 from ledgerlog_spark.log.leader import ENTRY_RECORDS_MAX
+from ledgerlog_spark.log.leader_writer import LeaderWriter
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.record_log import RecordLog
 from ledgerlog_spark.log.records import RECORD_SIZE_BYTES_MAX, Record
 from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.model import Position
+from ledgerlog_spark.protocol.leader_messages import EntriesConfirmed
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from tests.unit.log.leader_world import LeaderWorld, in_world
 
@@ -346,6 +350,31 @@ def test_leader_that_rolls_on_bookie_failure_keeps_positions() -> None:
         assert len(sealed.fragments) == 1
 
     in_world(work, bookies=5)
+
+
+def test_ledger_with_records_that_were_ordered_again_is_not_empty_and_is_rolled() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead(onBookieFailure="roll_ledger")
+        first = await leader.append(b"record 0")
+        metadata = await world.client().ledger_metadata(first.ledger_id)
+        for bookie in metadata.last_fragment.ensemble[:2]:
+            await world.kill(bookie)
+        again = await leader.append(b"record 1")
+        assert again.ledger_id != first.ledger_id
+        await leader.roll()
+        assert (await leader.append(b"record 2")).ledger_id != again.ledger_id
+        await leader.close()
+        assert await world.values() == of(0, 3)
+
+    in_world(work, bookies=5)
+
+
+def test_leader_writer_confirms_all_entries_of_a_run_at_once() -> None:
+    told: list[Any] = []
+    writer = LeaderWriter(told.append)
+    writer.adopt(SimpleNamespace(id=7))  # type: ignore[arg-type]
+    writer.complete([(writer, 3), (writer, 4), (writer, 5)])
+    assert told == [EntriesConfirmed(7, 5)]
 
 
 def test_reader_of_a_truncated_position_is_told_the_oldest_one() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError
+from ledgerlog_spark.errors import LedgerNotFoundError, LedgerRecoveryError, MetadataVersionError
 from ledgerlog_spark.log import sweeper as sweeper_module
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
-from ledgerlog_spark.log.sweeper import FAILED_SEALS_MAX
+from ledgerlog_spark.log.sweep_memory import SweepMemory
+from ledgerlog_spark.log.sweeper import ATTEMPTS_MAX, FAILED_SEALS_MAX, Sweeper
 from ledgerlog_spark.metadata.log_store_port import MarkedLedger
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
@@ -163,6 +164,90 @@ def test_deleted_log_with_a_ledger_that_cannot_be_sealed_ends_when_it_can(
         assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
         assert list(await logs.store.ids()) == []
         assert not await is_there(world, stuck)
+
+    in_world(work)
+
+
+def test_all_ledgers_that_a_deleted_log_keeps_have_marks_before_its_list_goes(
+    in_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeper_module, "STEP_LEDGERS_MAX", 2)
+
+    async def work(world: LogWorld) -> None:
+        logs, log, ledger_ids = await deleted_log(world, 6)
+        client: Any = Unsealable(world.client(), set(ledger_ids[:5]))
+        sweeper = Logs(store=logs.store, ledgers=client).sweeper()
+        assert (await sweeper.sweep(log.log_id)).ledgers_kept == tuple(ledger_ids[:5])
+        marks = await logs.store.marked(log.log_id)
+        assert [mark.ledger_id for mark in marks] == ledger_ids[:5]
+        assert (await sweeper.sweep(log.log_id)).ledgers_kept == tuple(ledger_ids[:5])
+        client.ledger_ids.clear()
+        assert (await sweeper.sweep(log.log_id)).is_removed
+        assert [i for i in ledger_ids if await is_there(world, i)] == []
+
+    in_world(work)
+
+
+def test_ledger_that_was_never_committed_goes_with_its_deleted_log_in_one_pass(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights")
+        ledger = await log.open_ledger(await log.begin(schema=SCHEMA))
+        await ledger.send(b"row")
+        await log.delete()
+        world.skip(2 * DAY_MS)
+        swept = await logs.sweeper().sweep(log.log_id)
+        assert (swept.ledgers_deleted, swept.is_removed) == (1, True)
+        assert not await is_there(world, ledger.ledger_id)
+
+    in_world(work)
+
+
+def test_registrations_are_looked_at_when_the_first_of_any_producer_is_due(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights", properties={"stagingTtlMs": str(6 * HOUR_MS)})
+        for app in "ab":
+            job = await log.begin(schema=SCHEMA, app=app, run="run")
+            await (await log.open_ledger(job)).send(b"row")
+            world.skip(2 * HOUR_MS)
+        memory = SweepMemory()
+
+        async def sweep() -> int:
+            sweeper = Sweeper(store=logs.store, ledgers=world.client(), memory=memory)
+            return (await sweeper.sweep(log.log_id)).deregistered
+
+        assert await sweep() == 0
+        world.skip(2 * HOUR_MS + 1_000)
+        assert await sweep() == 1
+        world.skip(2 * HOUR_MS + 1_000)
+        assert await sweep() == 1
+
+    in_world(work)
+
+
+def test_log_that_is_changed_all_the_time_does_not_hold_up_a_pass(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        log = await logs.create("flights", properties={"versionRetentionMs": "1"})
+        for name in "xyz":
+            await commit(log, name, mode=WriteMode.OVERWRITE)
+        world.skip(10)
+        store: Any = logs.store
+        tried = 0
+
+        async def overtaken(*_: Any) -> Any:
+            nonlocal tried
+            tried += 1
+            assert tried <= 10 * ATTEMPTS_MAX, "it never ends"
+            raise MetadataVersionError("another commit was first")
+
+        store.write_head = overtaken
+        swept = await logs.sweeper().sweep(log.log_id)
+        assert swept.unlisted == 0
+        assert tried >= ATTEMPTS_MAX
 
     in_world(work)
 

@@ -13,9 +13,14 @@ from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.log_codec import decode_page
 from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, Expired, ExpiryMachine
-from ledgerlog_spark.protocol.log_pages import PageWriter, append, pages_to_merge
+from ledgerlog_spark.protocol.log_pages import (
+    PAGE_BODY_SIZE_BYTES_MAX,
+    PageWriter,
+    append,
+    pages_to_merge,
+)
 from ledgerlog_spark.protocol.log_read import oldest_of
-from ledgerlog_spark.protocol.log_records import Item, LogHead, Paged, VersionInterval
+from ledgerlog_spark.protocol.log_records import Item, LogHead, Paged, PageRef, VersionInterval
 from ledgerlog_spark.protocol.log_retention import ITEMS_AT_ONCE, PageSizes, RetentionMachine
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
 from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
@@ -43,9 +48,12 @@ class LongLog(OneLog):
         super().__init__(head)
         self.pages = pages
         self.requests = 0
+        self.history_read: list[PageRef] = []
 
     def reply(self, ask: Any) -> Any:
         self.requests += len(ask.pages) if isinstance(ask, m.ReadPages) else 1
+        if isinstance(ask, m.ReadPages):
+            self.history_read += [page.ref for page in ask.pages if page.kind is HISTORY]
         return super().reply(ask)
 
     def cost(self, machine: Any) -> tuple[Any, int]:
@@ -195,8 +203,10 @@ def test_a_truncation_within_older_versions_finds_the_one_that_begins_there(log:
     done, cost = truncate(log, 10_005)
     assert (done.oldest_version, len(done.unlisted), done.is_complete) == (1_001, 1_000, False)
     assert cost <= REQUESTS_MAX
+    log.history_read.clear()
     done, _ = truncate(log, 600_000)
     assert done.oldest_version == 60_000
+    assert len(log.history_read) == len(set(log.history_read)) > 1, "each page is read once"
 
 
 def test_retention_by_age_looks_at_some_of_the_oldest_and_says_that_more_is_due(
@@ -265,6 +275,20 @@ def test_a_ledger_that_is_listed_again_far_behind_is_marked_and_marked_again() -
     assert set(log.unlisted[-14_999:]) == set(range(14_999))
     assert log.unlisted.count(3) == 2
     assert [item.ledger_id for item in log.items()] == [14_999]
+
+
+def test_page_that_is_full_is_neither_read_nor_written_again() -> None:
+    item = Item(1, 0, 0, NO_ENTRY, ROWS, SIZE_BYTES, 0, 0, bytes(range(200)))
+    items = [replace(item, first_offset=n * ROWS) for n in range(3_000)]
+    writer = PageWriter(token(1))
+    full = append(ITEMS, Paged(), items, writer, {})
+    assert len(full.pages) > 1
+    assert full.pages[-2].size_bytes > PAGE_BODY_SIZE_BYTES_MAX - 1_000
+    behind = [replace(item, first_offset=(3_000 + n) * ROWS) for n in range(1_000)]
+    only_full = replace(full, pages=full.pages[:-1])
+    assert pages_to_merge(ITEMS, only_full, behind) == []
+    longer = append(ITEMS, only_full, behind, PageWriter(token(2)), {})
+    assert longer.pages[: len(only_full.pages)] == only_full.pages
 
 
 @pytest.mark.parametrize("count", [1, 1_000, 2_500, 99_000, 200_000])

@@ -18,9 +18,11 @@ from ledgerlog_spark.errors import (
     LedgerNotFoundError,
     LocalProtocolError,
     LogKindError,
+    MetadataUnavailableError,
 )
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.open_ends import LISTINGS_MAX, while_ledgers_go
 from ledgerlog_spark.log.record_log import RecordLog
 from ledgerlog_spark.metadata.log_store_port import LogStore
 from ledgerlog_spark.metadata.memory_tree import MemoryTree
@@ -334,6 +336,99 @@ def test_watch_of_a_leader_logs_end_hears_of_appends_rolls_and_closes() -> None:
         heard.cancel()
 
     in_world(work)
+
+
+def test_watch_follows_a_ledger_that_is_listed_while_it_looks() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        store: Any = world.log._store
+        read_head = store.read_head
+
+        async def crossed(log_id: str) -> object:
+            found = await read_head(log_id)
+            store.read_head = read_head
+            await world.open((ledger, 0))
+            await asyncio.sleep(0.1)
+            return found
+
+        store.read_head = crossed
+        heard = Heard(world.log)
+        await asyncio.sleep(1)
+        calls = heard.calls
+        await appended(ledger, 0, 3)
+        await asyncio.sleep(1)
+        assert heard.calls > calls
+        heard.cancel()
+
+    in_world(work)
+
+
+def test_watch_that_begins_in_an_outage_follows_what_is_listed_when_that_is_over() -> None:
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        store: Any = world.log._store
+        read_head, failures = store.read_head, 0
+
+        async def away(log_id: str) -> object:
+            nonlocal failures
+            failures += 1
+            if failures <= 3:
+                raise MetadataUnavailableError("the store is away")
+            return await read_head(log_id)
+
+        store.read_head = away
+        heard = Heard(world.log)
+        await asyncio.sleep(60)
+        calls = heard.calls
+        await appended(ledger, 0, 3)
+        await asyncio.sleep(1)
+        assert heard.calls > calls
+        heard.cancel()
+
+    in_world(work)
+
+
+def test_tail_asks_nothing_of_a_ledger_that_it_has_read_to_its_end() -> None:
+    """The list names a closed ledger as open for as long as its leader did not change it."""
+
+    async def work(world: LedWorld) -> None:
+        ledger = await world.ledger()
+        await world.open((ledger, 0))
+        await appended(ledger, 0, 3)
+        await ledger.close()
+        log = RecordLog(await other_log(world), LogKind.LEADER, LogContent.RECORDS)
+        offsets: list[int] = []
+
+        async def follow() -> None:
+            async for record in log.tail(0):
+                offsets.append(record.offset)  # noqa: PERF401 - one by one, as they come
+
+        tail = asyncio.create_task(follow())
+        await asyncio.sleep(1)
+        assert offsets == [0, 1, 2]
+        asked = len(world.transport.asked)
+        for _ in range(5):
+            await world.change()
+            await asyncio.sleep(1)
+        assert len(world.transport.asked) == asked
+        tail.cancel()
+        await asyncio.gather(tail, return_exceptions=True)
+
+    in_world(work)
+
+
+async def test_read_is_made_anew_while_ledgers_of_its_list_are_gone() -> None:
+    reads = 0
+
+    async def read() -> int:
+        nonlocal reads
+        reads += 1
+        if reads < LISTINGS_MAX:
+            raise LedgerNotFoundError("sealed, listed as an item, truncated and deleted")
+        return reads
+
+    assert await while_ledgers_go(read) == LISTINGS_MAX
 
 
 def test_watch_is_silent_and_asks_nothing_while_nothing_changes() -> None:

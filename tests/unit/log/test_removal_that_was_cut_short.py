@@ -109,3 +109,17 @@ def test_pass_over_what_is_left_of_a_log_without_its_head_leaves_a_living_log(
             await logs.create("flights")
 
     in_world(work)
+
+
+def test_pass_over_a_log_that_a_replica_does_not_show_yet_leaves_it_alone(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        logs = world.logs()
+        client, stores = world.client_and_stores()
+        tree: Any = stores.tree
+        tree.hold_reads()
+        log = await logs.create("flights")
+        swept = await Logs(store=stores.logs, ledgers=client).sweeper().sweep(log.log_id)
+        assert not swept.is_removed
+        await commit(await logs.open("flights"), "a")
+
+    in_world(work)

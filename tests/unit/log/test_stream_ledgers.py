@@ -8,12 +8,18 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import LedgerFencedError, LogNotFoundError, ProducerFencedError
+from ledgerlog_spark.errors import (
+    LedgerFencedError,
+    LedgerRecoveryError,
+    LogNotFoundError,
+    ProducerFencedError,
+)
 from ledgerlog_spark.log.job import Job
 from ledgerlog_spark.log.known_logs import KnownLogs
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs
 from ledgerlog_spark.log.stream_ledgers import OPEN_MAX, StreamLedgers
+from ledgerlog_spark.log.sweep_memory import SweepMemory
 from ledgerlog_spark.log.sweeper import Sweeper
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log_epoch import JobKind
@@ -167,7 +173,7 @@ def reap(stream: Stream) -> None:
     stream.ledgers = StreamLedgers()
 
 
-def test_another_schema_or_another_run_gets_a_ledger_of_its_own(in_world: Any) -> None:
+def test_another_schema_run_or_password_gets_a_ledger_of_its_own(in_world: Any) -> None:
     async def work(world: LogWorld) -> None:
         stream = await opened(world)
         job = await stream.job()
@@ -175,7 +181,10 @@ def test_another_schema_or_another_run_gets_a_ledger_of_its_own(in_world: Any) -
         evolved = await stream.range(await stream.job(schema=b"another"))
         stream.run = "later"
         later = await stream.range(await stream.job())
-        assert len({first.ledger_id, evolved.ledger_id, later.ledger_id}) == 3
+        secret = Job(**{**_fields(await stream.job()), "password": b"another"})
+        locked = await stream.range(secret)
+        ledger_ids = [staged.ledger_id for staged in (first, evolved, later, locked)]
+        assert len(set(ledger_ids)) == 4
 
     in_world(work)
 
@@ -192,6 +201,21 @@ def test_attempt_that_fails_takes_its_ledger_along(in_world: Any) -> None:
         retried = await stream.range(job)
         assert retried.ledger_id != first.ledger_id
         await stream.log.commit(job, [retried], known=stream.known)
+        assert await payloads(stream.log) == [b"batch 0", b"batch 1"]
+
+    in_world(work)
+
+
+def test_ledger_that_fails_between_two_batches_is_not_gone_on_with(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        stream = await opened(world)
+        first = await stream.batch()
+        (idle,) = stream.ledgers._idle.values()
+        await stream.log.seal(first.ledger_id)
+        with pytest.raises(LedgerFencedError):
+            await idle.ledger._handle.append_async(b"as the answer that comes late")
+        second = await stream.batch()
+        assert second.ledger_id != first.ledger_id
         assert await payloads(stream.log) == [b"batch 0", b"batch 1"]
 
     in_world(work)
@@ -272,6 +296,59 @@ def test_sweeper_seals_what_a_replaced_run_left_when_nobody_else_could(in_world:
         await logs.sweeper().sweep(old.log.log_id)
         assert await is_closed(world, listed)
         assert await payloads(old.log) == [b"batch 0"]
+
+    in_world(work)
+
+
+class Watched:
+    """A client that notes down to where it seals, and cannot seal some ledgers."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.unsealable: set[int] = set()
+        self.floors: dict[int, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def seal(self, ledger_id: int, *, floor_entry_id: int, **how: Any) -> Any:
+        self.floors[ledger_id] = floor_entry_id
+        if ledger_id in self.unsealable:
+            raise LedgerRecoveryError("its bookies are gone")
+        return await self._client.seal(ledger_id, floor_entry_id=floor_entry_id, **how)
+
+
+def test_sweeper_that_remembers_seals_what_each_replaced_run_left_until_it_can(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        logs, memory = world.logs(), SweepMemory()
+        client: Any = Watched(world.client())
+
+        async def next_pass() -> None:
+            world.skip(HOUR_SECONDS * 1_000 + 1)
+            sweeper = Sweeper(store=logs.store, ledgers=client, memory=memory)
+            await sweeper.sweep(stream.log.log_id)
+
+        async def replaced_by(run: str) -> None:
+            stream.run = run
+            await stream.job()
+
+        stream = Stream(world, await logs.create("flights"))
+        first = await stream.batch()
+        await replaced_by("second")
+        client.unsealable.add(first.ledger_id)
+        await next_pass()
+        assert client.floors == {first.ledger_id: first.last_entry_id}
+        client.unsealable.clear()
+        await next_pass()
+        assert await is_closed(world, first)
+        stream.ledgers = StreamLedgers()
+        second = await stream.batch()
+        await replaced_by("third")
+        await next_pass()
+        assert await is_closed(world, second)
+        assert client.floors[second.ledger_id] == second.last_entry_id
 
     in_world(work)
 

@@ -35,6 +35,8 @@ def test_clock_counts_on_from_the_newest_answer_and_never_before_it() -> None:
     assert clock.estimate_ms() == 1_250
     clock.note(1_240)
     assert clock.estimate_ms() == 1_240, "the store is asked, not this machine"
+    clock.note(900)
+    assert clock.estimate_ms() == 900, "one answer that was dated ahead counts until the next"
 
 
 def test_clock_is_not_known_any_more_when_the_answer_is_too_old() -> None:

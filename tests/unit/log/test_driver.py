@@ -1,0 +1,131 @@
+"""What machines of a log are told of a store that fails, and how long they wait to retry."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.errors import (
+    DataLossError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.log.driver import Driver
+from ledgerlog_spark.log.known_logs import KnownLogs
+from ledgerlog_spark.log.retries import OUTAGE_PAUSE_MS_FIRST, Retries
+from ledgerlog_spark.log.sweep_memory import SweepMemory
+from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
+from ledgerlog_spark.protocol.log_read import ListingMachine
+from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+from tests.sim.log.schedules import use_small_heads
+from tests.unit.log.log_values import OneLog, new_head, staged, token
+from tests.unit.log.log_world import LogWorld, commit
+
+
+@pytest.mark.parametrize("error", [MetadataUnavailableError("away"), MetadataUnknownError("lost")])
+def test_nothing_is_written_while_the_clock_of_the_store_does_not_answer(
+    in_world: Any, error: Exception
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        await commit(log, "x")
+        store: Any = log._store
+        before = await store.read_head(log.log_id)
+        recent_ms = store.recent_ms
+
+        async def unanswered() -> int:
+            raise error
+
+        store.recent_ms = unanswered
+        with pytest.raises(MetadataUnavailableError) as failed:
+            await log.truncate(30)
+        assert failed.value.definite, "only the time was asked for"
+        assert await store.read_head(log.log_id) == before
+        store.recent_ms = recent_ms
+        await log.truncate(30)
+
+    in_world(work)
+
+
+def test_attempts_that_are_overtaken_pause_in_between(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        store: Any = log._store
+        write_head, times = store.write_head, []
+
+        async def overtaken(*how: Any) -> Any:
+            times.append(asyncio.get_running_loop().time())
+            if len(times) <= 2:
+                raise MetadataVersionError("another writer was first")
+            return await write_head(*how)
+
+        store.write_head = overtaken
+        driver = Driver(store, log.log_id, random=Random(1))
+        await driver.run(PropertiesMachine("flights", {"retentionMs": "5000"}, token=token(9)))
+        first, second, _ = times
+        assert second > first
+
+    in_world(work)
+
+
+def test_pauses_grow_while_the_store_is_away(in_world: Any) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        retries = Retries(log._store, log.log_id, Random(1))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(10):
+            before = loop.time()
+            await retries.after(MetadataOutcome.UNAVAILABLE, is_of_head=True)
+            assert loop.time() > before
+        assert loop.time() - began > 10 * OUTAGE_PAUSE_MS_FIRST / 1e3
+        await retries.end()
+
+    in_world(work)
+
+
+def test_page_that_is_gone_is_not_an_empty_one(
+    in_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_heads(monkeypatch.setattr)
+
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        for name in "abcdefgh":
+            await commit(log, name)
+        store: Any = log._store
+        driver = Driver(store, log.log_id)
+        assert len(await driver.run(ListingMachine("flights"))) == 16
+        pages = await store.page_nodes(log.log_id)
+        assert pages
+        for node in pages:
+            await store.delete_pages(log.log_id, node.token, kept=())
+        with pytest.raises(DataLossError, match="a page of its list that is not there"):
+            await driver.run(ListingMachine("flights"))
+
+    in_world(work)
+
+
+def test_what_a_commit_knew_is_forgotten_until_it_got_through() -> None:
+    logs, known = KnownLogs(), object()
+    logs.put("log", "app", known)  # type: ignore[arg-type]
+    assert logs.take("log", "app") is known
+    assert logs.take("log", "app") is None, "the one that took it may have failed"
+
+
+def test_what_a_truncation_left_is_due_at_once() -> None:
+    memory = SweepMemory()
+    log = OneLog(*new_head())
+    for ledger_id in (1, 2):
+        log.commit(staged(ledger_id))
+    due = memory.of("log", log.head.value)
+    due.versions = due.marks = log.now_ms + 1_000
+    assert memory.of("log", log.head.value).versions > log.now_ms
+    log.run(TruncateMachine("flights", offset=150, token=token(log.new_number())))
+    after = memory.of("log", log.head.value)
+    assert (after.versions, after.marks) == (0, log.now_ms + 1_000)
