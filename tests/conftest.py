@@ -7,7 +7,11 @@ import signal
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.fixtures.bookies", "tests.fixtures.zookeeper"]
+pytest_plugins = [
+    "tests.fixtures.bookies",
+    "tests.fixtures.simulations",
+    "tests.fixtures.zookeeper",
+]
 
 # The same examples every time, so that a red run is red again; `make fuzz` looks for new ones.
 settings.register_profile("steady", deadline=None, derandomize=True)

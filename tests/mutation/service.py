@@ -56,6 +56,9 @@ MUTATIONS = [
         "                return granted_bytes\n            granted.give_back(granted_bytes)\n",
         "                return granted_bytes\n",
         "bytes that were granted for what is not asked any more count for ever",
+        equivalent="a connection waits for one thing at a time: the first of its backlog, which "
+        "asks the same lane each time, or with an empty backlog for memory; reading is paused "
+        "meanwhile, so what was granted is what is asked for next",
     ),
     Mutation(
         "idle_with_open_requests",

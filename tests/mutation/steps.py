@@ -219,6 +219,9 @@ _ORDER = [
         "        await full.handle.datasync()\n        self.log.counters.syncs += 1\n",
         "        self.log.counters.syncs += 1\n",
         "a finished file's index is gone after a power loss and has to be rebuilt",
+        equivalent="mark_finished syncs the same file before the commit of the MANIFEST that is "
+        "the first to call it finished, and a boot believes the MANIFEST alone; the only file that "
+        "a roll may go on to before that commit was named in an earlier one",
     ),
     Mutation(
         "boot_uses_the_last_sequence_again",

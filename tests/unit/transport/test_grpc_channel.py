@@ -3,14 +3,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator
 
+import grpc
 import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.transport import grpc_channel, grpc_watch
+from ledgerlog_spark.transport import control_pb2 as pb
+from ledgerlog_spark.transport import control_pb2_grpc, grpc_channel, grpc_watch
 from ledgerlog_spark.transport.grpc_transport import GrpcTransport
-from ledgerlog_spark.transport.port import WatchLac
+from ledgerlog_spark.transport.port import LacRise, WatchLac
+from ledgerlog_spark.wire.error_codes import number_of
 
 
 async def here(bookie_id: str) -> BookieInfo:
@@ -42,3 +46,33 @@ async def test_watch_of_a_bookie_that_takes_connections_and_says_nothing_ends(
         async with asyncio.timeout(20):
             assert await ended is Code.UNAVAILABLE
         await transport.aclose()
+
+
+class Repeating(control_pb2_grpc.BookieServicer):
+    """Tells some LACs again, and smaller ones."""
+
+    async def WatchLac(  # noqa: N802 - as generated
+        self, request: pb.WatchLacRequest, _context: object
+    ) -> AsyncIterator[pb.LacReply]:
+        for told in (request.previous, 5, 5, 4, 6, 6):
+            yield pb.LacReply(code=number_of(Code.OK), last_add_confirmed=told)
+
+
+async def test_watch_tells_of_rises_alone() -> None:
+    server = grpc.aio.server()
+    control_pb2_grpc.add_BookieServicer_to_server(Repeating(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+
+    async def resolve(bookie_id: str) -> BookieInfo:
+        return BookieInfo(bookie_id, "127.0.0.1", 1, port)
+
+    transport = GrpcTransport(resolve)
+    rises: list[LacRise] = []
+    ended: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+    transport.watch_lac("bookie-0", WatchLac(7, previous=3), rises.append, ended.set_result)
+    async with asyncio.timeout(20):
+        assert await ended is Code.UNAVAILABLE
+    assert [rise.last_add_confirmed for rise in rises] == [5, 6]
+    await transport.aclose()
+    await server.stop(None)
