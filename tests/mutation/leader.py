@@ -279,6 +279,8 @@ MUTATIONS = [
         "            self._is_ledger_empty = not indication.reordered\n",
         "            self._is_ledger_empty = True\n",
         "a ledger with records that were ordered again counts as empty, and is not rolled",
+        equivalent="what is ordered again is ordered behind LedgerRolled, and each order says that "
+        "the ledger is not empty; a roll looks only after all of it was acknowledged",
     ),
     Mutation(
         "leader_half_sent_batch_is_definite",

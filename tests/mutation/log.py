@@ -52,7 +52,7 @@ MUTATIONS = [
         "ledgerlog_spark/protocol/log_expiry.py",
         "item.end_offset <= oldest.start_offset]",
         "item.first_offset < oldest.start_offset]",
-        "rows of retained versions are dropped",
+        "a range that a version begins within counts as due, and costs a step of its own",
     ),
     Mutation(
         "overwrite_keeps_start",

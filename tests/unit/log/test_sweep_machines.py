@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ import pytest
 from ledgerlog_spark.errors import ConcurrentCommitError
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_expiry import expiry_step
+from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, expiry_step
 from ledgerlog_spark.protocol.log_head_change import ATTEMPTS_MAX
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_read import listing_of
-from ledgerlog_spark.protocol.log_records import ProducerRecord, VersionInterval
+from ledgerlog_spark.protocol.log_records import Item, Paged, ProducerRecord, VersionInterval
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep, PagesSweep
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
@@ -142,13 +143,13 @@ def test_version_of_a_truncation_is_not_older_than_the_one_before_it() -> None:
     assert log.head.value.commit_time_ms > before_ms
 
 
-def test_range_that_a_retained_version_begins_within_stays() -> None:
-    log = OneLog()
-    log.commit(staged(1))
-    log.commit(staged(2))
-    head = log.head.value
-    walk = listing_of(head)
-    assert [item.ledger_id for item in walk.records()] == [1, 2]
-    oldest = VersionInterval(2, 150, 200, head.commit_time_ms, head.token)
-    step = expiry_step(head, oldest, walk)
-    assert (step.unlisted, step.oldest_offset, step.is_last) == ((1,), 150, True)
+@pytest.mark.parametrize("before", [2, STEP_ITEMS_MAX - 1, STEP_ITEMS_MAX])
+def test_range_that_a_retained_version_begins_within_stays(before: int) -> None:
+    """And costs no step of its own, when as many as a step drops lie before it."""
+    items = tuple(Item(n, 1, 5, 5, 10, 1_000, n * 10, 0) for n in range(before + 1))
+    head = OneLog().head.value
+    head = replace(head, version=2, end_offset=(before + 1) * 10, items=Paged(recent=items))
+    oldest = VersionInterval(2, before * 10 + 5, head.end_offset, 1, token(1))
+    step = expiry_step(head, oldest, listing_of(head))
+    assert step.unlisted == tuple(range(before))
+    assert (step.oldest_offset, step.is_last) == (oldest.start_offset, True)
