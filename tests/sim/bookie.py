@@ -118,7 +118,7 @@ class SimBookie:
         self.is_up = True
         self.boots += 1
         faults = self.world.faults
-        faults.lasts("boot")
+        self._note_boot()
         self.host = Host(self.world.scheduler, f"{self.name}.{self.boots}")
         self.host.spawn("boot", self._boot(self.host))
         if faults.happens(self.world.options.boot_crash_rate, "boot crash", self.name, self.boots):
@@ -143,7 +143,7 @@ class SimBookie:
             return
         if self.host is not host:
             return
-        self.world.faults.lasts("boot")
+        self._note_boot()
         self.storage = storage
         storage.on_state_change = self._on_state_change
         self.collector = Collector(
@@ -157,6 +157,11 @@ class SimBookie:
         waiting, self._waiting = self._waiting, []
         for request in waiting:
             request()
+
+    def _note_boot(self) -> None:
+        """A start takes time, and explains failures; the first, of an empty disk, takes none."""
+        if self.boots > 1:
+            self.world.faults.lasts("boot")
 
     def _on_state_change(self) -> None:
         """A bookie whose only directory is dead stops, once it has answered."""

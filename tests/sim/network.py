@@ -88,9 +88,11 @@ class Network:
         key = (message.kind, message.source, message.target)
         message.number = self.counts[key] = self.counts.get(key, 0) + 1
         if any(match(message) for match in self.drops):
+            self.faults.lasts("partition")
             self._note("lost", message)
             return
         if any(match(message) for match in self.holds):
+            self.faults.lasts("partition")
             self._note("held", message)
             self.held.append(message)
             return

@@ -490,7 +490,7 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (b18_recovery_of_a_deleted_record_may_have_closed_it, "gone_is_definite", "L27"),
     (e2_a_reader_of_an_old_record_loads_it_again, "absent_without_reload", "L3"),
     (v2_a_late_answer_makes_room_for_the_next_request, "late_answer_makes_no_room", "V2"),
-    (t2_recovery_starts_at_the_last_fragment, "length_of_other_fragment", "L35"),
+    (t2_recovery_starts_at_the_last_fragment, "length_of_other_fragment", "V1"),
     (b18_a_conflict_may_be_with_the_own_write, "conflict_is_definite", "L27"),
     (b18_a_second_close_does_not_forget_the_first, "second_close_forgets_the_first", "L27"),
     (

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledgerlog_spark.model import Quorum
+import pytest
+
+from ledgerlog_spark.model import NO_ENTRY, Quorum
 from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.messages import Failure
 from ledgerlog_spark.protocol.recovery import RecoveryPhase
+from tests.sim.blame import judge
+from tests.sim.checker import Violation
 from tests.sim.network import matching
 from tests.sim.scripts import hold, lose, recover, world_with
 
@@ -143,4 +147,19 @@ def test_a_writer_that_may_change_no_ensemble_waits_for_a_bookie_that_is_busy() 
     assert writer.ended is None
     assert world.checker.last_confirmed == 0
     world.bookies["b2"].refuses_adds = False
+    world.audit()
+
+
+@pytest.mark.parametrize("failure", [Failure.NOT_ENOUGH_BOOKIES, Failure.TOO_MANY_CHANGES])
+def test_a_failure_in_a_calm_cluster_is_explained_by_nothing(failure: Failure) -> None:
+    """Not by the first starts of its bookies either, which every schedule has."""
+    world = world_with()
+    world.add()
+    world.run_for(20)
+    failed = m.LedgerFailed(failure, is_definite=True, last_add_confirmed=NO_ENTRY)
+    with pytest.raises(Violation, match="no fault in its time"):
+        judge(world.clients["w"], failed, world.checker, world.faults)
+    world.kill("b0")
+    judge(world.clients["w"], failed, world.checker, world.faults)
+    world.restart("b0")
     world.audit()

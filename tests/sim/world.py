@@ -198,6 +198,7 @@ class World:
 
     def kill(self, name: str, *, power: bool = False) -> None:
         self.note(name, "loses power" if power else "is killed")
+        self.faults.lasts("power" if power else "kill")
         self.checkers.mark("power loss" if power else "process killed")
         self.bookies[name].stop(power=power)
 
