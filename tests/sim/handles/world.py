@@ -143,8 +143,16 @@ class HandleWorld:
         said = context.get("exception") or context["message"]
         if isinstance(said, OwnersMistakeError):
             return
-        if self._failure is None and not isinstance(said, Violation):
-            self._failure = self.violation(f"an error that nobody gets: {said!r}")
+        if self._failure is None:
+            is_known = isinstance(said, Violation)
+            self._failure = (
+                said if is_known else self.violation(f"an error that nobody gets: {said!r}")
+            )
+
+    def raise_failure(self) -> None:
+        """Also of what was found out by callbacks, and when the last tasks were freed."""
+        if self._failure is not None:
+            raise self._failure
 
     def happens(self, chance: float) -> bool:
         return self.is_faulty and self.random.random() < chance
@@ -209,8 +217,7 @@ class HandleWorld:
         """Every actor ends, or the one that does not is named."""
         deadline = self.loop.time() + seconds
         while True:
-            if self._failure is not None:
-                raise self._failure
+            self.raise_failure()
             for task in [task for task in self._works if task.done()]:
                 del self._works[task]
                 if not task.cancelled() and (error := task.exception()) is not None:
@@ -565,8 +572,7 @@ async def _run(seed: int) -> HandleWorld:
     await _end(world)
     for stores in (setup, *world._sessions.values()):
         await stores.close()
-    if world._failure is not None:
-        raise world._failure
+    world.raise_failure()
     await asyncio.sleep(QUIET_SECONDS)
     timers = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
     world.require(not timers, f"timers are left: {timers[:3]}")
@@ -615,4 +621,5 @@ def handle_schedule(seed: int) -> HandleWorld:
             if Threads.current is not None:
                 Threads.current.give_up()
     gc.collect(0)
+    world.raise_failure()
     return world

@@ -77,7 +77,8 @@ class ServiceWorld:
         self.counters = ServiceCounters()
         self.server = V2Server(self.settings, self.storage, self.lanes, self.counters)
         self.server._connections = self.server._sweeper._connections = _InOrder()  # type: ignore[assignment]
-        self.server._sweeping = asyncio.create_task(self.server._sweeper.run())
+        self._sweeping = asyncio.create_task(self.server._sweeper.run())
+        self.server._sweeping = self._sweeping
         self.pipes: list[Pipe] = []
         self.is_stopping = False
         self.is_ending = False
@@ -127,7 +128,7 @@ class ServiceWorld:
         while self.loop.time() < until and (
             self.loop.time() < at_least or not all(peer.is_over for peer in good)
         ):
-            self._raise_failures(tasks)
+            self._raise_failures([*tasks, self._sweeping])
             await asyncio.sleep(0.05)
         self.is_ending = True
         if not stops:
@@ -140,6 +141,7 @@ class ServiceWorld:
         self._raise_failures(tasks)
         await asyncio.sleep(3)
         self._require_nothing_left()
+        self._raise_failures(tasks)
 
     async def _disturb(self) -> None:
         while not self.is_ending:

@@ -106,12 +106,16 @@ class TransportWorld:
             self.judge.reports += 1
             if self.judge.reports <= self.judge.nonsense_sent:
                 return
-        if not isinstance(said, Violation):
-            self._fail(self.violation(f"{context['message']}: {said!r}"))
+        is_known = isinstance(said, Violation)
+        self._fail(said if is_known else self.violation(f"{context['message']}: {said!r}"))
 
     async def rest(self, seconds: float) -> None:
         """Let so much time pass; raises what was found wrong meanwhile."""
         await asyncio.wait([self._failed], timeout=seconds)
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Also of what was found out when the last tasks were freed."""
         if self._failed.done():
             self._failed.result()
 
@@ -534,4 +538,5 @@ def transport_schedule(seed: int) -> TransportWorld:
     with _small_limits(), asyncio.Runner(loop_factory=WireLoop) as runner:
         world = runner.run(_run(seed))
     gc.collect(0)
+    world.raise_failure()
     return world

@@ -46,7 +46,7 @@ class LeaderView:
 
     def require(self, holds: bool, what: str) -> None:
         if not holds:
-            raise self.violation(what)
+            self.host.require(False, f"log {self.log_id[:4]}: {what}")
 
     @property
     def head(self) -> LogHead:

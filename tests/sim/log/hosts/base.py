@@ -145,10 +145,16 @@ class Hosts:
 
 def play_hosts(seed: int, run: Callable[[int], Coroutine[Any, Any, Any]]) -> Any:
     """What `run` gives after one random schedule; raises `Violation`, whatever goes wrong."""
+    lost: list[dict[str, Any]] = []
     with asyncio.Runner(loop_factory=AutojumpLoop) as runner:
+        runner.get_loop().set_exception_handler(lambda _, context: lost.append(context))
         try:
-            return runner.run(run(seed))
+            world = runner.run(run(seed))
         except Violation:
             raise
         except Exception as error:
             raise Violation(f"hosts, seed {seed}: {error!r}") from error
+    if lost:
+        error = lost[0].get("exception")
+        raise Violation(f"hosts, seed {seed}: nobody gets {error or lost[0]!r}") from error
+    return world

@@ -112,7 +112,7 @@ class LogView:
 
     def require(self, holds: bool, what: str) -> None:
         if not holds:
-            raise self.violation(what)
+            self.host.require(False, f"log {self.log_id[:4]}: {what}")
 
     # --- changes ---
 
