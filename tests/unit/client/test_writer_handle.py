@@ -27,6 +27,7 @@ from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import WriterSettings
 from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.records import of_this_thread
 
 
 def hold_all(world: ClientWorld) -> None:
@@ -93,7 +94,7 @@ def test_the_loss_of_the_only_spare_is_logged_once_and_named_in_the_error(
         assert caught.value.definite
 
     in_world(work)
-    (warning,) = [record.getMessage() for record in caplog.records]
+    (warning,) = [record.getMessage() for record in of_this_thread(caplog)]
     assert "goes on without bookie-1" in warning
     assert "(to replace one of 3, there have to be 4)" in warning
 
