@@ -11,12 +11,13 @@ SEED ?= 1
 ROUNDS ?= 50
 KILLS ?= 20
 CASES ?= 2000
+CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # A file's tests share processes that are dear to start. In the order of the tree: the short tests
 # of units come last and fill the gaps.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -45,12 +46,24 @@ pytest: $(STAMP) ## Run all tests, with fewer schedules than `make sim`
 	LEDGERLOG_SIM_SCHEDULES=400 $(BIN)/python -m pytest $(PARALLEL)
 
 sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES of logs and of leaders
-	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers 2
-	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
-	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers $(CORES)
+	+@$(MAKE) --no-print-directory -j$(CORES) sim-handles sim-log sim-leader sim-service sim-transport
+
+# Each of these plays one schedule after the other: `make sim` runs as many of them as there are cores.
+sim-handles: $(STAMP)
 	$(BIN)/python -m tests.sim.handles --schedules $$(( $(LOG_SCHEDULES) / 4 )) --seed $(SEED)
-	$(BIN)/python -m tests.sim.transport --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
+
+sim-log: $(STAMP)
+	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
+
+sim-leader: $(STAMP)
+	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
+
+sim-service: $(STAMP)
 	$(BIN)/python -m tests.sim.service --schedules $(LOG_SCHEDULES) --seed $(SEED)
+
+sim-transport: $(STAMP)
+	$(BIN)/python -m tests.sim.transport --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
 
 sim-coverage: $(STAMP) ## Show what 500 schedules of either kind of log reach, and what they never do and why
 	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1

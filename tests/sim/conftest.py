@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
 import pytest
 
-from tests.sim.log.checks import Violation
+from tests.sim.caught import caught
 from tests.sim.log.schedules import use_small_heads
 from tests.sim.runtime import Scheduler
 
@@ -22,18 +22,23 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 @pytest.fixture
 def catch(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[Mapping[Mutation, str], Mutation, Callable[[], object]], None]:
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[Mapping[Mutation, str], Mutation, Callable[[Iterable[int]], object], int], None]:
     """Requires that schedules end with the violation that a list names for a mutation."""
 
     def check(
-        mutations: Mapping[Mutation, str], mutation: Mutation, run: Callable[[], object]
+        mutations: Mapping[Mutation, str],
+        mutation: Mutation,
+        play: Callable[[Iterable[int]], object],
+        schedules_max: int,
     ) -> None:
         mutation(monkeypatch)
-        with pytest.raises(Violation, match=mutations[mutation]) as caught:
-            run()
+        name = f"{request.path.parent.name} {mutation.__name__}"
+        said = caught(name, mutations[mutation], play, schedules_max)
         with capsys.disabled():
-            print(f"\n{mutation.__name__}: {caught.value}")  # noqa: T201 (its seed counts schedules)
+            print(f"\n{name}: {said}")  # noqa: T201 (with its seed)
 
     return check
 

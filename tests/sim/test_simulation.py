@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.caught import seeds
 from tests.sim.mutations import applied
 from tests.sim.options import Options
 from tests.sim.schedule import run_schedule
@@ -111,10 +112,15 @@ def test_the_same_seeds_give_the_same_traces_in_processes_with_other_hash_seeds(
         ("timeouts_are_negatives", 1_000),
     ],
 )
-def test_random_schedules_find_a_mutation_by_themselves(mutation: str, schedules: int) -> None:
+def test_random_schedules_find_a_mutation_by_themselves(
+    mutation: str, schedules: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     with applied(mutation):
-        found = any(run_schedule(seed).violation for seed in range(schedules))
+        outcomes = (run_schedule(seed) for seed in seeds(f"sim {mutation}", schedules))
+        found = next((outcome for outcome in outcomes if outcome.violation), None)
     assert found, f"{schedules} schedules did not notice {mutation}"
+    with capsys.disabled():
+        print(f"\nsim {mutation}: seed {found.seed}")  # noqa: T201
 
 
 def test_shrinking_leaves_only_the_deviations_that_matter() -> None:

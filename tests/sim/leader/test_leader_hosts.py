@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from tests.sim.caught import caught
 from tests.sim.leader.hosts.mutations import MUTATIONS
 from tests.sim.leader.hosts.world import host_schedule
 from tests.sim.leader.mutations import applied
-from tests.sim.log.checks import Violation
 from tests.sim.log.schedules import run_host_schedules
 
 SCHEDULES = 40
@@ -33,8 +35,8 @@ def test_same_seed_gives_the_same_history() -> None:
 
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_schedule_catches_the_mutation(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    caught_by = MUTATIONS[name].caught_by
-    with applied(name, MUTATIONS), pytest.raises(Violation, match=caught_by) as caught:
-        run_host_schedules(range(SCHEDULES_TO_CATCH_MAX), run=host_schedule)
+    play = partial(run_host_schedules, run=host_schedule)
+    with applied(name, MUTATIONS):
+        said = caught(f"leader {name}", MUTATIONS[name].caught_by, play, SCHEDULES_TO_CATCH_MAX)
     with capsys.disabled():
-        print(f"\n{name}: {caught.value}")  # noqa: T201 (its seed counts schedules)
+        print(f"\nleader {name}: {said}")  # noqa: T201 (with its seed)

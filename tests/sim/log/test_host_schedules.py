@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.sim.log.checks import Violation
+from tests.sim.log.hosts.base import play_hosts
 from tests.sim.log.hosts.mutations import MUTATIONS
 from tests.sim.log.hosts.world import host_schedule
 from tests.sim.log.schedules import run_host_schedules
@@ -36,8 +39,18 @@ def test_same_seed_gives_the_same_history() -> None:
     ]
 
 
+def test_an_error_that_nobody_gets_ends_a_schedule() -> None:
+    async def run(seed: int) -> int:
+        asyncio.get_running_loop().call_soon(lambda: seed // 0)
+        await asyncio.sleep(1)
+        return seed
+
+    with pytest.raises(Violation, match="seed 3: nobody gets ZeroDivisionError"):
+        play_hosts(3, run)
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_mutation_is_caught(
     mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
 ) -> None:
-    catch(MUTATIONS, mutation, lambda: run_host_schedules(range(SCHEDULES_TO_CATCH_MAX)))
+    catch(MUTATIONS, mutation, run_host_schedules, SCHEDULES_TO_CATCH_MAX)

@@ -40,4 +40,4 @@ def test_history_does_not_depend_on_the_hash_seed() -> None:
 def test_mutation_is_caught(
     mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
 ) -> None:
-    catch(MUTATIONS, mutation, lambda: run_schedules(range(SCHEDULES_TO_CATCH_MAX)))
+    catch(MUTATIONS, mutation, run_schedules, SCHEDULES_TO_CATCH_MAX)

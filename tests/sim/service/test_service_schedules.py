@@ -62,4 +62,4 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
 def test_mutation_is_caught(
     mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
 ) -> None:
-    catch(MUTATIONS, mutation, lambda: run_schedules(range(SCHEDULES_TO_CATCH_MAX)))
+    catch(MUTATIONS, mutation, run_schedules, SCHEDULES_TO_CATCH_MAX)

@@ -8,8 +8,10 @@ import pytest
 
 from ledgerlog_spark.transport.v2_connection import V2Connection
 from ledgerlog_spark.transport.v2_link import V2Link
+from tests.fixtures.autojump import run_in_virtual_time
+from tests.sim.log.checks import Violation
 from tests.sim.transport.schedules import run_schedules
-from tests.sim.transport.world import transport_schedule
+from tests.sim.transport.world import TransportWorld, transport_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,16 @@ def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> 
     counts = run_schedules(range(7_000, 7_000 + SCHEDULES))
     with capsys.disabled():
         print(f"\n{counts}")  # noqa: T201 (the count line)
+
+
+def test_a_violation_that_only_the_loop_hears_of_is_one() -> None:
+    async def run() -> None:
+        world = TransportWorld(1)
+        world.on_loop_error(None, {"exception": world.violation("heard of"), "message": ""})
+        world.raise_failure()
+
+    with pytest.raises(Violation, match="heard of"):
+        run_in_virtual_time(run())
 
 
 def test_same_seed_gives_the_same_history() -> None:
@@ -72,4 +84,4 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
 def test_mutation_is_caught(
     mutation: Callable[[pytest.MonkeyPatch], None], catch: Callable[..., None]
 ) -> None:
-    catch(MUTATIONS, mutation, lambda: run_schedules(range(SCHEDULES_TO_CATCH_MAX)))
+    catch(MUTATIONS, mutation, run_schedules, SCHEDULES_TO_CATCH_MAX)

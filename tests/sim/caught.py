@@ -1,0 +1,89 @@
+"""Which schedule noticed each mutation last; it is played first, so that a test takes a moment.
+
+It is one of those that the test would play anyway. When it notices nothing any more, because the
+machine or the schedules were changed, all of them are played, and the test prints which one does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import pytest
+
+from tests.sim.log.checks import Violation
+
+CAUGHT_AT: Mapping[str, int] = {
+    "handles blocked_requests_stay_behind": 2,
+    "handles retired_connections_are_kept": 2,
+    "leader append_times_of_the_local_clock": 2,
+    "leader forget_attempt": 10,
+    "leader host_fails_sent_appends_for_certain": 2,
+    "leader host_keeps_a_broken_ledger_to_itself": 2,
+    "leader reappend_after_lost_close": 95,
+    "leader reappend_without_close": 33,
+    "leader relist_after_lost_reply": 308,
+    "leader roll_before_close": 6,
+    "leader rows_of_any_columns": 5,
+    "leader seal_last_only": 2,
+    "log any_password_begins_a_job": 3,
+    "log any_password_reads_a_ledger": 5,
+    "log columns_are_not_compared": 3,
+    "log commit_forgets_registration_check": 18,
+    "log commit_ignores_the_password": 2,
+    "log deleted_log_is_removed_from_its_leaves": 11,
+    "log first_commit_stands_beside_others": 78,
+    "log jobs_are_never_forgotten": 2,
+    "log mark_is_not_looked_at_again": 51,
+    "log merge_deletes_at_once": 247,
+    "log old_ledgers_passwords_are_not_compared": 31,
+    "log rebase_concludes_from_an_old_head": 22,
+    "log registration_ignores_the_producer": 21,
+    "log released_ledgers_get_no_mark": 2,
+    "log replay_batch_again": 2,
+    "log restore_does_not_look_at_what_was_committed": 30,
+    "log retention_by_local_clock": 2,
+    "log store_clock_is_the_local_one": 6,
+    "log sweep_pages_blindly": 32,
+    "log zombie_starts_from_what_is_known": 2,
+    "service everybody_is_in_the_way": 2,
+    "service memory_goes_with_the_first_answer": 12,
+    "service waits_for_itself": 2,
+    "sim close_at_last_pushed": 21,
+    "sim gc_trusts_stale_listing": 25,
+}
+"""Seeds by folder and mutation; those that the first schedules notice need none."""
+
+
+def seeds(mutation: str, schedules_max: int) -> Iterable[int]:
+    """Those up to `schedules_max`, the one that noticed the mutation last before the others.
+
+    Args:
+        mutation: Folder and name.
+        schedules_max: Schedules that have to notice it.
+    """
+    last = CAUGHT_AT.get(mutation, 0)
+    assert last < schedules_max, f"schedule {last} is none of {schedules_max}"
+    return dict.fromkeys([last, *range(schedules_max)])
+
+
+def caught(
+    mutation: str, match: str, play: Callable[[Iterable[int]], object], schedules_max: int
+) -> str:
+    """What the first schedule says that notices the mutation which is on now.
+
+    Args:
+        mutation: Folder and name.
+        match: What it is to say.
+        play: Plays schedules until one of them raises a violation.
+        schedules_max: Schedules that have to notice it.
+    """
+    last, *others = seeds(mutation, schedules_max)
+    try:
+        play([last])
+    except Violation as violation:
+        if re.search(match, str(violation)):
+            return str(violation)
+    with pytest.raises(Violation, match=match) as found:
+        play(others)
+    return str(found.value)
