@@ -57,7 +57,7 @@ def test_what_noticed_a_mutation_is_narrowed_to_its_schedule_or_test() -> None:
 
 
 def test_a_guess_is_kept_for_a_mutation_as_it_is_and_by_a_simulator_first(tmp_path: Path) -> None:
-    first, second = all_mutations()[:2]
+    first, second, third = all_mutations()[:3]
     by_test = Guess("tests", pytest_of("tests/unit/log"))
     by_simulator = Guess("log", ("tests.sim.log", "--schedules", "1", "--seed", "7"))
     one, other = tmp_path / "one", tmp_path / "other"
@@ -70,6 +70,10 @@ def test_a_guess_is_kept_for_a_mutation_as_it_is_and_by_a_simulator_first(tmp_pa
     assert Guesses(one).of(replace(first, new="other")) is None
     Guesses(one).put(first, None)
     assert Guesses(one).of(first) is None
+    begun_before = Guesses(other)
+    Guesses(other).put(third, by_simulator)
+    begun_before.put(first, None)
+    assert Guesses(other).of(third) == by_simulator, "another run learned it meanwhile"
 
 
 def test_a_verdict_is_kept_for_its_tree_and_its_mutation(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.mutation.mutation import SIMULATORS, Mutation
 
@@ -59,22 +60,30 @@ class Guesses:
     def __init__(self, file: Path = FILE) -> None:
         """Reads the file, if there is one."""
         self._file = file
-        self._lines: dict[str, dict[str, object]] = {}
-        lines = file.read_text().splitlines() if file.exists() else []
+        self._lines = self._read()
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
         for line in map(json.loads, lines):
-            known = self._lines.get(line["name"])
+            known = found.get(line["name"])
             if known is None or known["by"] not in SIMULATORS:
-                self._lines[line["name"]] = line
+                found[line["name"]] = line
+        return found
 
     def of(self, mutation: Mutation) -> Guess | None:
         """What to play first; None when nothing noticed it yet, or the mutation has changed."""
         line = self._lines.get(mutation.name)
         if line is None or line["mutation"] != _hash_of(mutation):
             return None
-        return Guess(str(line["by"]), tuple(line["command"]))  # type: ignore[arg-type]
+        return Guess(line["by"], tuple(line["command"]))
 
     def put(self, mutation: Mutation, guess: Guess | None) -> None:
-        """Keep a guess for the next run, or that there is none; writes the whole file."""
+        """Keep a guess for the next run, or that there is none; writes the whole file.
+
+        With the lines that others wrote since this object read it: runs take an hour.
+        """
+        self._lines = self._read()
         self._lines.pop(mutation.name, None)
         if guess is not None:
             self._lines[mutation.name] = {
