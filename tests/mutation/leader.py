@@ -392,6 +392,13 @@ MUTATIONS = [
         "a leader that closed leaves its ledger on the list as an open one",
     ),
     Mutation(
+        "leader_close_says_its_own_end",
+        f"{LOG}/leader.py",
+        "        return self._head.end_offset  # another leader",
+        "        return self.end_offset  # another leader",
+        "a close says that the log ends before what it holds",
+    ),
+    Mutation(
         "roll_returns_before_the_earlier_ledger_is_an_item",
         f"{LOG}/leader.py",
         "            while self._lists(left) and self._error is None:\n",

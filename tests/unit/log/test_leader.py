@@ -19,6 +19,7 @@ from ledgerlog_spark.errors import (
     LogKindError,
     LogNotFoundError,
     MetadataError,
+    MetadataUnknownError,
     PositionNotAvailableError,
 )
 from ledgerlog_spark.log.leader import ENTRY_RECORDS_MAX
@@ -29,6 +30,7 @@ from ledgerlog_spark.log.records import RECORD_SIZE_BYTES_MAX, Record
 from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.leader_messages import EntriesConfirmed
+from ledgerlog_spark.protocol.log_messages import WriteHead
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from tests.unit.log.leader_world import LeaderWorld, in_world
 
@@ -74,6 +76,30 @@ def test_a_refusal_of_the_store_ends_the_leader_with_that_error(
             await leader.close()
         with pytest.raises(MetadataError, match="access list"):
             await leader.append(b"more")
+
+    in_world(work)
+
+
+def test_close_says_where_the_list_ends_though_another_leader_came_and_went() -> None:
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead()
+        await leader.append(b"mine")
+        store: Any = leader._host._driver._store
+        write_head = store.write_head
+
+        async def heard_late(log_id: str, write: WriteHead) -> None:
+            store.write_head = write_head
+            await write_head(log_id, write)
+            other = await world.lead()
+            await other.append_many(of(0, 2))
+            assert await other.close() == 3
+            raise MetadataUnknownError("the reply was lost")
+
+        store.write_head = heard_late
+        assert await leader.close() == 3
+        assert leader.end_offset == 1
+        assert await leader.close() == 3
+        assert await world.values() == [b"mine", *of(0, 2)]
 
     in_world(work)
 
