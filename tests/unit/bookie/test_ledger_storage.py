@@ -357,6 +357,29 @@ def test_a_ledger_is_not_fenced_by_a_storage_that_failed_meanwhile():
     assert not machine.serving.is_fenced(7), "it could not be made durable"
 
 
+def test_a_fence_that_the_metadata_asks_for_is_durable_before_the_add_is_refused():
+    machine = started(standing=Standing.NOT_WRITABLE)
+    assert machine.add(7, (0,)) is Code.OK
+    machine.serving._health.check_epoch += 1
+    assert machine.add(7, (1,)) is Code.FENCED
+    machine.lose_power()
+    machine.start()
+    assert machine.serving.is_fenced(7)
+    machine.stop()
+
+
+def test_a_fence_that_comes_while_the_storage_closes_is_answered_unknown():
+    machine = started()
+    assert machine.add(7, (0,)) is Code.OK
+    machine.host.spawn("close", machine.serving.close())
+    while not machine.serving._adds.is_closing:
+        assert machine.scheduler.step()
+    for ledger_id in (7, 8):
+        assert machine.fence(ledger_id) == (Code.IO_ERROR, None)
+        assert not machine.serving.is_fenced(ledger_id)
+    machine.scheduler.run_for(1_000)
+
+
 def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed():
     machine = started()
     reported = reported_by(machine)
@@ -384,3 +407,26 @@ def test_the_indexes_of_files_that_are_finished_are_freed_those_of_the_boot_too(
     gc.collect()
     assert [index() for index in indexes] == [None, None]
     assert machine.read(7, 0)[0] is Code.OK
+
+
+def test_a_damaged_entry_leaves_the_lac_unknown_until_one_behind_it_came():
+    """ADR 17: it may have carried a larger one than all the others."""
+    machine = started()
+    for number in range(10):
+        assert machine.add(7, (number,), b"payload %d" % number) is Code.OK
+    assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 8)
+    machine.scheduler.run_for(500)  # a watermark vouches for the last one
+    slot = machine.serving._keeper.active.entry.slot
+    machine.crash()
+    stored = bytes(machine.disk.durable_names[slot].durable).index(b"payload 9")
+    machine.disk.flip_bit(slot, stored, 0)
+    for _ in range(2):
+        machine.start()
+        assert machine.read(7, 9) == (Code.IO_ERROR, None)
+        code, lac = machine.ask(lambda done: machine.serving.read_lac(7, done))
+        assert (code, lac) == (Code.IO_ERROR, -1)
+        machine.stop()
+    machine.start()
+    assert machine.add(7, (10,)) is Code.OK
+    assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 9)
+    machine.stop()
