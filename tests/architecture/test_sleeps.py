@@ -32,11 +32,12 @@ CLOCK_IS_READ = {
     "tests/spark/test_leader_logs.py": "appends are dated by this machine's clock",
 }
 REAL = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep"}
-VIRTUAL = {"run_in_virtual_time", "AutojumpLoop", "in_world"}
+VIRTUAL = {"run_in_virtual_time", "AutojumpLoop", "in_world", "in_virtual_world"}
 """What runs a coroutine on a clock that jumps."""
 
 IN_THREADS = "tests/unit/upkeep/"
-"""Rows are encoded in threads there, so its `in_world` has a loop in real time."""
+"""Rows are encoded in threads there, so its `in_world` has a loop in real time; a module without
+rows takes `in_virtual_world`."""
 
 GIVEN_TIME = {
     "tests/fixtures/counted_tree.py": "for worlds in virtual time",
@@ -52,20 +53,25 @@ def name(path: Path) -> str:
 def real_clocks(tree: ast.AST) -> Iterator[str]:
     """Uses of this machine's clock, and waits for nothing but time."""
     for node in ast.walk(tree):
-        text = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Call) else ""
-        module, _, attribute = text.partition(".")
-        if isinstance(node, ast.Attribute) and module == "time" and attribute in REAL:
-            yield text
+        if isinstance(node, ast.Attribute) and node.attr in REAL:
+            text = ast.unparse(node)
+            if text == f"time.{node.attr}":
+                yield text
         elif isinstance(node, ast.ImportFrom) and node.module == "time":
             yield ast.unparse(node)
-        elif text.startswith(("datetime.now(", "datetime.datetime.now(", "select.select([], [],")):
-            yield text
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"now", "select"}:
+            text = ast.unparse(node)
+            if text.startswith(
+                ("datetime.now(", "datetime.datetime.now(", "select.select([], [],")
+            ):
+                yield text
 
 
 def sleeps(tree: ast.AST) -> Iterator[ast.Call]:
     """`asyncio.sleep` for longer than a turn of the loop."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.sleep":
+        is_sleep = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "sleep"
+        if is_sleep and ast.unparse(node.func) == "asyncio.sleep":
             is_turn = isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
             if not is_turn:
                 yield node
@@ -77,6 +83,8 @@ def in_real_time(tree: ast.Module, path: str = "") -> list[str]:
     pytest-asyncio runs tests that are coroutines on such a loop; whatever else sleeps has to be
     run in virtual time by its module.
     """
+    if not (all_of_it := list(sleeps(tree))):
+        return []
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     tests = [
@@ -85,8 +93,8 @@ def in_real_time(tree: ast.Module, path: str = "") -> list[str]:
         if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_")
     ]
     found = [call for test in tests for call in sleeps(test)]
-    if not names & VIRTUAL or path.startswith(IN_THREADS):
-        found = list(sleeps(tree))
+    if not names & VIRTUAL or (path.startswith(IN_THREADS) and "in_world" in names):
+        found = all_of_it
     return [f"line {call.lineno}: {ast.unparse(call)}" for call in found]
 
 

@@ -9,23 +9,16 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.client.blocking import BlockingClient
-from ledgerlog_spark.errors import ConfigurationError, DataLossError, MetadataUnknownError
-from ledgerlog_spark.metadata.memory_tree import Fault, MemoryTree
+from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
 from ledgerlog_spark.upkeep import background
 from ledgerlog_spark.upkeep.background import COMMITS_BETWEEN, keep_up, upkeep_after_commit
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
-from ledgerlog_spark.upkeep.upkeep import RELEASE_SECONDS_MAX, Kept, Upkeep, holder, leased
+from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder, leased
 from tests.unit.upkeep.upkeep_world import RowsWorld, append, numbers
 
 ALL = MergePolicy()
 HOUR_MS = 3_600_000
-
-
-def tree_of(client: Any) -> MemoryTree:
-    tree = client.services.leases._tree
-    assert isinstance(tree, MemoryTree)
-    return tree
 
 
 def test_pass_drops_what_retention_lets_go_then_merges_then_sweeps(in_world: Any) -> None:
@@ -70,101 +63,6 @@ def test_only_one_process_at_a_time_does_it_and_says_who(in_world: Any) -> None:
         assert await holder(second) is None
         assert await Upkeep(second, policy=ALL).run() is not None
         assert len((await log.snapshot()).items) == 1
-
-    in_world(work)
-
-
-def test_waiting_for_the_other_process_ends_when_it_is_done(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        first, _ = world.opened()
-        second, _ = world.opened()
-        entered = asyncio.Event()
-
-        async def other() -> bool:
-            entered.set()
-            async with leased(second, wait_seconds=60) as is_held:
-                return is_held
-
-        async with leased(first):
-            waiting = asyncio.ensure_future(other())
-            await entered.wait()
-            assert not waiting.done()
-        assert await waiting
-
-    in_world(work)
-
-
-@pytest.mark.parametrize("is_failed", [False, True])
-def test_the_lease_is_given_back_after_a_short_outage(in_world: Any, is_failed: bool) -> None:
-    async def work(world: RowsWorld) -> None:
-        first, _ = world.opened()
-        second, _ = world.opened()
-        tree = tree_of(first)
-
-        async def one_pass() -> None:
-            async with leased(first) as is_held:
-                assert is_held
-                tree.disconnect()
-                if is_failed:
-                    raise DataLossError("gone")
-
-        passing = asyncio.ensure_future(one_pass())
-        await asyncio.sleep(RELEASE_SECONDS_MAX - 1)
-        assert not passing.done()
-        assert await holder(second) is not None
-        tree.connect()
-        await asyncio.sleep(1)
-        assert await holder(second) is None
-        assert isinstance(passing.exception(), DataLossError) == is_failed
-
-    in_world(work)
-
-
-def test_a_pass_ends_in_an_outage_and_its_lease_ends_with_the_session(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        first, _ = world.opened()
-        tree = tree_of(first)
-        async with asyncio.timeout(RELEASE_SECONDS_MAX + 1), leased(first):
-            tree.disconnect()
-        second, _ = world.opened()
-        assert await holder(second) is not None
-        tree.expire_session()
-        assert await holder(second) is None
-
-    in_world(work)
-
-
-def test_a_pass_that_is_cancelled_does_not_wait_for_an_outage_to_end(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        first, _ = world.opened()
-        tree = tree_of(first)
-
-        async def one_pass() -> None:
-            async with leased(first):
-                tree.disconnect()
-                await asyncio.Event().wait()
-
-        passing = asyncio.ensure_future(one_pass())
-        await asyncio.sleep(1)
-        passing.cancel()
-        async with asyncio.timeout(1):
-            with pytest.raises(asyncio.CancelledError):
-                await passing
-
-    in_world(work)
-
-
-def test_a_lease_that_may_have_been_taken_is_given_back(in_world: Any) -> None:
-    async def work(world: RowsWorld) -> None:
-        first, _ = world.opened()
-        second, _ = world.opened()
-        async with leased(first):
-            pass
-        tree_of(first).inject(*[Fault.REPLY_LOST] * 4)
-        with pytest.raises(MetadataUnknownError):
-            async with leased(first):
-                raise AssertionError
-        assert await holder(second) is None
 
     in_world(work)
 
