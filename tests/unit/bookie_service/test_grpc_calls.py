@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from bookie_server.config import BookieSettings
-from bookie_server.service import grpc_server
+from bookie_server.service import grpc_calls, grpc_server
 from bookie_server.service.budget import Budget
 from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_calls import CallBounds
@@ -145,3 +145,32 @@ async def test_connections_that_ask_for_nothing_are_closed(
                     pass
     finally:
         await server.stop(drain_timeout_ms=100)
+
+
+@pytest.mark.parametrize(
+    ("is_late", "code"), [(True, grpc.StatusCode.DEADLINE_EXCEEDED), (False, None)]
+)
+async def test_a_deadline_of_the_connection_is_not_that_of_the_request(
+    is_late: bool, code: grpc.StatusCode | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborted: list[grpc.StatusCode] = []
+
+    class Context:
+        def peer(self) -> str:
+            return "ipv4:127.0.0.1:1"
+
+        async def abort(self, code: grpc.StatusCode, _: str) -> None:
+            aborted.append(code)
+            raise grpc.aio.AbortError
+
+    async def requests() -> AsyncIterator[object]:
+        if is_late:
+            await asyncio.Event().wait()
+        raise TimeoutError("a socket's")
+        yield
+
+    monkeypatch.setattr(grpc_calls, "REQUEST_SECONDS_MAX", 0.0 if is_late else 60.0)
+    place = grpc_calls._Place(FairSlots(4), Context())
+    with pytest.raises(grpc.aio.AbortError if is_late else TimeoutError):
+        await place.request(requests())
+    assert aborted == [grpc.StatusCode.DEADLINE_EXCEEDED] * is_late
