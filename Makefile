@@ -33,6 +33,8 @@ setup: $(STAMP) ## Install the virtual environment that all targets use
 demo: $(STAMP) ## Write real flights through Spark, lose a bookie on the way, read every row back
 	$(BIN)/ledgerlog demo
 
+# What the simulators play behind them the tests play less of.
+test: export LEDGERLOG_SIM_FOLLOWS := 1
 test: lint types pytest sim ## Run everything that must be green: style, types, tests, simulation
 
 lint: $(STAMP) ## Check rules and format with ruff

@@ -15,11 +15,12 @@ from tests.fixtures.autojump import run_in_virtual_time
 from tests.sim.handles.schedules import run_schedules
 from tests.sim.handles.world import HandleWorld, handle_schedule
 from tests.sim.log.checks import Violation
+from tests.sim.share import played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEDULES = 30
+SCHEDULES = played(30)
 SCHEDULES_TO_CATCH_MAX = 60
 
 

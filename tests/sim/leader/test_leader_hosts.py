@@ -11,8 +11,9 @@ from tests.sim.leader.hosts.mutations import MUTATIONS
 from tests.sim.leader.hosts.world import host_schedule
 from tests.sim.leader.mutations import applied
 from tests.sim.log.schedules import run_host_schedules
+from tests.sim.share import played
 
-SCHEDULES = 40
+SCHEDULES = played(40)
 SCHEDULES_TO_CATCH_MAX = 200
 
 pytestmark = pytest.mark.usefixtures("small_heads")

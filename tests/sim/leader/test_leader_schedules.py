@@ -10,8 +10,9 @@ from tests.sim.leader.mutations import MUTATIONS, applied
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.leader.world import LeaderWorld, schedule
 from tests.sim.log.schedules import trace_under_two_hash_seeds
+from tests.sim.share import played
 
-SCHEDULES = 200
+SCHEDULES = played(200)
 CLUSTER_SCHEDULES = 60
 TOO_RARE = {"list_left_empty"}
 """Shown by its counterexample alone: random schedules hardly ever meet the lost offsets."""

@@ -12,11 +12,12 @@ from tests.sim.log.hosts.base import play_hosts
 from tests.sim.log.hosts.mutations import MUTATIONS
 from tests.sim.log.hosts.world import host_schedule
 from tests.sim.log.schedules import run_host_schedules
+from tests.sim.share import played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEDULES = 40
+SCHEDULES = played(40)
 SCHEDULES_TO_CATCH_MAX = 300
 
 pytestmark = [

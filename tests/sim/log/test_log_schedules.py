@@ -9,11 +9,12 @@ import pytest
 from tests.sim.log.mutations import MUTATIONS
 from tests.sim.log.schedules import run_schedules, trace_under_two_hash_seeds
 from tests.sim.log.world import schedule
+from tests.sim.share import played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEDULES = 400
+SCHEDULES = played(400)
 SCHEDULES_TO_CATCH_MAX = 1_500
 
 pytestmark = pytest.mark.usefixtures("small_heads")

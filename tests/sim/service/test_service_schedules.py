@@ -10,11 +10,12 @@ from bookie_server.service.receive_memory import ReceiveMemory
 from bookie_server.service.sweeper import Sweeper
 from bookie_server.service.v2_connection import V2Connection
 from tests.sim.service.world import run_schedules, service_schedule
+from tests.sim.share import played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEDULES = 60
+SCHEDULES = played(60)
 SCHEDULES_TO_CATCH_MAX = 60
 
 

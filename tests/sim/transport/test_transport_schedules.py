@@ -10,13 +10,14 @@ from ledgerlog_spark.transport.v2_connection import V2Connection
 from ledgerlog_spark.transport.v2_link import V2Link
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.sim.log.checks import Violation
+from tests.sim.share import played
 from tests.sim.transport.schedules import run_schedules
 from tests.sim.transport.world import TransportWorld, transport_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEDULES = 25
+SCHEDULES = played(25)
 SCHEDULES_TO_CATCH_MAX = 40
 
 
