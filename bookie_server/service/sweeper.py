@@ -11,6 +11,7 @@ waits.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bookie_server.service.logging import get_logger
@@ -86,19 +87,32 @@ class Sweeper:
                 self._pressed.set()
 
     def sweep(self) -> None:
-        """Look at all connections, close the overdue ones, relieve lanes that are full."""
+        """Look at all connections, close the overdue ones, relieve lanes that are full.
+
+        What fails for one of them is logged and stops nothing: without its sweeper a bookie can be
+        stopped by anyone.
+        """
         now = self._clock()
-        for connection in list(self._connections):
-            self._look(connection, now)
-            connection.shed()
-            reason = connection.watch.overdue(now, self._stall_seconds)
-            if reason is None and self._is_silent(connection, now):
-                reason = "asked for nothing"
-            if reason is not None:
-                self._close(connection, reason)
-        for lane in self._lanes.held:
-            if lane.waiting_count:
-                self.relieve(lane)
+        looks = [partial(self._sweep, connection, now) for connection in self._connections]
+        looks += [partial(self._relieve_full, lane) for lane in self._lanes.held]
+        for look in looks:
+            try:
+                look()
+            except Exception as error:  # noqa: BLE001 -- whatever it is, others are looked at
+                _log.warning("sweep_failed", exc_info=error)
+
+    def _relieve_full(self, lane: Budget) -> None:
+        if lane.waiting_count:
+            self.relieve(lane)
+
+    def _sweep(self, connection: V2Connection, now: float) -> None:
+        self._look(connection, now)
+        connection.shed()
+        reason = connection.watch.overdue(now, self._stall_seconds)
+        if reason is None and self._is_silent(connection, now):
+            reason = "asked for nothing"
+        if reason is not None:
+            self._close(connection, reason)
 
     def relieve(self, lane: Budget) -> None:
         """Close what does not move, largest holder first, until a quarter of the lane is free."""

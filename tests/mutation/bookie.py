@@ -288,8 +288,8 @@ _STORAGE = [
     Mutation(
         "fence_of_the_metadata_is_not_waited_for",
         f"{STORAGE}/adds.py",
-        "durable.set_result)\n        await durable\n\n    # Explicit",
-        "durable.set_result)\n\n    # Explicit",
+        "        await durable\n\n    # Explicit LAC.",
+        "\n    # Explicit LAC.",
         "an add is refused as fenced by a fence that a power loss takes away",
     ),
     Mutation(

@@ -145,8 +145,8 @@ MUTATIONS = [
     Mutation(
         "nobody_is_relieved",
         f"{SERVICE}/sweeper.py",
-        "            if lane.waiting_count:\n                self.relieve(lane)\n",
-        "            pass\n",
+        "        if lane.waiting_count:\n            self.relieve(lane)\n",
+        "        pass\n",
         "reads wait as long as somebody takes no answers",
     ),
     Mutation(
@@ -273,5 +273,12 @@ MUTATIONS = [
         "                self._changed.set()\n                await asyncio.sleep",
         "                await asyncio.sleep",
         "a bookie that became read-only while the store was away stays announced as writable",
+    ),
+    Mutation(
+        "sweeper_ends_with_an_error",
+        f"{SERVICE}/sweeper.py",
+        "            except Exception as error:",
+        "            except TypeError as error:",
+        "after one connection that cannot be looked at nobody who stalls is closed any more",
     ),
 ]

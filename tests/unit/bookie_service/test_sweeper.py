@@ -94,6 +94,28 @@ async def test_who_takes_none_of_its_answers_is_closed_after_the_stall_timeout(w
     assert world.counters.connections_swept == 0
 
 
+async def test_a_connection_that_cannot_be_looked_at_keeps_no_other_from_being_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strange, silent = Connection(world), Connection(world)
+
+    def shed() -> None:
+        raise RuntimeError("the handler is closed")
+
+    monkeypatch.setattr(strange, "shed", shed)
+    silent.taken_bytes = 5
+    sweeping = asyncio.create_task(world.sweeper.run())
+    async with asyncio.timeout(20):
+        while not silent.is_closed:
+            world.now += 10
+            world.lanes.adds.on_pressure()
+            await asyncio.sleep(0)
+    assert not sweeping.done()
+    assert not strange.is_closed
+    sweeping.cancel()
+    await asyncio.gather(sweeping, return_exceptions=True)
+
+
 async def test_a_frame_of_which_too_little_comes_is_closed_after_the_stall_timeout(world) -> None:
     drops, bytewise = Connection(world), Connection(world)
     for peer in (drops, bytewise):
