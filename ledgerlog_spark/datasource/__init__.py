@@ -13,3 +13,7 @@
   `arrival_times`, `patience`.
 - Streams, the sink: `stream_writer`, `stream_job`.
 """
+
+from ledgerlog_spark.datasource.worker import hide_broken_pipes
+
+hide_broken_pipes()  # a worker that serves a part of this source imports the package

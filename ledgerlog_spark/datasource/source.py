@@ -15,14 +15,10 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from ledgerlog_spark.datasource.worker import hide_broken_pipes
-
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ledgerlog_spark.datasource.options import SourceOptions
-
-hide_broken_pipes()  # every worker that serves this source imports this module
 
 _NAMES_WHAT_TO_READ = frozenset({"path", "paths", "log", "logs", "logpattern", "ledgerid"})
 

@@ -1,8 +1,8 @@
 """What this package changes in a Python worker of Spark's that serves it: one traceback less.
 
 A query that ends before its tasks, such as `show()` or `limit(1)`, closes the socket of workers
-that still write. PySpark's daemon prints the BrokenPipeError of each to the driver's terminal,
-although nothing failed.
+that still write; and one that was idle for a minute is ended in that way. PySpark's daemon prints
+the BrokenPipeError of each to the driver's terminal, although nothing failed.
 """
 
 from __future__ import annotations

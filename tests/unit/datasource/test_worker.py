@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import traceback
 from importlib.machinery import ModuleSpec
@@ -44,3 +45,29 @@ def test_other_programs_keep_their_module(main: ModuleType, spec: ModuleSpec | N
     main.__spec__ = spec
     hide_broken_pipes()
     assert main.traceback is traceback
+
+
+UNPICKLED_IN_WORKERS = ("source", "batch_reader", "raw_reader", "batch_writer", "stream_reader",
+                        "stream_writer")  # fmt: skip
+DAEMONS_WORKER = """
+import importlib, sys, traceback
+from importlib.machinery import ModuleSpec
+__spec__ = ModuleSpec("pyspark.daemon", None)
+importlib.import_module(sys.argv[1])
+try:
+    raise BrokenPipeError
+except BrokenPipeError:
+    traceback.print_exc()
+"""
+
+
+@pytest.mark.parametrize("module", UNPICKLED_IN_WORKERS)
+def test_broken_pipe_is_hidden_in_a_worker_of_each_kind(module: str) -> None:
+    """A worker for writers never imports the source: a minute after a write it is ended."""
+    said = subprocess.run(
+        [sys.executable, "-c", DAEMONS_WORKER, f"ledgerlog_spark.datasource.{module}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stderr == ""
