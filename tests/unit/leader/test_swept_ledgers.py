@@ -94,6 +94,8 @@ def test_what_was_unsure_about_it_does_not_keep_the_ledger_behind_it() -> None:
     leader.tell(lm.RollRequested())
     leader.answer_until(m.WriteHead)
     leader.lose_reply(applied=False)
+    leader.fail(m.Sync)
+    leader.fire()
     leader.answer_until(m.WriteHead)
     refuse(leader)
     leader.settle()
