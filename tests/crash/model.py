@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from bookie_server.core.requests import ReadRequest
+from bookie_server.core.requests import BatchReadRequest, ReadRequest
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
@@ -151,6 +152,9 @@ class Run:
         self.number = 0
         self.is_stopping = False
         self.last_sent: tuple[int, range, list[bytes]] | None = None
+        self.written: dict[tuple[int, int], set[bytes]] = {}
+        self.accepted: dict[tuple[int, int], set[int]] = {}
+        self.denied: dict[tuple[int, int], set[int]] = {}
         self.seen: Counter[str] = Counter()
 
     def run(self, rounds: int = 6) -> None:
@@ -180,6 +184,8 @@ class Run:
             self.come_up()
             self.check_all()
             self.submitted.clear()
+            self.accepted.clear()
+            self.denied.clear()
 
     def let_run(self, events: int) -> None:
         for _ in range(events):
@@ -251,8 +257,12 @@ class Run:
             self.drop(ledger_id)
         elif choice < 0.95:
             self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
-        else:
+        elif choice < 0.97:
             self.read(ledger_id)
+        elif choice < 0.985:
+            self.read_batch(ledger_id)
+        else:
+            self.read_for_recovery(ledger_id)
 
     def add(self, ledger_id: int) -> None:
         model, random = self.model, self.random
@@ -276,11 +286,16 @@ class Run:
         age = model.age[ledger_id]
         for key, data in stored.items():
             model.possible.setdefault(key, Counter())[ANY_AGE, data] += 1
+            self.written.setdefault(key, set()).add(data)
         was_fenced = ledger_id in model.fenced
         was_dropped = ledger_id in model.being_dropped
-        sent_at = model.time
+        sent_at, number = model.time, self.number
 
         def done(code: Code) -> None:
+            for key in stored:
+                self.accepted.get(key, set()).discard(number)
+                if code is Code.OK and number in self.denied.get(key, ()):
+                    raise ViolationError(f"{key}: denied to a recovery, and acknowledged after it")
             if code is Code.OK:
                 if was_fenced and not is_recovery:
                     raise ViolationError(f"ledger {ledger_id} was fenced before {ids} was sent")
@@ -313,6 +328,8 @@ class Run:
         self.machine.serving.add(request, done)
         if log.last_ticket > ticket:
             self.submitted[log.last_ticket] = Submitted(ledger_id, age, stored)
+            for key in stored:
+                self.accepted.setdefault(key, set()).add(number)
         if is_repeated and random.random() < 0.3:
             # While it is compared with what is held.
             self.let_run(random.randrange(3))
@@ -387,6 +404,40 @@ class Run:
             self.model.check_read(ledger_id, entry_id, code, data, dropped)
 
         self.machine.serving.read(ReadRequest(ledger_id, entry_id), done)
+
+    def read_batch(self, ledger_id: int) -> None:
+        """What it shows is consecutive; the first entry is as a read of it alone shows it.
+
+        The others may be of an older copy, when one was added with other bytes.
+        """
+        first = self.random.randrange(max(1, self.next_id[ledger_id]))
+        before = self.model.acked.get((ledger_id, first))
+        dropped = self.model.dropped[ledger_id]
+
+        def done(code: Code, entries: Sequence[bytes]) -> None:
+            if code is Code.IO_ERROR and self.is_stopping:
+                return
+            data = entries[0] if entries else None
+            is_known = before is None and code.is_absent
+            if not is_known and (data is None or data not in (before or ())):
+                self.model.check_read(ledger_id, first, code, data, dropped)
+            for entry_id, data in enumerate(entries, first):
+                if data not in self.written.get((ledger_id, entry_id), ()):
+                    raise ViolationError(f"a batch of {ledger_id} has other bytes at {entry_id}")
+
+        self.machine.serving.read_batch(BatchReadRequest(ledger_id, first, 8, 1 << 14), done)
+
+    def read_for_recovery(self, ledger_id: int) -> None:
+        """It waits for adds that were accepted before it: what it denies is not acknowledged."""
+        entry_id = max(0, self.next_id[ledger_id] - self.random.randrange(1, 4))
+        key, age = (ledger_id, entry_id), self.model.age[ledger_id]
+        pending = set(self.accepted.get(key, ()))
+
+        def done(code: Code, _data: bytes | None) -> None:
+            if code.is_absent and age == self.model.age[ledger_id]:
+                self.denied.setdefault(key, set()).update(pending & self.accepted.get(key, set()))
+
+        self.machine.serving.read(ReadRequest(ledger_id, entry_id, is_recovery=True), done)
 
     def check_all(self) -> None:
         """Everything promised is there; and what is there now stays."""
