@@ -60,8 +60,8 @@ class LedgerDataSource(DataSource):
         except VersionNotAvailableError as error:
             # Spark asks the same for streams, which have no use for a version at all.
             raise VersionNotAvailableError(
-                f'{error.message} A stream takes neither "versionAsOf" nor "timestampAsOf", which '
-                "are options of spark.read.",
+                f'{error.message.rstrip(".")}. A stream takes neither "versionAsOf" nor '
+                '"timestampAsOf", which are options of spark.read.',
                 **error.fields,
             ) from error
         return _struct(with_table_options(schema_json, table_options(given)))
