@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ledgerlog_spark.datasource import stream_job
 from ledgerlog_spark.datasource.options import SourceOptions
+from ledgerlog_spark.datasource.stream_job import StreamPlan
+from ledgerlog_spark.errors import LogNotFoundError
 
 
 def test_ids_of_logs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +25,28 @@ def test_ids_of_logs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
         options = SourceOptions.parse({"log": f"log-{number}"}).for_write()
         stream_job._opened_state("uri", options, "{}")
     assert list(stream_job._log_ids) == [("uri", f"log-{number}") for number in range(15, 20)]
+
+
+def plan_of(planned: StreamPlan, batch_id: int) -> object:
+    options = SourceOptions.parse({"log": "a"}).for_write()
+    return stream_job.plan_of_batch(
+        "uri", options, "{}", overwrite=False, planned=planned, batch_id=batch_id
+    )
+
+
+def test_a_query_whose_log_was_deleted_does_not_go_on_in_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan: Any = object()
+    assert plan_of(StreamPlan(plan, is_made_again=False), 7) is plan
+    assert plan_of(StreamPlan(plan, is_made_again=True), 0) is plan, "its first batch"
+    with pytest.raises(LogNotFoundError, match="was deleted and created again"):
+        plan_of(StreamPlan(plan, is_made_again=True), 1)
+    made: list[object] = []
+    monkeypatch.setattr(stream_job, "_opened_state", lambda *_: made.append("a log"))
+    monkeypatch.setattr(stream_job, "_planned", lambda *_, **__: plan)
+    with pytest.raises(LogNotFoundError, match="was deleted while the query ran"):
+        plan_of(StreamPlan(None, is_made_again=False), 1)
+    assert not made
+    assert plan_of(StreamPlan(None, is_made_again=False), 0) is plan
+    assert made == ["a log"]

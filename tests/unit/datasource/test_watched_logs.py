@@ -12,8 +12,13 @@ from ledgerlog_spark.datasource import watched_logs
 from ledgerlog_spark.datasource.ledger_stream import LedgerStream
 from ledgerlog_spark.datasource.options import SourceOptions
 from ledgerlog_spark.datasource.stream_offsets import LogOffset
-from ledgerlog_spark.datasource.watched_logs import WatchedLogs
-from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.datasource.watched_logs import WatchedLog, WatchedLogs
+from ledgerlog_spark.errors import (
+    DataLossError,
+    LogNotFoundError,
+    MetadataError,
+    MetadataUnavailableError,
+)
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.protocol.log_view import LogView
 
@@ -35,6 +40,7 @@ class Cluster:
         self.ends: dict[str, list[int]] = {}
         self.watched: list[str] = []
         self.on_names: Callable[[], None] = lambda: None
+        self.on_end: dict[str, Callable[[], None]] = {}
 
     def run(self, _work: object) -> None:
         """Nothing is to be synchronised."""
@@ -65,28 +71,22 @@ class Log:
         self.log_id = log_id
         self._cluster = cluster
 
-    def watch_end(self, _on_change: object) -> Callable[[], None]:
+    def watch_end(self, on_change: Callable[[], None]) -> Callable[[], None]:
         self._cluster.watched.append(self.log_id)
+        self._cluster.on_end[self.log_id] = on_change
         return lambda: self._cluster.watched.remove(self.log_id)
 
     def view(self, _first_offset: int, **_known: object) -> LogView:
         ends = self._cluster.ends[self.log_id]
-        end = ends.pop(0) if len(ends) > 1 else ends[0]
-        open_ledger: Any = object()
-        return LogView(
-            self.log_id,
-            self.name,
-            0,
-            0,
-            end,
-            0,
-            (),
-            (),
-            {},
-            0,
-            kind=LogKind.LEADER,
-            open_ledgers=(open_ledger,),
-        )
+        return view_of(self.name, self.log_id, ends.pop(0) if len(ends) > 1 else ends[0])
+
+
+def view_of(name: str, log_id: str, end: int) -> LogView:
+    """Of a leader log with one open ledger."""
+    open_ledger: Any = object()
+    return LogView(
+        log_id, name, 0, 0, end, 0, (), (), {}, 0, kind=LogKind.LEADER, open_ledgers=(open_ledger,)
+    )
 
 
 @pytest.fixture
@@ -124,6 +124,78 @@ def test_logs_that_are_gone_are_watched_no_more(cluster: Cluster) -> None:
     assert cluster.watched == []
 
 
+class Looks:
+    """A log; each look at it ends as it is told, or does what it is told."""
+
+    name, log_id = "a", "1"
+
+    def __init__(self, *looks: int | Callable[[], int]) -> None:
+        self._looks = list(looks)
+        self.change: Callable[[], None] = lambda: None
+
+    def watch_end(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        self.change = on_change
+        return lambda: None
+
+    def view(self, _first_offset: int, **_known: object) -> LogView:
+        look = self._looks.pop(0)
+        return view_of(self.name, self.log_id, look() if callable(look) else look)
+
+
+def watched(looks: Any) -> WatchedLog:
+    return WatchedLog(looks)
+
+
+def test_a_replica_that_is_behind_takes_nothing_back() -> None:
+    looks = Looks(10, 7, 12)
+    log = watched(looks)
+    assert log.view(0).end_offset == log.view(0).end_offset == 10
+    for end in (10, 12):
+        looks.change()
+        assert log.view(0).end_offset == end
+
+
+def test_what_changes_during_a_look_is_looked_at_again() -> None:
+    def grown() -> int:
+        looks.change()
+        return 11
+
+    looks = Looks(10, grown, 12)
+    log = watched(looks)
+    assert log.view(0).end_offset == 10
+    looks.change()
+    assert [log.view(0).end_offset for _ in range(3)] == [11, 12, 12]
+
+
+def test_while_the_store_is_away_the_log_stays_as_it_was_and_is_looked_at_again() -> None:
+    def away() -> int:
+        raise MetadataUnavailableError("away")
+
+    looks = Looks(10, away, away, 12)
+    log = watched(looks)
+    assert log.view(0).end_offset == 10
+    looks.change()
+    assert [log.view(0).end_offset for _ in range(3)] == [10, 10, 12]
+
+
+def test_a_listing_that_failed_is_done_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    selection: Any = All()
+    logs = WatchedLogs("uri", selection)
+    cluster.become(a="1")
+
+    def refused() -> list[str]:
+        raise MetadataError("refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "names", refused)
+        for _ in range(2):
+            with pytest.raises(MetadataError, match="refused"):
+                logs.current()
+    assert set(logs.current()) == {"a"}
+
+
 SCHEMA = json.dumps(
     {
         "type": "struct",
@@ -135,6 +207,32 @@ SCHEMA = json.dumps(
 @pytest.fixture
 def stream(cluster: Cluster) -> LedgerStream:
     return LedgerStream("uri", SourceOptions.parse({"log": "a"}).for_stream(), SCHEMA)
+
+
+def test_a_log_that_was_made_again_is_no_continuation(
+    cluster: Cluster, stream: LedgerStream
+) -> None:
+    cluster.become(a="2")
+    cluster.ends = {"2": [10]}
+    with pytest.raises(DataLossError, match="was deleted and created again"):
+        stream.latest({"a": LogOffset("1", 4)}, None)
+    given = SourceOptions.parse({"log": "a", "failOnDataLoss": "false"}).for_stream()
+    careless = LedgerStream("uri", given, SCHEMA)
+    first = {"a": LogOffset("2", 0)}
+    assert careless.latest({"a": LogOffset("1", 4)}, None) == first
+    assert careless.latest(first, None) == {"a": LogOffset("2", 10)}
+    assert careless.tasks({"a": LogOffset("1", 4)}, {"a": LogOffset("2", 7)}) == []
+
+
+def test_a_stream_that_ends_reads_up_to_where_the_log_ended_when_it_began(
+    cluster: Cluster, stream: LedgerStream
+) -> None:
+    cluster.become(a="1")
+    cluster.ends = {"1": [10, 25]}
+    stream.fix_ends()
+    cluster.on_end["1"]()
+    assert stream.latest({"a": LogOffset("1", 3)}, None) == {"a": LogOffset("1", 10)}
+    assert stream.report()["a"]["offset"] == 25
 
 
 def test_what_was_seen_of_logs_that_are_gone_is_forgotten(stream: LedgerStream) -> None:
