@@ -13,6 +13,7 @@ from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import DataLossError, LedgerNotFoundError
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.protocol.log_records import Operation, StagedRange, WriteMode
+from ledgerlog_spark.protocol.log_seal import since_offset
 from ledgerlog_spark.protocol.log_statistics import decode_statistics
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged, Progress
@@ -42,6 +43,8 @@ def test_many_ranges_become_one_with_larger_entries_and_an_index(in_world: Any) 
         assert (item.first_offset, item.rows, item.first_entry_id) == (0, 60, 1)
         assert (item.last_entry_id, item.index_entry_id) == (2, 2)
         assert item.size_bytes < sum(i.size_bytes for i in before)
+        record = await world.opened()[0].ledger_metadata(item.ledger_id)
+        assert since_offset(record.custom) == 0, "a seal looks for its range from there on"
         column = next(c for c in decode_statistics(item.statistics) if c.column == 0)
         assert (column.minimum, column.maximum) == (0, 59)
         assert {v: await numbers(log, v) for v in versions} == versions
