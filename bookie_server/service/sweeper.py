@@ -89,8 +89,8 @@ class Sweeper:
     def sweep(self) -> None:
         """Look at all connections, close the overdue ones, relieve lanes that are full.
 
-        What fails for one of them is logged and stops nothing: without its sweeper a bookie can be
-        stopped by anyone.
+        What fails for one of them is reported and stops nothing: without its sweeper a bookie can
+        be stopped by anyone.
         """
         now = self._clock()
         looks = [partial(self._sweep, connection, now) for connection in self._connections]
@@ -99,7 +99,9 @@ class Sweeper:
             try:
                 look()
             except Exception as error:  # noqa: BLE001 -- whatever it is, others are looked at
-                _log.warning("sweep_failed", exc_info=error)
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a sweep of connections failed", "exception": error}
+                )
 
     def _relieve_full(self, lane: Budget) -> None:
         if lane.waiting_count:

@@ -104,6 +104,10 @@ async def test_a_connection_that_cannot_be_looked_at_keeps_no_other_from_being_c
 
     monkeypatch.setattr(strange, "shed", shed)
     silent.taken_bytes = 5
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: reported.append(type(context["exception"]))
+    )
     sweeping = asyncio.create_task(world.sweeper.run())
     async with asyncio.timeout(20):
         while not silent.is_closed:
@@ -112,6 +116,7 @@ async def test_a_connection_that_cannot_be_looked_at_keeps_no_other_from_being_c
             await asyncio.sleep(0)
     assert not sweeping.done()
     assert not strange.is_closed
+    assert set(reported) == {RuntimeError}
     sweeping.cancel()
     await asyncio.gather(sweeping, return_exceptions=True)
 
