@@ -29,6 +29,7 @@ from ledgerlog_spark.cli.stop_signals import StopSignals
 from ledgerlog_spark.connect import connect
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.local.cluster import Cluster, OwnedCluster
+from ledgerlog_spark.local.interrupts import interrupts_deferred
 from ledgerlog_spark.log.blocking import BlockingLogs
 
 if TYPE_CHECKING:
@@ -192,11 +193,20 @@ def _no_child_survives() -> Iterator[None]:
 
 
 def _stop(session: SparkSession) -> None:
-    """Ends Spark and its JVM, which would otherwise outlive this process for a moment."""
+    """Ends Spark and its JVM, which would otherwise outlive this process for a moment.
+
+    Ctrl-C meanwhile counts afterwards: PySpark prints a traceback when its JVM ends before it.
+    """
     java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark offers no other way to it
-    try:
-        session.stop()
-    finally:
+
+    def stop() -> None:
+        with suppress(Exception):  # of a JVM that has ended; there is nothing left to stop
+            session.stop()
+
+    with interrupts_deferred():
+        stopping = threading.Thread(target=stop, daemon=True)
+        stopping.start()
+        stopping.join(JVM_STOP_TIMEOUT_SECONDS)
         java.stdin.close()
         try:
             java.wait(JVM_STOP_TIMEOUT_SECONDS)
