@@ -214,7 +214,7 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """What Spark puts beside a field, collations and comments among it, as `toArrow` gives it."""
+    """What Spark puts beside a field, such as a comment, as `toArrow` gives it: no collations."""
     told = (field.metadata or {}).get(_FIELD_METADATA)
     try:
         metadata = {} if told is None else json.loads(told)
