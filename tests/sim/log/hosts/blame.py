@@ -180,4 +180,7 @@ class Call:
             return True
         is_later = view.checks.last_batch.get(self.app or "", -1) > self.batch_id
         query = self.run.rpartition("/")[0]
-        return is_later or view.last_query.get(self.app or "", query) != query
+        # Another query may have taken over and have committed nothing: the record names it.
+        runs = view.runs_of.get(self.app or "", [])
+        is_replaced = bool(runs) and runs[-1].rpartition("/")[0] != query
+        return is_later or is_replaced or view.last_query.get(self.app or "", query) != query
