@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.sim.log.checks import Violation
-from tests.sim.log.hosts.base import play_hosts
+from tests.sim.log.hosts.base import BEGAN_MS, Hosts, play_hosts
 from tests.sim.log.hosts.mutations import MUTATIONS
+from tests.sim.log.hosts.tree import SimTree
 from tests.sim.log.hosts.world import host_schedule
 from tests.sim.log.schedules import run_host_schedules
 from tests.sim.share import played
@@ -48,6 +49,26 @@ def test_an_error_that_nobody_gets_ends_a_schedule() -> None:
 
     with pytest.raises(Violation, match="seed 3: nobody gets ZeroDivisionError"):
         play_hosts(3, run)
+
+
+def test_clocks_of_a_world_are_ahead_by_exactly_what_was_waited() -> None:
+    """Also where floats add up to a little less: else no judge finds that a deadline has passed."""
+
+    async def run(seed: int) -> list[tuple[int, int, int | None]]:
+        world = Hosts(seed)
+        clock = SimTree(world).clock
+        clock.note(0)
+        ends = [(0, world.now_ms(), 0)]
+        for _ in range(1_000):
+            wait_ms = world.random.randint(1, 300)
+            await asyncio.sleep(wait_ms / 1e3)
+            ends.append((ends[-1][0] + wait_ms, world.now_ms(), clock.estimate_ms()))
+        return ends
+
+    ends = play_hosts(71, run)
+    assert [(now_ms - BEGAN_MS, of_store_ms) for _, now_ms, of_store_ms in ends] == [
+        (asked_ms, asked_ms) for asked_ms, _, _ in ends
+    ]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)

@@ -36,7 +36,7 @@ class SimTree(MemoryTree):
         super().__init__(world.nodes, session_timeout_ms=SESSION_MS)
         self._world = world
         self._random = world.random
-        self._clock = StoreClock(elapsed=lambda: int(world.loop.time() * 1e9))
+        self._clock = StoreClock(elapsed=world.elapsed_ns)
         self.faults = 0
         self.is_dead = False
         self.stall_chance = 0.004
