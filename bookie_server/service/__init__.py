@@ -3,8 +3,8 @@
 - `lifecycle`: from settings to exit code. `registration`, `session_file`, `cookie_check`,
   `metadata_check`: its dealings with the metadata store.
 - `v2_server`, `v2_connection`, `v2_operations`, `v2_shared`, `v2_requests`: the data plane over
-  TCP. `grpc_server`, `grpc_service`, `grpc_stream`, `grpc_replies`: control, and all
-  operations over gRPC.
+  TCP. `grpc_server`, `grpc_service`, `grpc_stream`, `grpc_parts`, `grpc_replies`: control,
+  and all operations over gRPC.
 - `port_claim`: their ports. `storage_port`: what they need of storage. `auth`: AUTH frames.
 - What peers may hold: `budget` (bytes shared fairly), `lanes` (adds, reads, control),
   `receive_memory`; `fair_slots` and `grpc_calls` (calls and watches), `connection_slots`.

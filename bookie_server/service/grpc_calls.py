@@ -1,8 +1,10 @@
 """Bounds of the calls of the control service, applied before a call's handler sees it.
 
-A call gets one of a bounded number of places, shared fairly among connections. A call with a single
-request has to bring it within REQUEST_SECONDS_MAX, so that a request that is never finished holds
-memory no longer than that; one that streams has its own bounds (`grpc_stream.py`).
+A call gets one of a bounded number of places, shared fairly among connections, and a place of
+another kind for as long as it may bring a request: the library may hold one for each of these. A
+call with a single request has to bring it within REQUEST_SECONDS_MAX, so that a request that is
+never finished holds memory no longer than that; one that streams has its own bounds
+(`grpc_stream.py`).
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     Args:
         slots: For all calls of the server.
+        receiving: For those whose requests may still come.
     """
 
-    def __init__(self, slots: FairSlots) -> None:
+    def __init__(self, slots: FairSlots, receiving: FairSlots) -> None:
         self._slots = slots
+        self._receiving = receiving
 
     async def intercept_service(
         self,
@@ -44,27 +48,31 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if handler.unary_unary is not None:
 
             async def answer(requests: AsyncIterator[Any], context: Any) -> Any:
-                async with _Place(self._slots, context) as place:
-                    request = await place.request(requests)
+                async with _Place(self._slots, context):
+                    request = await self._request(requests, context)
                     return await handler.unary_unary(request, context)
 
             return grpc.stream_unary_rpc_method_handler(answer, *coders)
         if handler.unary_stream is not None:
 
             async def answers(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-                async with _Place(self._slots, context) as place:
-                    request = await place.request(requests)
+                async with _Place(self._slots, context):
+                    request = await self._request(requests, context)
                     async for reply in _replies(handler.unary_stream(request, context)):
                         yield reply
 
             return grpc.stream_stream_rpc_method_handler(answers, *coders)
 
         async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            async with _Place(self._slots, context):
+            async with _Place(self._slots, context), _Place(self._receiving, context):
                 async for reply in _replies(handler.stream_stream(requests, context)):
                     yield reply
 
         return grpc.stream_stream_rpc_method_handler(stream, *coders)
+
+    async def _request(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        async with _Place(self._receiving, context) as place:
+            return await place.request(requests)
 
 
 async def _replies(outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
@@ -97,8 +105,15 @@ class _Place:
             )
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._slots.leave(self._peer, self._place)
+        if kind is asyncio.CancelledError and not self._context.done():
+            # Not by its client. A call whose handler is cancelled is still open for the library,
+            # which goes on to receive a request of it.
+            await self._context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "this bookie ended the call to make room for others: retry",
+            )
 
     async def request(self, requests: AsyncIterator[Any]) -> Any:
         """The call's only request."""

@@ -13,6 +13,7 @@ from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_calls import CallBounds
 from bookie_server.service.port_claim import port_in_use
 from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.transport.append_parts import REQUEST_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
     from bookie_server.config import BookieSettings
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
 
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536
+"""Of a reply, beside its entries or ranges."""
 STREAMS_PER_CONNECTION_MAX: Final = 256
 OTHER_CALLS_MAX: Final = 512
 """Calls beside watches."""
+RECEIVING_CALLS_MAX: Final = 512
+"""Calls that may bring a request; a call with a single one has brought it before it waits."""
+PENDING_CALLS_MAX: Final = 1_024
+"""Calls that the library has begun and the loop has not heard of."""
 
-LOOKAHEAD_BYTES: Final = 65_536
+LOOKAHEAD_BYTES: Final = 16_384
 """What a client may send ahead of what is asked of it, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
@@ -54,12 +60,14 @@ class GrpcServer:
         self._servicer = servicer
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self.call_slots = FairSlots(settings.watches_max + OTHER_CALLS_MAX)
+        self.receiving_slots = FairSlots(RECEIVING_CALLS_MAX)
         message_size_bytes_max = settings.frame_size_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._server = grpc.aio.server(
-            interceptors=(CallBounds(self.call_slots),),
+            interceptors=(CallBounds(self.call_slots, self.receiving_slots),),
             options=(
-                ("grpc.max_receive_message_length", message_size_bytes_max),
+                ("grpc.max_receive_message_length", REQUEST_SIZE_BYTES_MAX),
                 ("grpc.max_send_message_length", message_size_bytes_max),
+                ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
                 ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
                 ("grpc.max_metadata_size", METADATA_SIZE_BYTES_MAX),
                 ("grpc.max_allowed_incoming_connections", connections_max),

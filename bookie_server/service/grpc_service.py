@@ -14,6 +14,7 @@ import grpc
 from bookie_server.core import requests as storage_requests
 from bookie_server.errors import StorageError, TooManyRangesError
 from bookie_server.service.fair_slots import FairSlots
+from bookie_server.service.grpc_parts import BadStreamError, complete, size_bytes_of
 from bookie_server.service.grpc_replies import Batches, HeldReplies, Listings
 from bookie_server.service.grpc_stream import ReplyStream
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
@@ -110,11 +111,16 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
 
         def demand(request: pb.AppendRequest) -> tuple[Share, int]:
             share = control if request.is_recovery else adds
-            return share, min(len(request.body) + REQUEST_OVERHEAD_BYTES, share.size_bytes_max)
+            size_bytes = size_bytes_of(request) + REQUEST_OVERHEAD_BYTES
+            return share, min(size_bytes, share.size_bytes_max)
 
-        stream: AppendStream = ReplyStream(demand, self._append)
-        async for reply in self._serve(stream, request_iterator):
-            yield reply
+        stream: AppendStream = ReplyStream(demand, self._append, complete)
+        try:
+            async for reply in self._serve(stream, request_iterator):
+                yield reply
+        except BadStreamError as error:
+            statuses = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.DEADLINE_EXCEEDED
+            await context.abort(statuses[error.is_late], str(error))
 
     async def Read(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.ReadRequest], context: Context
@@ -330,11 +336,12 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         if not 1 <= count <= RUN_ENTRIES_MAX:
             answer(Code.BAD_REQUEST)
             return
+        body = request.body
         add = storage_requests.AddRequest(
             request.ledger_id,
             storage_requests.evenly_spaced(tuple(request.entry_ids)),
             tuple(request.lengths),
-            request.body,
+            body,
             request.master_key,
             request.is_recovery,
         )
@@ -344,7 +351,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             answer(Code.BAD_REQUEST)
             return
         counters.add_entries += count
-        counters.add_bytes += len(request.body)
+        counters.add_bytes += len(body)
         counters.recovery_requests += request.is_recovery
         self._storage.add(add, answer)
 

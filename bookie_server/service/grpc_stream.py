@@ -7,14 +7,17 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from bookie_server.service.grpc_parts import BadStreamError
 from bookie_server.service.lanes import ReadReserve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from bookie_server.service.budget import Budget, Share
 
 STREAM_REQUESTS_MAX: Final = 1_024
+PART_SECONDS_MAX: Final = 10.0
+"""For the next part of a request that has begun."""
 
 Taken = tuple["Share", int]
 Request = TypeVar("Request")
@@ -31,21 +34,27 @@ class ReplyStream(Generic[Request, Reply]):
         demand: The share of a request, and how many bytes of it there have to be.
         accept: Called with this stream, each request, and what was taken for it, which it gives to
             `answer` once.
+        complete: Puts the rest of a request into it, which are the next ones of the stream; waits
+            for it with the bytes of the request taken.
     """
 
     def __init__(
         self,
         demand: Callable[[Request], tuple[Share, int]],
         accept: Callable[[ReplyStream[Request, Reply], Request, Taken], None],
+        complete: Callable[[Request, AsyncIterator[Request]], Awaitable[None]] | None = None,
     ) -> None:
         self.read_reserve = ReadReserve()
         self._demand = demand
         self._accept = accept
+        self._complete = complete
         self._replies: deque[tuple[Reply, Taken]] = deque()
         self._open_count = 0
         self._task: asyncio.Task[Any] | None = None
         self._writes_since: float | None = None
         self._writing: Taken | None = None
+        self._parts_since: float | None = None
+        self._incomplete: Taken | None = None
         self._is_dropped = False
         self._has_ended = False
         self._changed = asyncio.Event()
@@ -68,15 +77,17 @@ class ReplyStream(Generic[Request, Reply]):
         self._room.set()
 
     def holds(self, lane: Budget) -> bool:
-        """Whether a reply that waits for the client holds bytes of a lane."""
-        return any(share.budget is lane for _, (share, _) in self._replies) or (
-            self._writing is not None and self._writing[0].budget is lane
+        """Whether what waits for the client, a reply or a half request, holds bytes of a lane."""
+        return any(share.budget is lane for _, (share, _) in self._replies) or any(
+            taken is not None and taken[0].budget is lane
+            for taken in (self._writing, self._incomplete)
         )
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether its client has not taken a reply for so long."""
-        since = self._writes_since
-        return since is not None and asyncio.get_running_loop().time() - since >= seconds
+        """Whether its client has not taken a reply, or sent the next part, for so long."""
+        now = asyncio.get_running_loop().time()
+        times = self._writes_since, self._parts_since
+        return any(since is not None and now - since >= seconds for since in times)
 
     def cancel(self) -> None:
         """End the call at once; replies not sent are dropped."""
@@ -112,16 +123,51 @@ class ReplyStream(Generic[Request, Reply]):
 
     async def _pump(self, requests: AsyncIterator[Request]) -> None:
         try:
-            async for request in requests:
+            requests = aiter(requests)
+            while True:
+                # First the place: what waits for one is in the hands of nobody who counts it.
                 await self._wait_for_place()
-                if self._has_ended:
+                request = None if self._has_ended else await anext(requests, None)
+                if request is None or self._has_ended:
                     return
-                share, size_bytes = self._demand(request)
-                await taken_of(share, size_bytes)
+                taken = self._demand(request)
+                await taken_of(*taken)
+                if self._complete is not None:
+                    await self._with_rest(self._complete(request, self._parts(requests)), taken)
                 self._open_count += 1
-                self._accept(self, request, (share, size_bytes))
+                self._accept(self, request, taken)
+                del request  # another may be long in coming
         finally:
             self.end()
+
+    async def _with_rest(self, rest: Awaitable[None], taken: Taken) -> None:
+        """Wait for the rest of a request; what was taken goes back if it does not come."""
+        self._incomplete = taken
+        try:
+            await rest
+        except BaseException:
+            give_back(taken)
+            raise
+        finally:
+            self._incomplete = self._parts_since = None
+
+    async def _parts(self, requests: AsyncIterator[Request]) -> AsyncIterator[Request]:
+        while True:
+            self._parts_since = asyncio.get_running_loop().time()
+            limit = asyncio.timeout(PART_SECONDS_MAX)
+            try:
+                async with limit:
+                    part = await anext(requests, None)
+            except TimeoutError:
+                if not limit.expired():  # of the connection
+                    raise
+                raise BadStreamError(
+                    f"the next part of a request did not come within {PART_SECONDS_MAX:.0f} s",
+                    is_late=True,
+                ) from None
+            if part is None:
+                raise BadStreamError("the stream ended within a request")
+            yield part
 
     async def _wait_for_place(self) -> None:
         while not self._has_ended:

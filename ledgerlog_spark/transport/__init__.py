@@ -6,6 +6,7 @@
   Connections that stay within one machine are made by `same_host`.
 - `grpc_transport`: the bookies' gRPC service, for networks where only gRPC passes, and for LACs. It
   has a `grpc_bookie` for each bookie, on a `grpc_channel`, and a `grpc_watch` for each watched LAC.
+  `append_parts`: large appends, in requests that are small.
 - `in_process`: straight into a storage object of this process.
 - `pending`, `deadlines`, `prepared_run`: what the transports share. `memory`: keeps freed memory.
 

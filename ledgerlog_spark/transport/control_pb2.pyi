@@ -31,7 +31,7 @@ CODE_READ_ONLY: Code
 CODE_BUSY: Code
 
 class AppendRequest(_message.Message):
-    __slots__ = ("request_id", "ledger_id", "entry_ids", "lengths", "body", "master_key", "is_recovery")
+    __slots__ = ("request_id", "ledger_id", "entry_ids", "lengths", "body", "master_key", "is_recovery", "more_size_bytes")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class AppendRequest(_message.Message):
     BODY_FIELD_NUMBER: _ClassVar[int]
     MASTER_KEY_FIELD_NUMBER: _ClassVar[int]
     IS_RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    MORE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     ledger_id: int
     entry_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -46,7 +47,8 @@ class AppendRequest(_message.Message):
     body: bytes
     master_key: bytes
     is_recovery: bool
-    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_ids: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., body: _Optional[bytes] = ..., master_key: _Optional[bytes] = ..., is_recovery: bool = ...) -> None: ...
+    more_size_bytes: int
+    def __init__(self, request_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_ids: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., body: _Optional[bytes] = ..., master_key: _Optional[bytes] = ..., is_recovery: bool = ..., more_size_bytes: _Optional[int] = ...) -> None: ...
 
 class AppendReply(_message.Message):
     __slots__ = ("request_id", "code")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.append_parts import in_parts
 from ledgerlog_spark.transport.grpc_channel import (
     UNREACHABLE,
     ChannelTask,
@@ -27,7 +28,7 @@ from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.error_codes import code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ledgerlog_spark.transport import control_pb2 as pb
     from ledgerlog_spark.transport.port import (
@@ -260,7 +261,12 @@ class _Stream:
             while self._unsent:
                 _, request = self._unsent.popleft()
                 if request.is_open:
-                    await call.write(request.message)
+                    for message in self._messages(request.message):
+                        # All of them, also when it times out meanwhile: the next request is none.
+                        await call.write(message)
+
+    def _messages(self, message: Any) -> Iterable[Any]:
+        return in_parts(message) if self._method == "Append" else (message,)
 
     def _answer(self, reply: Any) -> None:
         request = self._open.pop(reply.request_id, None)

@@ -21,6 +21,7 @@ import grpc
 
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.transport.append_parts import in_parts
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
 from tests.abuse.peers import Counts, again_and_again, gathered, until_closed
 from tests.fixtures.bookie_process import add_frame
@@ -273,6 +274,41 @@ async def watches(targets: Targets) -> None:
     await asyncio.gather(*plays)
 
 
+async def large_messages(targets: Targets) -> None:
+    """50 calls to a bookie that bring a message of 5 MB, and 50 that bring half of one in parts."""
+    whole = pb.AppendRequest(
+        ledger_id=next(_ledger_ids), entry_ids=[0], lengths=[FRAME_BYTES], body=bytes(FRAME_BYTES)
+    )
+
+    async def large(stub: control_pb2_grpc.BookieStub) -> None:
+        while True:
+            call = stub.Append()
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await call.write(whole)
+                await call.wait_for_connection()
+                await call.read()
+            targets.counts.closed += 1
+            await asyncio.sleep(0.5)
+
+    async def half(stub: control_pb2_grpc.BookieStub) -> None:
+        while True:
+            call = stub.Append()
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                for part in itertools.islice(in_parts(whole), 50):
+                    await call.write(part)
+                await call.read()
+            targets.counts.closed += 1
+            await asyncio.sleep(0.5)
+
+    options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1))
+    plays: list[Awaitable[None]] = []
+    for _ in range(5):
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{targets.grpc_ports[0]}", options=options)
+        stub = control_pb2_grpc.BookieStub(channel)
+        plays += [play(stub) for play in (large, half) for _ in range(10)]
+    await asyncio.gather(*plays)
+
+
 ABUSES: dict[str, Callable[[Targets], Awaitable[None]]] = {
     play.__name__: play
     for play in (
@@ -289,6 +325,7 @@ ABUSES: dict[str, Callable[[Targets], Awaitable[None]]] = {
         garbage,
         ledgers,
         watches,
+        large_messages,
     )
 }
 

@@ -274,8 +274,8 @@ _CONTROL = [
     Mutation(
         "grpc_sends_what_timed_out",
         f"{TRANSPORT}/grpc_bookie.py",
-        "                if request.is_open:\n                    await call.write",
-        "                if request.message is not None:\n                    await call.write",
+        "                if request.is_open:\n                    for message in",
+        "                if request.message is not None:\n                    for message in",
         "requests that timed out before they were sent are sent",
         equivalent="a request that was answered has no message either",
     ),

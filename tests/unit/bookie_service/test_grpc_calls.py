@@ -36,7 +36,7 @@ class Served:
     def __init__(self) -> None:
         self.slots = FairSlots(4)
         self.health = health.aio.HealthServicer()  # type: ignore[attr-defined]
-        self.server = grpc.aio.server(interceptors=(CallBounds(self.slots),))
+        self.server = grpc.aio.server(interceptors=(CallBounds(self.slots, FairSlots(4)),))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.server)
         self.port = self.server.add_insecure_port("127.0.0.1:0")
 
