@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 CONTROL_RECORD_SIZE = 1_024
 
+COMPARED_BYTES = 32_768
+"""So many bytes of an add that is compared with what is held count as one more entry."""
+
 
 class AddPath:
     """Takes adds and explicit LACs.
@@ -161,7 +164,8 @@ class AddPath:
         await durable
         try:
             is_repeated, is_overlap = await self._reader.readings.compare(
-                self._reader.compare(request), len(request.entry_ids)
+                self._reader.compare(request),
+                max(len(request.entry_ids), len(request.body) // COMPARED_BYTES),
             )
         except StorageError as error:
             self.in_flight_bytes -= len(request.body)

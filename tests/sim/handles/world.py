@@ -121,6 +121,10 @@ class HandleWorld:
         self.threads = Threads(self)
         self.truth: LedgerStore
 
+    def elapsed_ns(self) -> int:
+        """Virtual time."""
+        return int(self.loop.time() * 1e9)
+
     def now_ms(self) -> int:
         return BEGAN_MS + int(self.loop.time() * 1e3) - self.set_back_ms
 
