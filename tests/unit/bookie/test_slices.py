@@ -19,6 +19,7 @@ from bookie_server.core.requests import BatchReadRequest
 from bookie_server.errors import TooManyRangesError
 from bookie_server.storage import (
     active_index,
+    adds,
     drops,
     entry_log_file,
     manifest,
@@ -395,6 +396,23 @@ def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(metered,
         assert machine.serving.counters.adds_repeated == is_repeated * len(runs)
     assert metered.total["entries compared"] == 500 + 5 * UNITS
     assert metered.most["entries compared"] <= UNITS
+
+
+def test_large_adds_that_come_again_count_by_their_bytes(metered, monkeypatch):
+    """As many as may go on in one turn would keep the loop for as long as their bytes take."""
+    monkeypatch.setattr(adds, "COMPARED_BYTES", 100)
+    machine, compare = metered.machine, readings.Readings.compare
+    counts: list[int] = []
+
+    def counted(self, reading, count):
+        counts.append(count)
+        return compare(self, reading, count)
+
+    monkeypatch.setattr(readings.Readings, "compare", counted)
+    for ids, body in (((1,), bytes(480)), (range(2, 9), bytes(14)), ((1,), bytes(480))):
+        assert machine.add(7, ids, body) is Code.OK
+    assert machine.add(7, range(2, 9), bytes(14)) is Code.OK
+    assert counts == [5, 7], "entries, or a hundred bytes each"
 
 
 @pytest.mark.parametrize("is_batch", [True, False])
