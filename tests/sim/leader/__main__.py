@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HOSTS_EVERY = 4
 """One schedule of the shipped hosts for so many of machines alone."""
-OTHERS_EVERY = 10
+OTHERS_EVERY = 2
 """One schedule in which the log goes under the machines, and one in which it loses records, for
 so many others."""
 

@@ -12,23 +12,28 @@ from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from tests.sim.leader.world import WATCH_MS_MAX, LeaderWorld, drawn_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.sim.leader.leader import Append, SimLeader
     from tests.sim.log.store import State
     from tests.sim.log.world import Actor
 
-LEARNS_MS_MAX = WATCH_MS_MAX + 15 + 100 + 15
+LATE_MS = 90
+LEARNS_MS_MAX = WATCH_MS_MAX + 15 + 100 + 15 + 2 * LATE_MS
 """The watch, a read that failed before the deletion, the delay behind it, and one that does not."""
 LONGEST_PAUSE_MS = 600
+RARE_ROLLS = {"rollBytes": "50000", "rollMs": "100000"}
+"""With these a leader has no other reason to look at the head for a long time."""
 
 
 class WatchedWorld(LeaderWorld):
     """Leaders whose log goes.
 
     Attributes:
-        deleted_ms: When the log was deleted, None before.
+        known_ms: When the store could be reached again after the deletion.
     """
 
-    deleted_ms: int | None = None
+    known_ms = 0
 
     def check_change(self, ask: Any, old: State, new: State) -> None:
         super().check_change(ask, old, new)
@@ -39,21 +44,35 @@ class WatchedWorld(LeaderWorld):
         super().check_acknowledged(leader, number, append)
         if self.deleted_ms is None:
             return
-        learns_ms = max(self.deleted_ms, leader.resumed_ms) + LEARNS_MS_MAX
+        learns_ms = max(self.known_ms, leader.resumed_ms) + LEARNS_MS_MAX
         self.require(
             append.started_ms <= learns_ms, f"leader {leader.number} goes on in a deleted log"
         )
 
-    def deleter(self) -> Actor:
-        """Delete the log at some moment; from then on nothing else goes wrong."""
-        yield self.sleep(self.random.randint(30, 700))
-        self.heal()
+    def _write_head(self, **changes: Any) -> None:
+        """Somebody changes the head, without a fault."""
         head, version = self.store.state.head.value, self.store.state.head.version
-        deleted = replace(head, token=self.new_token(), deleted_ms=self.now)
-        self.store._apply(m.WriteHead(0, deleted.token, deleted, version))
-        self.deleted_ms = self.now
-        yield self.sleep(LONGEST_PAUSE_MS + LEARNS_MS_MAX)
-        for leader in self.leaders:
+        changed = replace(head, token=self.new_token(), **changes)
+        self.store._apply(m.WriteHead(0, changed.token, changed, version))
+
+    def deleter(self) -> Actor:
+        """Delete the log, perhaps in an outage; behind that nothing else goes wrong."""
+        yield self.sleep(self.random.randint(30, 700) + self.extra.choice((0, 300)))
+        if self.extra.random() < 0.8:
+            self._write_head()  # leaders look at it when the log goes
+            yield self.sleep(self.extra.randint(1, WATCH_MS_MAX + 15))
+        self.heal()
+        self._write_head(deleted_ms=self.now)
+        outage_ms = self.extra.choice((0, 0, 60, 300))
+        self.deleted_ms, self.known_ms = self.now, self.now + outage_ms
+        self.store.out_until = self.known_ms
+        yield self.sleep(outage_ms + LEARNS_MS_MAX)
+        self._check_learned(leader for leader in self.leaders if leader.resumed_ms <= self.known_ms)
+        yield self.sleep(LONGEST_PAUSE_MS)
+        self._check_learned(self.leaders)
+
+    def _check_learned(self, leaders: Iterable[SimLeader]) -> None:
+        for leader in leaders:
             self.require(
                 leader.has_ended or leader.machine.phase is LeaderPhase.NEW or not leader.is_free,
                 f"leader {leader.number} never learned that its log is gone",
@@ -62,8 +81,14 @@ class WatchedWorld(LeaderWorld):
 
 def deleted_schedule(seed: int) -> WatchedWorld:
     """Run one schedule to its end."""
-    world = WatchedWorld(seed, drawn_properties(Random(seed * 31 + 7)))
+    properties = drawn_properties(Random(seed * 31 + 7))
+    world = WatchedWorld(
+        seed, properties | Random(seed * 59 + 3).choice(({}, RARE_ROLLS, RARE_ROLLS))
+    )
     random = world.random
+    world.store.late_ms = world.extra.choice((0, LATE_MS, LATE_MS))
+    world.store.extra = world.extra
+    world.behind_chance = world.extra.choice((0, 0.1))
     world.ledgers.break_chance = random.choice((0, 0.01, 0.06))
     world.store.loss = random.choice((0, 0, 0.3))
     world.store.silence = random.choice((1, 1, 8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
     LedgerRecoveryError,
+    LogNotFoundError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
@@ -21,10 +21,18 @@ from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.leader_log import LeaderLog
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.leader_settings import LeaderSettings
-from ledgerlog_spark.protocol.messages import CloseRequested, Start, StartTimer, TimerFired
+from ledgerlog_spark.protocol.log_messages import HeadRead, ReadHead
+from ledgerlog_spark.protocol.messages import (
+    CloseRequested,
+    MetadataOutcome,
+    Start,
+    StartTimer,
+    TimerFired,
+)
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.openings import OpeningStory
+from tests.sim.leader.patience import PatienceStory
 from tests.sim.leader.rolls import ENTRY_SIZE_BYTES, RollStory
 from tests.sim.liveness import Liveness
 from tests.sim.log.store import Session
@@ -70,6 +78,7 @@ class SimLeader:
         self.machine = LeaderLog("log", token=world.new_token(), settings=settings)
         self.opening = OpeningStory(self)
         self.rolls = RollStory(self)
+        self.patience = PatienceStory(self, settings.retry)
         self.session = Session()
         self.appends: list[Append] = []
         self.opened: lm.LeaderOpened | None = None
@@ -82,8 +91,7 @@ class SimLeader:
         self._open: dict[int, Any] = {}
         self._late = 0
         self._held: list[Any] | None = None
-        self._failures: Counter[type] = Counter()
-        self._failed_last: tuple[type | None, LedgerLogError | None] = None, None
+        self._leaves_at = world.drawn_end()
 
     @property
     def has_ended(self) -> bool:
@@ -118,7 +126,8 @@ class SimLeader:
             self.appends.append(Append(self.world.now, records, offset))
             # Another server of the store, or one whose clock was set: the newest answer counts.
             is_set_back = self.world.ledgers.fails(0.03)
-            now_ms = self.world.now + self.number * 7 - (40 if is_set_back else 0)
+            set_back_ms = self.world.set_back_ms if is_set_back else 0
+            now_ms = self.world.now + self.number * 7 - set_back_ms
             self.tell(lm.AppendRequested(records, ENTRY_SIZE_BYTES, now_ms))
             self.rolls.append()
             pending = sum(append.acknowledged_ms is None for append in self.appends)
@@ -161,7 +170,7 @@ class SimLeader:
             return
         self._open.pop(getattr(event, "request", -1), None)
         self.opening.hears(event)
-        self._count_failures(event)
+        self.patience.hears(event)
         for effect in self.machine.handle(event):
             if (request := getattr(effect, "request", None)) is not None:
                 self._open[request] = effect
@@ -172,21 +181,16 @@ class SimLeader:
             self.world.require(not stands, f"leader {self.number} stands still after {event}")
             self.rolls.check_under_way(self._open_requests())
 
-    def _count_failures(self, event: Any) -> None:
-        """How often in a row a ledger could not be made, or closed, until now."""
-        if isinstance(event, lm.LedgerCreated | lm.CloseAnswered):
-            is_failed = event.outcome is lm.LedgerOutcome.FAILED
-            self._failures[type(event)] = self._failures[type(event)] + 1 if is_failed else 0
-            self._failed_last = type(event), event.error
-
     def _open_requests(self) -> Iterator[Any]:
         """What is under way and may lead it on: requests, timers, adds that may be confirmed.
 
         Neither its timer for ledgers that grow old nor its look at a head that was changed brings
-        on what it has to do.
+        on what it has to do, nor the end of the time for an opening that is over.
         """
         look = self.machine._look._attempts
         idle = {self.machine._age_timer, look.request, look._timer}
+        if self.opened is not None:
+            idle.add(self.machine._open_timer)
         yield from (effect for request, effect in self._open.items() if request not in idle)
         for ledger in self.mine:
             if not ledger.is_broken and ledger.confirmed < len(ledger.stored):
@@ -195,6 +199,8 @@ class SimLeader:
     # --- effects ---
 
     def _perform(self, effect: Any) -> None:
+        if type(effect) is self._leaves_at:
+            self.world.later(self.world.extra.randint(1, 40), self.give_up)
         match effect:
             case lm.AppendEntry():
                 self._order(effect)
@@ -208,6 +214,7 @@ class SimLeader:
             case lm.CloseLedger():
                 self._close(effect)
             case StartTimer():
+                self.patience.waits(effect)
                 self.world.later(effect.delay_ms, lambda: self.tell(TimerFired(effect.request)))
             case lm.LeaderOpened():
                 self.opened = effect
@@ -227,9 +234,18 @@ class SimLeader:
             case lm.LedgerRolled():
                 self.rolls.rolled(effect)
             case lm.ListChanged():
-                pass
+                self.patience.listed()
+            case ReadHead() if self._is_missed(effect):
+                gone = HeadRead(effect.request, MetadataOutcome.GONE)
+                self.world.later(self.world.extra.randint(1, 15), lambda: self.tell(gone))
             case _:
                 self.world.store.submit(self.session, effect, self.tell)
+
+    def _is_missed(self, ask: ReadHead) -> bool:
+        """Whether a replica answers that was not told of the log: never after a synchronisation."""
+        look = self.machine._look
+        is_first = ask.request == look._attempts.request and not look._is_missed
+        return is_first and self.world.happens(self.world.behind_chance)
 
     def _order(self, order: lm.AppendEntry) -> None:
         ledger = self.world.ledgers.by_id[order.ledger_id]
@@ -245,13 +261,15 @@ class SimLeader:
 
     def _create(self, ask: lm.CreateLedger) -> None:
         ledgers = self.world.ledgers
-        if ledgers.fails(0.06 * ledgers.trouble):
+        if ledgers.fails(0.06 * ledgers.trouble) or ledgers.is_out:
             error = NotEnoughBookiesError("no bookies", wanted=3, available=2)
             self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.FAILED, error=error))
             return
         ledger = ledgers.create(self.number)
         self.mine.append(ledger)
         self.world.made_ms[ledger.ledger_id] = self.world.now
+        if self.world.happens(self.world.early_break_chance):
+            ledgers.fail_writer(ledger)
         self.tell(lm.LedgerCreated(ask.request, lm.LedgerOutcome.OK, ledger.ledger_id))
 
     def _sealed(self, ask: lm.SealLedger, ledger: SimLedger | None) -> None:
@@ -291,14 +309,14 @@ class SimLeader:
 
     def _stop(self, stopped: lm.LeaderStopped) -> None:
         self.stopped = stopped
-        kind, error = self._failed_last
+        self.patience.stopped(stopped.error)
+        is_gone = isinstance(stopped.error, LogNotFoundError)
+        self.world.require(
+            not is_gone or self.world.deleted_ms is not None,
+            f"leader {self.number} misses a log that is there: {stopped.error!r}",
+        )
         if self.opened is None:
             self.opening.failed(stopped.error)
-        elif kind is not None and stopped.error is error:
-            self.world.require(
-                self._failures[kind] >= SETTINGS.retry.attempts_max,
-                f"leader {self.number} gives up after {self._failures[kind]} failures: {error!r}",
-            )
         for number, append in enumerate(self.appends):
             if append.acknowledged_ms is None:
                 append.is_failed = number >= stopped.first_unsent_append

@@ -119,6 +119,13 @@ class SimLedgers:
         """How many times as often as usual a ledger cannot be made or closed."""
         self.still_until = 0
         """Until then nothing that is asked of bookies goes on."""
+        self.out_until = 0
+        """Until then everything that is asked of them fails."""
+
+    @property
+    def is_out(self) -> bool:
+        """Whether nothing can be asked of the bookies now."""
+        return self.out_until > self.now_ms()
 
     def stands_still_ms(self) -> int:
         """How much longer no bookie answers."""
@@ -172,6 +179,11 @@ class SimLedgers:
         ledger.is_broken = True
         self.on_broken(ledger, is_lost)
 
+    def fail_writer(self, ledger: SimLedger) -> None:
+        """The writer fails, before it was given anything."""
+        self.faults += 1
+        self._break(ledger, is_lost=False)
+
     def close(self, ledger: SimLedger, then: Callable[[bool | None], None]) -> None:
         """By its writer, at its last add confirmed: whether that is so now, None for unknown."""
         longest = 400 if self.fails(0.1) else 15
@@ -183,6 +195,8 @@ class SimLedgers:
         self.later(self.stands_still_ms() + self.random.randint(1, longest), answer)
 
     def _close(self, ledger: SimLedger) -> bool | None:
+        if self.is_out:
+            return None
         unknown = self.fails(0.08 * self.trouble)
         if unknown and self.random.random() < 0.5:
             return None
@@ -203,7 +217,7 @@ class SimLedgers:
         """Mark, fence, close, each some time after the other; None when it failed on the way."""
         at = self.stands_still_ms()
         for step in (self.mark, self.fence, self.finish):
-            if self.fails(0.02):
+            if self.fails(0.02) or self.is_out:
                 self.later(at + 1, lambda: then(None))
                 return
             at += self.random.randint(1, 25)

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from tests.sim.leader.ledgers import SimLedger
 
 ENTRY_SIZE_BYTES = 100
-CLOCK_MS = 60
-"""Leaders' clocks are so far apart, and the store's last answer is so old."""
+CLOCK_MS = 20
+"""Leaders' clocks are so far apart, and the store's last answer is so old; besides what is set
+back."""
 
 
 class RollStory:
@@ -27,6 +28,11 @@ class RollStory:
         self._opened_ms = 0
         self._is_asked_for = False
         self._was_full = False
+
+    @property
+    def ledger_id(self) -> int:
+        """Of the ledger that it appends to, -1 before the first."""
+        return -1 if self._current is None else self._current.ledger_id
 
     def begin(self, ledger_id: int, opened_ms: int) -> None:
         """Appends go to that ledger, whose age counts from then."""
@@ -46,7 +52,7 @@ class RollStory:
         """It goes on in another one, for a reason that there is."""
         leader, left = self._leader, self._current
         assert left is not None
-        age_ms = leader.world.now - self._opened_ms + CLOCK_MS
+        age_ms = leader.world.now - self._opened_ms + CLOCK_MS + leader.world.set_back_ms
         is_old = age_ms >= leader.machine.properties.roll_age_ms
         is_due = self._is_asked_for or left.is_broken or is_old or self._is_full
         leader.world.require(

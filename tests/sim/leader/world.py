@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_messages import HeadChanged
+from ledgerlog_spark.protocol.leader_messages import CloseLedger, CreateLedger, HeadChanged
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.log_commit_plan import created
 from ledgerlog_spark.protocol.log_read import SnapshotMachine
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.sim.leader.ledgers import Entry, SimLedger
 
 GRACE_MS = 400
+LEFT_AT = (CreateLedger, CloseLedger, m.DropLedger, m.ReadHead, m.WriteHead)
 WATCH_MS_MAX = 30
 """From a change of the head to a leader's hearing of it."""
 
@@ -66,20 +67,34 @@ class LeaderStore(SimStore):
     silence = 1.0
     still_until = 0
     """Until then it answers nobody; what it was asked meanwhile it does then."""
+    out_until = 0
+    """Until then it says at once that it cannot be reached."""
+    late_ms = 0
+    """So long after a look an answer may come, behind news of what happened meanwhile."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.extra = Random(0)
         self.claimed: set[int] = set()
         """Ledgers that the sweeper keeps from being listed."""
 
     def submit(self, session: Session, ask: Any, reply: Callable[[Any], None]) -> None:
         still_ms = self.still_until - self.now_ms()
+        if self.out_until > self.now_ms():
+            self.faults += 1
+            self.later(3, lambda: reply(self.answer(ask, MetadataOutcome.UNAVAILABLE)))
+            return
+        if self.late_ms and isinstance(ask, m.ReadHead):
+            reply = self._late(reply)
         if still_ms <= 0:
             super().submit(session, ask, reply)
             return
         self.faults += 1
         submit = super().submit
         self.later(still_ms, lambda: submit(session, ask, reply))
+
+    def _late(self, reply: Callable[[Any], None]) -> Callable[[Any], None]:
+        return lambda answer: self.later(self.extra.randint(0, self.late_ms), lambda: reply(answer))
 
     def _never_answer(self) -> None:
         """The answer of `_write` comes all the same."""
@@ -123,16 +138,28 @@ class LeaderWorld(World):
         give_up_chance: That nobody waits for an opening any more before it ends, or that the
             client of a leader is closed.
         staging_ttl_ms: After which the sweeper lets go of a ledger that was made and not listed.
+        set_back_ms: How far back the clock that dates an append may be set.
+        leave_chance: That a leader is given up while a request of one kind is out.
+        early_break_chance: That the writer of a ledger fails before its leader hears of the ledger.
+        behind_chance: That a replica answers a leader's look which was not told of the log.
+        deleted_ms: When the log was deleted, None as long as it is there.
+        extra: For what only some schedules meet, apart from what all of them draw.
     """
 
     open_timeout_ms = 120_000
     give_up_chance = 0.0
     staging_ttl_ms = 604_800_000
+    set_back_ms = 40
+    leave_chance = 0.0
+    early_break_chance = 0.0
+    behind_chance = 0.0
+    deleted_ms: int | None = None
 
     def __init__(self, seed: int, properties: Mapping[str, str] | None = None) -> None:
         self.seed = seed
         self.now = 1_000
         self.random = Random(seed)
+        self.extra = Random(seed * 67 + 11)
         self.checks: Any = LeaderChecks(self)
         self._running: dict[Actor, None] = {}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -188,6 +215,16 @@ class LeaderWorld(World):
         """The end of all faults."""
         self.store.faulty = self.ledgers.faulty = False
         self.store.still_until = self.ledgers.still_until = 0
+        self.store.out_until = self.ledgers.out_until = 0
+        self.leave_chance = self.early_break_chance = self.behind_chance = 0.0
+
+    def happens(self, chance: float) -> bool:
+        """Whether something happens that only some schedules meet."""
+        return chance > 0 and self.extra.random() < chance
+
+    def drawn_end(self) -> type | None:
+        """What a leader asks for when it is given up, None for one that is not."""
+        return self.extra.choice(LEFT_AT) if self.happens(self.leave_chance) else None
 
     # --- actors ---
 
@@ -232,6 +269,18 @@ class LeaderWorld(World):
             self.store.still_until = until
         if which != "store":
             self.ledgers.still_until = until
+
+    def outage(self) -> Actor:
+        """The store, or the bookies, or both cannot be reached for a while."""
+        extra = self.extra
+        for _ in range(2):
+            yield self.sleep(extra.randint(1, 1_000))
+            until = self.now + extra.choice((50, 300, 900))
+            which = extra.choice(("store", "bookies", "both"))
+            if which != "bookies":
+                self.store.out_until = until
+            if which != "store":
+                self.ledgers.out_until = until
 
     def truncator(self) -> Actor:
         session = Session()
@@ -410,8 +459,20 @@ def schedule(seed: int) -> LeaderWorld:
     if world.random.random() < 0.25:
         world.open_timeout_ms = world.random.choice((400, 1_500))
         world.spawn(world.standstill())
+    draw_extras(world)
     play_out(world, play)
     return world
+
+
+def draw_extras(world: LeaderWorld) -> None:
+    """What only some schedules meet."""
+    extra = world.extra
+    world.set_back_ms = extra.choice((40, 40, 2_000))
+    world.leave_chance = extra.choice((0, 0, 0.3))
+    world.early_break_chance = extra.choice((0, 0, 0.1))
+    world.behind_chance = extra.choice((0, 0, 0.1))
+    if extra.random() < 0.2:
+        world.spawn(world.outage())
 
 
 def play_out(world: LeaderWorld, work: Callable[[LeaderWorld], None]) -> None:

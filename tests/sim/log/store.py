@@ -184,6 +184,7 @@ class SimStore:
     @staticmethod
     def answer(ask: Any, outcome: Outcome, version: Version | None = None) -> Any:
         kinds: dict[type[Any], type[Any]] = {
+            m.Sync: m.Synced,
             m.ReadHead: m.HeadRead,
             m.ReadProducer: m.ProducerRead,
             m.ReadRegistered: m.RegisteredRead,

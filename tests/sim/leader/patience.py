@@ -1,0 +1,107 @@
+"""How a leader tries again: after pauses that grow, and not for ever what something depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.protocol import leader_messages as lm
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.messages import CloseRequested, MetadataOutcome, StartTimer
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.errors import LedgerLogError
+    from ledgerlog_spark.protocol.leader_attempts import Attempts
+    from ledgerlog_spark.protocol.retry import RetryPolicy
+    from tests.sim.leader.leader import SimLeader
+
+_LOOKED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
+
+
+class PatienceStory:
+    """Failures in a row of one leader: to make a ledger, to close one, to change the list, to look.
+
+    They count anew once something depends on what is tried: the ledger in use broke, or the leader
+    is to close. A look at the head is tried for ever.
+    """
+
+    def __init__(self, leader: SimLeader, policy: RetryPolicy) -> None:
+        self._leader = leader
+        self._policy = policy
+        self._failures = dict.fromkeys(("making", "closing", "listing", "looking"), 0)
+        self._broken: set[int] = set()
+        self._is_closing = False
+
+    def _attempts(self) -> dict[str, Attempts]:
+        machine = self._leader.machine
+        return {
+            "making": machine._creating,
+            "closing": machine._closing,
+            "listing": machine._listing,
+            "looking": machine._look._attempts,
+        }
+
+    @property
+    def _is_needed(self) -> bool:
+        """Whether appends, or a close, wait for what is tried."""
+        return self._is_closing or self._leader.rolls.ledger_id in self._broken
+
+    def hears(self, event: Any) -> None:
+        """Before the machine handles an event."""
+        match event:
+            case lm.LedgerCreated(outcome=lm.LedgerOutcome.OK):
+                self._failures["making"] = 0
+            case lm.CloseAnswered(outcome=lm.LedgerOutcome.OK):
+                self._failures["closing"] = 0
+            case m.HeadRead() | m.Synced() if event.outcome in _LOOKED:
+                if self._leader.machine._look.is_answer(event):
+                    self._failures["looking"] = 0
+            case lm.LedgerBroken():
+                self._broken.add(event.ledger_id)
+                ledgers = self._leader.machine._ledgers
+                if ledgers is not None and ledgers.find(event.ledger_id) is not None:
+                    self._forgive()
+            case CloseRequested():
+                self._is_closing = True
+                self._forgive()
+
+    def _forgive(self) -> None:
+        self._failures |= dict.fromkeys(("making", "closing", "listing"), 0)
+
+    def listed(self) -> None:
+        """The list was changed."""
+        self._failures["listing"] = 0
+
+    def waits(self, timer: StartTimer) -> None:
+        """A timer begins: that of an attempt which failed, or another one."""
+        for what, attempts in self._attempts().items():
+            if attempts._timer == timer.request:
+                self._failed(what, timer.delay_ms)
+
+    def _failed(self, what: str, delay_ms: int) -> None:
+        self._failures[what] += 1
+        failures, policy = self._failures[what], self._policy
+        right_ms = min(policy.first_delay_ms << (failures - 1), policy.delay_max_ms)
+        leader = self._leader
+        leader.world.require(
+            delay_ms == right_ms,
+            f"leader {leader.number} waits {delay_ms} ms after {failures} failures of {what}",
+        )
+        is_over = failures >= policy.attempts_max and self._is_needed and what != "looking"
+        leader.world.require(
+            not is_over, f"leader {leader.number} goes on after {failures} failures of {what}"
+        )
+
+    def stopped(self, error: LedgerLogError) -> None:
+        """It ended; if for an attempt that failed, it tried as often as it should, and had to."""
+        leader = self._leader
+        for what, attempts in self._attempts().items():
+            if attempts.error is error:
+                failures = self._failures[what] + 1
+                leader.world.require(
+                    failures >= self._policy.attempts_max,
+                    f"leader {leader.number} gives up after {failures} failures of {what}",
+                )
+                leader.world.require(
+                    self._is_needed,
+                    f"leader {leader.number} gives up over {what}, and nothing depends on it",
+                )
