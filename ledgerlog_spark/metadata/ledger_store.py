@@ -24,6 +24,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     ZnodeTree,
     make_persistent,
     parent_of,
+    unsure_after,
 )
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.wire.ledger_metadata import decode_ledger_metadata, encode_ledger_metadata
@@ -67,8 +68,9 @@ class TreeLedgerStore:
             try:
                 created = await self._tree.create(path, data)
             except NodeMissingError:
-                await require_cluster(self._tree, self._root)
-                await make_persistent(self._tree, parent_of(path))
+                with unsure_after(lost):
+                    await require_cluster(self._tree, self._root)
+                    await make_persistent(self._tree, parent_of(path))
             except NodeExistsError:
                 return await self._settle(ledger_id, metadata, lost)
             except MetadataUnknownError as error:

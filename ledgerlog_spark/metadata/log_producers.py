@@ -14,6 +14,7 @@ from ledgerlog_spark.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
     LogNotFoundError,
+    MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
 )
@@ -33,6 +34,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     ZnodeTree,
     make_persistent,
     parent_of,
+    unsure_after,
 )
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.log_codec import decode_producer, encode_producer
@@ -194,11 +196,14 @@ class TreeLogProducers:
                 done = await self._tree.transact(operations)
             except MetadataUnknownError as error:
                 lost = error
+            except MetadataUnavailableError as error:
+                raise lost or error from None
             except TransactionFailedError as error:
-                if isinstance(error.cause, NodeMissingError) and error.index == 1:
-                    await make_persistent(self._tree, parent_of(path))
-                    continue
-                return await self._settle_creation(error, proof, ledger_id, metadata, lost)
+                with unsure_after(lost):
+                    if isinstance(error.cause, NodeMissingError) and error.index == 1:
+                        await make_persistent(self._tree, parent_of(path))
+                        continue
+                    return await self._settle_creation(error, proof, ledger_id, metadata, lost)
             else:
                 return Versioned(metadata, version_of(done[1]))
         raise lost or MetadataUnknownError(

@@ -41,6 +41,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     TransactionFailedError,
     make_persistent,
     operations_size_bytes,
+    unsure_after,
 )
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.log_codec import (
@@ -94,12 +95,15 @@ class TreeLogStore(TreeLogProducers):
                 done = await self._tree.transact(operations)
             except MetadataUnknownError as error:
                 lost = error
+            except MetadataUnavailableError as error:
+                raise lost or error from None
             except TransactionFailedError as error:
-                if isinstance(error.cause, NodeMissingError):
-                    await make_persistent(self._tree, paths.names)
-                    await make_persistent(self._tree, paths.ids)
-                    continue
-                return await self._own_or_taken(head)
+                with unsure_after(lost):
+                    if isinstance(error.cause, NodeMissingError):
+                        await make_persistent(self._tree, paths.names)
+                        await make_persistent(self._tree, paths.ids)
+                        continue
+                    return await self._own_or_taken(head)
             else:
                 made = done[-1]
                 assert isinstance(made, Created)

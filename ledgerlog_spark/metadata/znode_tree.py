@@ -26,7 +26,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from ledgerlog_spark.errors import LocalProtocolError, MetadataError
+from ledgerlog_spark.errors import (
+    LocalProtocolError,
+    MetadataError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
 from ledgerlog_spark.metadata.port import Session
 
 if TYPE_CHECKING:
@@ -299,6 +304,15 @@ async def make_persistent(tree: ZnodeTree, path: str) -> None:
         if await tree.stat(node) is None:
             with contextlib.suppress(NodeExistsError):
                 await tree.create(node)
+
+
+@contextlib.contextmanager
+def unsure_after(lost: MetadataUnknownError | None) -> Iterator[None]:
+    """A request that was lost before is still of unknown outcome when the store is out of reach."""
+    try:
+        yield
+    except MetadataUnavailableError as error:
+        raise lost or error from None
 
 
 def checked_path(path: str) -> str:

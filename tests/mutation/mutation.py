@@ -70,6 +70,7 @@ SIMULATORS = {
         "tests/sim/test_outcomes.py",
     ),
     "log": ("tests.sim.log", "--schedules", "160", "--seed", "1"),
+    "stores": ("tests.sim.log.stores", "--schedules", "100", "--seed", "1"),
     "leader": ("tests.sim.leader", "--schedules", "200", "--seed", "1"),
     "leader hosts": ("tests.sim.leader", "--hosts", "--schedules", "120", "--seed", "1"),
     "leader scripts": pytest_of(
@@ -121,12 +122,14 @@ SUITES = {
     "ledgerlog_spark/log/record_reader": Suite(("leader", "handles"), _LOG_TESTS),
     "ledgerlog_spark/log/": Suite(("log",), _LOG_TESTS),
     "ledgerlog_spark/metadata/led": Suite(
-        ("log", "handles"),
+        ("stores", "log", "handles"),
         (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
     ),
-    "ledgerlog_spark/metadata/lea": Suite((), (("tests/contract/test_metadata_leases.py",),)),
+    "ledgerlog_spark/metadata/lea": Suite(
+        ("stores",), (("tests/contract/test_metadata_leases.py",),)
+    ),
     "ledgerlog_spark/metadata/": Suite(
-        ("log",),
+        ("stores", "log"),
         ((f"{_UNIT}/metadata", "tests/contract/test_log_store.py"), (f"{_UNIT}/log",)),
     ),
     "ledgerlog_spark/lines": Suite((), ((f"{_UNIT}/test_lines.py", f"{_UNIT}/upkeep"),)),

@@ -14,11 +14,15 @@ from tests.sim.log.hosts.mutations import MUTATIONS as HOST_MUTATIONS
 from tests.sim.log.hosts.world import HostWorld
 from tests.sim.log.mutations import MUTATIONS
 from tests.sim.log.schedules import run_host_schedules, run_schedules, use_small_heads
+from tests.sim.log.stores.schedule import store_schedule
 from tests.sim.log.unreached import WANTED
 from tests.sim.log.world import World
 
 HOSTS_EVERY = 4
 """One schedule of the shipped hosts, which takes about as long as four of machines alone."""
+
+STORES_EVERY = 8
+"""One schedule of the stores alone."""
 
 
 def main() -> int:
@@ -47,12 +51,14 @@ def main() -> int:
 
 
 def play(arguments: argparse.Namespace) -> None:
-    """The schedules that were asked for, of machines and of hosts."""
+    """The schedules that were asked for, of stores, of machines and of hosts."""
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)
     hosts = range(arguments.seed, arguments.seed + -(-arguments.schedules // HOSTS_EVERY))
+    stores = range(arguments.seed, arguments.seed + -(-arguments.schedules // STORES_EVERY))
+    of_stores = run_host_schedules(stores, run=store_schedule, what="log stores")
     counts = run_schedules(seeds, _print_states if arguments.trace else None)
     of_hosts = run_host_schedules(hosts, _print_heads if arguments.trace else None)
-    sys.stdout.write(f"{counts}\n{of_hosts}\n")
+    sys.stdout.write(f"{counts}\n{of_hosts}\n{of_stores}\n")
 
 
 def _print_heads(world: HostWorld) -> None:

@@ -1,0 +1,237 @@
+"""Ledgers of logs: who registers them, what ends that, and which of them are listed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.errors import (
+    LedgerExistsError,
+    LedgerLogError,
+    LedgerNotFoundError,
+    LogNotFoundError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+    MetadataVersionError,
+)
+from ledgerlog_spark.protocol.log_messages import WriteHead
+from ledgerlog_spark.protocol.log_records import ProducerRecord
+from tests.sim.log.hosts.ledgers import metadata_of
+from tests.sim.log.stores.logs import head_of
+from tests.sim.log.stores.world import Asked
+
+if TYPE_CHECKING:
+    from tests.sim.log.stores.world import StoreProcess
+
+NOT_MADE = (
+    LedgerExistsError,
+    LogNotFoundError,
+    MetadataUnavailableError,
+    MetadataVersionError,
+)
+"""Failures that say for certain that a ledger is not there."""
+
+
+async def produce(process: StoreProcess) -> None:
+    """Registers ledgers, and ends registrations, of any producer."""
+    world, random = process.world, process.world.random
+    for _ in range(random.randint(10, 16)):
+        await process.sleep(50)
+        log_id = world.some_log()
+        apps = world.apps.setdefault(log_id, [])
+        what = random.choice((_register, _register, _register, _before, _forget))
+        asked = Asked(process)
+        try:
+            if not apps:
+                apps.append(f"app-{next(world.numbers)}")
+                record = ProducerRecord(epoch=1, runs=("run",))
+                await process.logs.write_producer(log_id, apps[-1], record, None)
+            else:
+                await what(process, asked, log_id, random.choice(apps))
+        except LedgerLogError as error:
+            asked.failed(error)
+
+
+async def end_registrations(process: StoreProcess) -> None:
+    """Of any producer, soon after they were made."""
+    world, random = process.world, process.world.random
+    for _ in range(random.randint(15, 25)):
+        await process.sleep(15)
+        log_id = world.some_log()
+        asked = Asked(process)
+        try:
+            if apps := world.apps.get(log_id):
+                await _end(process, asked, log_id, random.choice(apps))
+        except LedgerLogError as error:
+            asked.failed(error)
+
+
+async def _register(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
+    world = process.world
+    found = await process.logs.read_producer(log_id, app)
+    if found is None:
+        return
+    ledger_id = next(world.numbers)
+    epoch = found.value.epoch
+    try:
+        await process.logs.register_ledger(
+            log_id, app, epoch, found.version, ledger_id, metadata_of(ledger_id)
+        )
+    except NOT_MADE as error:
+        _refused(process, ledger_id, world.paths.registration(log_id, app, ledger_id), error)
+        raise
+    _stood(process, world.paths.registration(log_id, app, ledger_id), ledger_id)
+    is_known = any(each is not None for each in world.seen(world.record(ledger_id), asked.since))
+    world.require(is_known, f"ledger {ledger_id} has no record")
+
+
+def _stood(process: StoreProcess, proof: str, ledger_id: int) -> None:
+    """What makes a ledger count was there when it was asked for last, or came then."""
+    world = process.world
+    stood = any(each is not None for each in world.seen(proof, process.tree.tried))
+    world.require(stood, f"ledger {ledger_id} was made, and is already given up")
+    world.counts["ledgers made"] += 1
+
+
+def _refused(process: StoreProcess, ledger_id: int, proof: str, error: LedgerLogError) -> None:
+    world = process.world
+    is_there = world.held(proof) is not None
+    world.require(not is_there, f"ledger {ledger_id} is there, and its maker was told {error!r}")
+    if all(each is None for each in world.seen(proof, 0)):  # else somebody ended it meanwhile
+        world.refused.add(ledger_id)
+
+
+async def _end(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
+    """As the sweeper, or as a run that takes over."""
+    del asked
+    world, random = process.world, process.world.random
+    found = await process.logs.read_producer(log_id, app)
+    if found is None:
+        return
+    ended = [i for i in await process.logs.registered(log_id, app) if random.random() < 0.5]
+    staged = [i for i in ended if not world.is_to_be_listed(i)]
+    is_deleted = world.is_deleted(log_id)  # whoever removes it deals with what is listed
+    listed = [i for i in ended if world.is_to_be_listed(i) and not is_deleted]
+    record = replace(found.value, epoch=found.value.epoch + random.randint(0, 1))
+    await process.logs.write_producer(log_id, app, record, found.version, staged, listed)
+
+
+async def _before(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
+    del asked
+    world = process.world
+    epoch = world.random.randint(1, 4)
+    for ledger_id in await process.logs.registered_before(log_id, app, epoch):
+        path = world.paths.registration(log_id, app, ledger_id)
+        of = next(int(data) for data in world.seen(path, 0) if data is not None)
+        world.require(of < epoch, f"ledger {ledger_id} of epoch {of} is not older than {epoch}")
+
+
+async def _forget(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
+    del asked
+    found = await process.logs.read_producer(log_id, app)
+    if found is not None and process.world.random.random() < 0.3:
+        process.world.apps[log_id] = [each for each in process.world.apps[log_id] if each != app]
+        await process.logs.delete_producer(log_id, app, found.version)
+
+
+async def lead(process: StoreProcess) -> None:
+    """Makes ledgers as leaders do, lists them, claims them, and lets go of them."""
+    world, random = process.world, process.world.random
+    for _ in range(random.randint(12, 20)):
+        await process.sleep(50)
+        log_id = world.some_log()
+        asked = Asked(process)
+        what = random.choice((_make, _make, _list, _list, _list, _claim, _unlist, _drop))
+        try:
+            await what(process, asked, log_id)
+        except LedgerLogError as error:
+            asked.failed(error)
+
+
+async def _make(process: StoreProcess, asked: Asked, log_id: str) -> None:
+    world, ledger_id = process.world, next(process.world.numbers)
+    del asked
+    mark = world.paths.mark(log_id, ledger_id)
+    try:
+        await process.logs.make_ledger(log_id, ledger_id, metadata_of(ledger_id))
+    except NOT_MADE as error:
+        _refused(process, ledger_id, mark, error)
+        raise
+    _stood(process, mark, ledger_id)
+
+
+def _made(process: StoreProcess, log_id: str) -> list[int]:
+    """Ledgers of the log that leaders made."""
+    world = process.world
+    return [
+        i
+        for i, of in world.ledgers.items()
+        if of == log_id and b"made" in world.seen(world.paths.mark(log_id, i), 0)
+    ]
+
+
+async def _list(process: StoreProcess, asked: Asked, log_id: str) -> None:
+    """The same change again while its outcome is unknown."""
+    world = process.world
+    found = await head_of(process, log_id)
+    if found is None:
+        return
+    number = found.version.number
+    made = [i for i in _made(process, log_id) if world.listed_in.get(i, number + 1) > number]
+    if not made:
+        return
+    ledger_id = world.random.choice(made[-4:])
+    head = replace(found.value, token=world.new_token())
+    write = WriteHead(0, head.token, head, found.version, listed=(ledger_id,))
+    is_synced = False
+    for _ in range(3):
+        try:
+            await process.logs.write_head(log_id, write)
+        except MetadataUnknownError as error:
+            asked.failed(error)
+            continue
+        except LedgerNotFoundError as error:
+            marks = world.seen(world.paths.mark(log_id, ledger_id), asked.since)
+            is_over = any(mark != b"made" for mark in marks)
+            world.require(is_over, f"ledger {ledger_id} could be listed: {error!r}")
+            is_listed = ledger_id in world.listed
+            world.require(not is_listed, f"ledger {ledger_id} is listed: {error!r}")
+            return
+        except MetadataVersionError as error:
+            node = world.nodes.current.nodes.get(world.paths.head(log_id))
+            is_moved = node is None or node.version.number != number
+            marks = world.seen(world.paths.mark(log_id, ledger_id), asked.since)
+            if is_moved or not all(mark is None for mark in marks):
+                return
+            world.require(not is_synced, f"it never ends: {error!r}")
+            await process.logs.sync()  # a replica may show a mark that has gone
+            is_synced = True
+            continue
+        world.counts["ledgers listed"] += 1
+        return
+
+
+async def _claim(process: StoreProcess, asked: Asked, log_id: str) -> None:
+    del asked
+    made = _made(process, log_id)
+    if made:
+        await process.logs.claim_made(log_id, process.world.random.choice(made[-4:]))
+
+
+async def _unlist(process: StoreProcess, asked: Asked, log_id: str) -> None:
+    del asked
+    world = process.world
+    found = await head_of(process, log_id)
+    listed = [i for i in _made(process, log_id) if i in world.listed]
+    if found is not None and listed:
+        head = replace(found.value, token=world.new_token())
+        write = WriteHead(0, head.token, head, found.version, unlisted=tuple(listed[:1]))
+        await process.logs.write_head(log_id, write)
+
+
+async def _drop(process: StoreProcess, asked: Asked, log_id: str) -> None:
+    del asked
+    for mark in await process.logs.marked(log_id):
+        if not mark.is_made:
+            await process.ledgers.delete(mark.ledger_id)
+            await process.logs.forget_mark(log_id, mark.ledger_id)

@@ -1,0 +1,89 @@
+"""Random schedules of calls of the metadata stores as they ship; the mutations they catch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.metadata.commit_queue import TreeCommitQueue
+from ledgerlog_spark.metadata.leases import TreeLeases
+from ledgerlog_spark.metadata.log_store import TreeLogStore
+from ledgerlog_spark.metadata.store_clock import StoreClock
+from tests.sim.log.checks import Violation
+from tests.sim.log.schedules import run_host_schedules
+from tests.sim.log.stores.schedule import store_schedule
+from tests.sim.share import played
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+SCHEDULES = played(60)
+SCHEDULES_TO_CATCH_MAX = 60
+
+pytestmark = pytest.mark.usefixtures("small_heads")
+
+
+def run(seeds: range) -> str:
+    return run_host_schedules(seeds, run=store_schedule, what="log stores")
+
+
+def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = run(range(9_000, 9_000 + SCHEDULES))
+    with capsys.disabled():
+        print(f"\n{counts}")  # noqa: T201 (the count line)
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    first, second = store_schedule(7), store_schedule(7)
+    assert first.history == second.history
+    assert first.counts == second.counts
+
+
+def lease_is_everybodys(patch: pytest.MonkeyPatch) -> None:
+    async def acquire(self: TreeLeases, name: str, holder: Mapping[str, str]) -> bool:
+        del self, name, holder
+        return True
+
+    patch.setattr(TreeLeases, "acquire", acquire)
+
+
+def queue_forgets_who_was_first(patch: pytest.MonkeyPatch) -> None:
+    async def members(self: TreeCommitQueue) -> Sequence[str]:
+        return sorted(await self._tree.children(self._directory))
+
+    patch.setattr(TreeCommitQueue, "members", members)
+
+
+def clock_stands_still(patch: pytest.MonkeyPatch) -> None:
+    def estimate_ms(self: StoreClock, age_ms_max: int | None = None) -> int | None:
+        del age_ms_max
+        return self._store_ms
+
+    patch.setattr(StoreClock, "estimate_ms", estimate_ms)
+
+
+def deleted_log_goes_with_what_is_registered(patch: pytest.MonkeyPatch) -> None:
+    async def remove_log(self: TreeLogStore, log_id: str) -> bool:
+        await self._delete_below(self._paths.log(log_id))
+        return True
+
+    patch.setattr(TreeLogStore, "remove_log", remove_log)
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        clock_stands_still,
+        deleted_log_goes_with_what_is_registered,
+        lease_is_everybodys,
+        queue_forgets_who_was_first,
+    ],
+    ids=lambda mutation: mutation.__name__,
+)
+def test_mutation_is_caught(
+    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises(Violation):
+        run(range(1, SCHEDULES_TO_CATCH_MAX))
