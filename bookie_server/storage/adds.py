@@ -107,10 +107,9 @@ class AddPath:
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
-        if not health.is_writable:
-            health.has_room = self._keeper.has_room(
-                2 * (self.in_flight_bytes + size + CONTROL_RECORD_SIZE) + 12 * len(request.lengths)
-            )
+        health.has_room = health.is_writable or self._keeper.has_room(
+            2 * (self.in_flight_bytes + size + CONTROL_RECORD_SIZE) + 12 * len(request.lengths)
+        )
         free_bytes = self._settings.in_flight_bytes_max - self.in_flight_bytes
         verdict = admit_add(request, state, health, free_bytes)
         if self.is_closing:

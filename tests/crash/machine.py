@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -58,15 +58,19 @@ class FixedMetadata:
 
     Attributes:
         standings: Of those that differ from the others.
+        pause: Before each answer.
     """
 
     def __init__(self, standing: Standing = Standing.OPEN_WITH_ME) -> None:
         self.standing = standing
         self.standings: dict[int, Standing] = {}
         self.asked: list[int] = []
+        self.pause: Callable[[], Awaitable[None]] | None = None
 
     async def check(self, ledger_id: int) -> Standing:
         self.asked.append(ledger_id)
+        if self.pause is not None:
+            await self.pause()
         return self.standings.get(ledger_id, self.standing)
 
 
@@ -75,6 +79,8 @@ class Machine:
 
     Attributes:
         is_new: No start has made the directory's first MANIFEST durable yet.
+        on_host: Shown each new process before anything runs in it.
+        grid_us: Of its files, see `SimFileSystem`.
     """
 
     def __init__(
@@ -93,9 +99,12 @@ class Machine:
         self.storage: LedgerStorage | None = None
         self.starts = 0
         self.is_new = True
+        self.on_host: Callable[[Host], None] = lambda _host: None
+        self.grid_us = 1
 
     def make_files(self) -> SimFileSystem:
         self.files = SimFileSystem(self.disk, self.host)
+        self.files.grid_us = self.grid_us
         return self.files
 
     def start(self) -> LedgerStorage:
@@ -167,6 +176,7 @@ class Machine:
     def _replace_host(self) -> None:
         self.storage = None
         self.host = Host(self.scheduler, f"bookie start {self.starts}")
+        self.on_host(self.host)
 
     # Calls that wait for their answer.
 

@@ -68,6 +68,23 @@ def test_full_disk_refuses_control_records_before_the_last_file_overflows():
     assert machine.fence(1)[0] is Code.OK
 
 
+def test_recovery_adds_are_taken_again_once_the_disk_has_room():
+    machine = Machine()
+    machine.start()
+    filled(machine, 3)
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + 4_000
+    number = 3
+    while machine.add(1, (number,), bytes(3_000), is_recovery=True) is Code.OK:
+        number += 1
+        assert number < 200
+    assert not machine.serving.is_writable
+    machine.disk.faults.capacity_bytes = None
+    machine.scheduler.run_for(2 * SMALL.allocation_retry_ms)
+    assert machine.serving.is_writable
+    assert machine.add(1, (number,), bytes(3_000), is_recovery=True) is Code.OK
+    assert machine.add(1, (number + 1,), bytes(3_000)) is Code.OK
+
+
 def test_no_room_for_the_first_file_refuses_to_start():
     machine = Machine()
     machine.disk.faults.capacity_bytes = 10_000
@@ -177,6 +194,18 @@ def test_first_add_after_a_cut_tail_goes_through_the_metadata_check(standing, an
         assert not machine.serving.is_fenced(1)
         machine.metadata.standing = Standing.OPEN_WITH_ME
         assert machine.add(1, (2,)) is Code.OK
+
+
+def test_fence_that_the_metadata_check_makes_is_durable_before_an_add_hears_of_it():
+    machine = Machine(5, standing=Standing.NOT_WRITABLE)
+    machine.start()
+    torn(machine)
+    assert machine.add(1, (0,)) is Code.FENCED
+    machine.lose_power()
+    machine.metadata.standing = Standing.UNKNOWN
+    machine.start()
+    assert machine.serving.is_fenced(1)
+    assert machine.add(1, (0,)) is Code.FENCED
 
 
 def test_adds_that_wait_for_the_metadata_check_are_answered_within_its_time():

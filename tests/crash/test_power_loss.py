@@ -23,7 +23,7 @@ from bookie_server.storage.slots import Slots
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry
-from tests.crash.model import Run
+from tests.crash.run import Run
 from tests.sim.disk import SimFile, SimFileSystem
 
 ONE_SPARE = replace(SMALL, pool_files_max=2)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.record_codec import MAGIC
-from bookie_server.core.requests import AddRequest
+from bookie_server.core.requests import AddRequest, ReadRequest
 from ledgerlog_spark.model import NO_ENTRY, Code
 from tests.crash.machine import add_request, entry
-from tests.crash.model import Run, ViolationError
+from tests.crash.model import ViolationError
+from tests.crash.run import Run
 from tests.sim.disk import SECTOR
 
 SEEDS = 160
@@ -46,6 +48,7 @@ class RotRun:
             return
         for number in range(STARTS):
             self.restart()
+            self.ask_at_once()
             self.check()
             if number < STARTS - 1:
                 self.add_again()
@@ -115,6 +118,16 @@ class RotRun:
                 late = (run.next_id[ledger_id] + 100,)
                 if machine.add(ledger_id, late) is Code.OK:
                     raise ViolationError(f"the fence of {ledger_id} is gone")
+
+    def ask_at_once(self) -> None:
+        """Reads that are under way while an index is found damaged and is counted again."""
+        run, machine = self.run, self.machine
+        keys = list(run.model.acked)
+        for key in self.random.sample(keys, min(len(keys), 40)):
+            call = partial(machine.serving.read, ReadRequest(*key))
+            run.requests.send(f"read of {key}", call, partial(self.judge, *key))
+            run.let_run(self.random.randrange(6))
+        machine.scheduler.run_until(lambda: not run.requests.open)
 
     def judge(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
         if code is Code.IO_ERROR:

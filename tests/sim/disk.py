@@ -183,6 +183,7 @@ class SimFileSystem:
 
     Attributes:
         opened: Descriptors of the process.
+        grid_us: What the device did is noticed at multiples of this: much at once if it is large.
     """
 
     def __init__(
@@ -193,10 +194,13 @@ class SimFileSystem:
         self.latency_us = latency_us
         self.last_group: SimFuture[None] | None = None
         self.opened: list[SimFile] = []
+        self.grid_us = 1
 
     async def step(self, name: str) -> None:
         """Wait for the device; whatever the operation does happens after this, at once."""
-        await self.host.sleep_us(self.disk.random.randint(*self.latency_us))
+        latency_us = self.disk.random.randint(*self.latency_us)
+        late_us = -(self.host.scheduler.now_us + latency_us) % self.grid_us
+        await self.host.sleep_us(latency_us + late_us)
         self.step_now(name)
 
     def step_now(self, name: str) -> None:

@@ -8,6 +8,7 @@ the event), so a run depends on nothing but the calls made.
 from __future__ import annotations
 
 import heapq
+from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakSet
@@ -52,6 +53,12 @@ class SimFuture(Generic[T]):
         for waiter in waiters:
             self.host.call_soon(waiter)
 
+    def cancel(self) -> None:
+        """End it without a value, as asyncio does to what a cancelled task waits for."""
+        if not self._is_done:
+            self._error = CancelledError()
+            self._finish()
+
     def add_waiter(self, waiter: Callable[[], None]) -> None:
         if self._is_done:
             self.host.call_soon(waiter)
@@ -69,6 +76,8 @@ class Scheduler:
 
     Attributes:
         unfinished: Of the class: all that were made and not collected yet, for tests to close.
+        turns: So many turns would an event loop have made: one has everything that is due when it
+            begins.
     """
 
     unfinished: ClassVar[WeakSet[Scheduler]] = WeakSet()
@@ -77,6 +86,8 @@ class Scheduler:
         self.unfinished.add(self)
         self.now_us = 0
         self.events = 0
+        self.turns = 0
+        self._turn_end = 0
         self._number = 0
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self.hosts: list[Host] = []
@@ -102,7 +113,11 @@ class Scheduler:
         """Run the next event; False when there is none."""
         if not self._heap:
             return False
-        self.now_us, _, callback = heapq.heappop(self._heap)
+        time_us, number, callback = heapq.heappop(self._heap)
+        if number > self._turn_end or time_us != self.now_us:
+            self.turns += 1
+            self._turn_end = self._number
+        self.now_us = time_us
         self.events += 1
         callback()
         return True
@@ -145,7 +160,13 @@ class Scheduler:
 
 
 class Host:
-    """One simulated process: the Clock and Tasks of what runs in it."""
+    """One simulated process: the Clock and Tasks of what runs in it.
+
+    Attributes:
+        failure: What ended a coroutine of its own.
+        on_failure: Told of it; None raises it.
+        on_callback_error: Told of what a callback raised; None raises it.
+    """
 
     def __init__(
         self, scheduler: Scheduler, name: str, *, wall_offset_ms: int = 1_700_000_000_000
@@ -156,6 +177,7 @@ class Host:
         self.is_alive = True
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], None] | None = None
+        self.on_callback_error: Callable[[Exception], None] | None = None
         self._running: dict[int, Coroutine[Any, Any, None]] = {}
         self._numbered = 0
         scheduler.hosts.append(self)
@@ -176,8 +198,14 @@ class Host:
         """Call back unless the host dies first."""
 
         def alive() -> None:
-            if self.is_alive:
+            if not self.is_alive:
+                return
+            try:
                 callback()
+            except Exception as error:
+                if self.on_callback_error is None:
+                    raise
+                self.on_callback_error(error)
 
         self.scheduler.call_later(delay_us, alive)
 
@@ -186,26 +214,40 @@ class Host:
 
     async def sleep_us(self, duration_us: int) -> None:
         woken: SimFuture[None] = self.future()
-        self.call_later(duration_us, lambda: woken.set_result(None))
+
+        def wake() -> None:
+            if not woken.done():  # it is when the sleeper was cancelled
+                woken.set_result(None)
+
+        self.call_later(duration_us, wake)
         await woken
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.begin(name, coroutine)
+
+    def begin(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Callable[[], None]:
+        """Run a coroutine of its own; returns what cancels it, as asyncio cancels a task."""
         if not self.is_alive:
             coroutine.close()
-            return
+            return lambda: None
+        awaited: SimFuture[Any] | None = None
+        is_cancelled = False
         self._numbered += 1
         number = self._numbered
         self._running[number] = coroutine
 
         def advance() -> None:
+            nonlocal awaited
             if number not in self._running:
                 return
             try:
                 awaited = coroutine.send(None)
             except StopIteration:
                 self._running.pop(number, None)
-            except Exception as error:
+            except (Exception, CancelledError) as error:
                 self._running.pop(number, None)
+                if is_cancelled and isinstance(error, CancelledError):
+                    return
                 self.failure = error
                 if self.on_failure is None:
                     error.add_note(f"in {name} of {self.name}")
@@ -216,7 +258,18 @@ class Host:
                 assert awaited.host is self, f"{name} awaits a future of {awaited.host.name}"
                 awaited.add_waiter(advance)
 
+        def cancel() -> None:
+            nonlocal is_cancelled
+            if number not in self._running:
+                return
+            is_cancelled = True
+            if awaited is None:
+                self._running.pop(number).close()
+            else:
+                awaited.cancel()
+
         self.call_soon(advance)
+        return cancel
 
     def kill(self) -> None:
         """Stop everything where it stands: no coroutine and no callback of this host runs on."""

@@ -1,0 +1,98 @@
+"""What a storage was asked for: each request is answered once, and a peer's callback may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.crash.model import ViolationError
+from tests.sim.runtime import Host
+
+
+class CarelessError(Exception):
+    """Raised by a callback after it has done its work: its owner's mistake, and nobody else's."""
+
+
+class Requests:
+    """Those of one run.
+
+    Args:
+        random: Draws which callbacks fail.
+        careless_part: So many of those that are called back later.
+
+    Attributes:
+        open: Not answered, by number.
+        is_sending: A peer is making a call.
+        raised: Callbacks that failed.
+        reported: Of these, those that the storage raised in a turn of its own.
+    """
+
+    def __init__(self, random: Random, careless_part: float = 0.0) -> None:
+        self._random = random
+        self._careless_part = careless_part
+        self._numbered = 0
+        self.is_sending = False
+        self.open: dict[int, str] = {}
+        self.raised = 0
+        self.reported = 0
+
+    def send(
+        self,
+        what: str,
+        call: Callable[[Callable[..., None]], None],
+        done: Callable[..., None],
+    ) -> None:
+        """Make a call that is answered through what it is given."""
+        self._numbered += 1
+        number = self._numbered
+        self.open[number] = what
+
+        def answered(*answer: object) -> None:
+            if self.open.pop(number, None) is None:
+                raise ViolationError(f"{what} is answered twice: {answer}")
+            done(*answer)
+            self.fail_at_random()
+
+        self.is_sending = True
+        try:
+            call(answered)
+        finally:
+            self.is_sending = False
+
+    def fail_at_random(self) -> None:
+        """Raise what a careless callback raises, now and then; never within the peer's own call."""
+        if self.is_sending or self._random.random() >= self._careless_part:
+            return
+        self.raised += 1
+        raise CarelessError
+
+    def watch(self, host: Host) -> None:
+        """Have what fails in a process judged."""
+        host.on_callback_error = self._on_callback_error
+        host.on_failure = self._on_task_error
+
+    def _on_callback_error(self, error: Exception) -> None:
+        if not isinstance(error, CarelessError):
+            raise error
+        self.reported += 1
+
+    def _on_task_error(self, error: BaseException) -> None:
+        raise ViolationError(f"a task of the bookie ended with {error!r}") from error
+
+    def forget(self) -> None:
+        """The process is gone, and its answers with it."""
+        self.open.clear()
+        self.reported = self.raised
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody waits for an answer, nor for the report of a failure."""
+        return not self.open and self.raised <= self.reported
+
+    def require_all_answered(self) -> None:
+        """Nobody waits."""
+        if self.open:
+            raise ViolationError(f"nobody answers {sorted(self.open.values())}")
+        if self.raised > self.reported:
+            missing = self.raised - self.reported
+            raise ViolationError(f"{missing} failures of callbacks were kept from their owner")

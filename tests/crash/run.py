@@ -1,0 +1,432 @@
+"""Random operations on one bookie's storage, power losses, and a `Model` of the answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+
+from bookie_server.core.requests import BatchReadRequest, ReadRequest
+from bookie_server.errors import StorageError
+from bookie_server.ports import Standing
+from ledgerlog_spark.model import Code
+from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
+from tests.crash.model import ANY_AGE, Model, ViolationError
+from tests.crash.requests import Requests
+
+LEDGERS = 3
+"""So many are in use at a time; now and then a new one takes the place of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A run that the log was given at once: no other one is between it and what it was given next.
+
+    Attributes:
+        ledger_id: Of the run.
+        age: Of the ledger then.
+        stored: Its entries.
+    """
+
+    ledger_id: int
+    age: int
+    stored: dict[tuple[int, int], bytes]
+
+
+class Run:
+    """One seeded run: operations, power loss at any moment, and a check after each restart.
+
+    Attributes:
+        requests: What the storage was asked for.
+        excused: Codes that a fault explains which is there now.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        settings = replace(
+            SMALL,
+            group_bytes_max=self.random.choice((1 << 10, 1 << 14)),
+            open_files_max=self.random.choice((8, 1_024)),
+            pieces_max=self.random.choice((5, 50)),
+            tombstone_keep_s=self.random.choice((1, 604_800)),
+            state_deltas_bytes_min=self.random.choice((1, 1 << 14)),
+        )
+        self.machine = Machine(seed, settings=settings)
+        self.model = Model()
+        self.ledgers = list(range(LEDGERS))
+        self.ledgers_made = LEDGERS
+        self.next_id: Counter[int] = Counter()
+        self.submitted: dict[int, Submitted] = {}
+        self.number = 0
+        self.requests = Requests(self.random)
+        self.excused: set[Code] = set()
+        self.last_sent: tuple[int, Sequence[int], list[bytes]] | None = None
+        self.written: dict[tuple[int, int], set[bytes]] = {}
+        self.accepted: dict[tuple[int, int], set[int]] = {}
+        self.denied: dict[tuple[int, int], set[int]] = {}
+        self.seen: Counter[str] = Counter()
+
+    def run(self, rounds: int = 6) -> None:
+        self.machine.start()
+        for _ in range(rounds):
+            if self.random.random() < 0.5:
+                place = self.random.randrange(LEDGERS)
+                if self.random.random() < 0.5:
+                    self.drop(self.ledgers[place])
+                self.ledgers[place] = self.ledgers_made
+                self.ledgers_made += 1
+            for _ in range(self.random.randrange(1, 25)):
+                self.operate()
+                if self.random.random() < 0.7:
+                    self.let_run(self.random.randrange(1, 25))
+            if self.random.random() < 0.3:
+                # Long enough for a tombstone to be forgotten.
+                self.machine.scheduler.run_for(1_500)
+                self.machine.reclaim()
+                self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
+            # Go down in the middle of something: a write lies between few events and its sync.
+            for _ in range(self.random.randrange(1, 6)):
+                self.operate()
+                self.let_run(self.random.randrange(4))
+            self.reach_a_write()
+            self.go_down()
+            self.come_up()
+            self.check_all()
+            self.submitted.clear()
+            self.accepted.clear()
+            self.denied.clear()
+
+    def let_run(self, events: int) -> None:
+        for _ in range(events):
+            if not self.machine.scheduler.step():
+                return
+
+    def reach_a_write(self) -> None:
+        """Most of the time, go on until something is written and not yet synced.
+
+        Sometimes until that is more than one record, so that a tear may take one in the middle.
+        """
+        disk = self.machine.disk
+        least = self.random.choice((1, 1_500, 4_000))
+        for _ in range(self.random.choice((0, 60, 200))):
+            writes = (content.unsynced for content in disk.seen_names.values())
+            if any(sum(len(data) for _, data in unsynced) >= least for unsynced in writes):
+                return
+            self.let_run(1)
+
+    def go_down(self) -> None:
+        self.machine.check_descriptors()
+        counters = self.machine.serving.counters
+        self.seen["add_overlap"] += counters.add_overlap
+        self.seen["adds_repeated"] += counters.adds_repeated
+        for mark in ("torn_tails", "rewritten_records", "replayed_records"):
+            self.seen[mark] += getattr(counters.boot, mark)
+        self.seen["drops"] += counters.drops
+        self.seen["tombstones_forgotten"] += counters.tombstones_forgotten
+        self.seen["freed"] += counters.files.freed
+        self.seen["recycled"] += counters.files.recycled
+        names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
+        self.seen["rolls"] += len(names) > 4
+        way = self.random.randrange(4)
+        if way == 0:
+            self.machine.crash()
+        elif way == 1:
+            self.excused = {Code.IO_ERROR}
+            self.machine.stop()
+            self.excused = set()
+        else:
+            self.machine.lose_power()
+
+    def come_up(self) -> None:
+        """Start, losing power on the way now and then."""
+        while self.random.random() < 0.4:
+            self.seen["boots_cut_short"] += 1
+            self.machine.host.spawn("start", self.opening())
+            self.let_run(self.random.randrange(1, 400))
+            if self.random.random() < 0.5:
+                self.machine.lose_power()
+            else:
+                self.machine.crash()
+        self.machine.start()
+        self.requests.forget()
+        self.model.being_dropped.clear()
+
+    async def opening(self) -> None:
+        await self.machine.opening()
+
+    def operate(self) -> None:
+        choice = self.random.random()
+        ledger_id = self.random.choice(self.ledgers)
+        if choice < 0.75:
+            self.add(ledger_id)
+        elif choice < 0.82:
+            self.fence(ledger_id)
+        elif choice < 0.88:
+            self.write_lac(ledger_id)
+        elif choice < 0.91:
+            self.drop(ledger_id)
+        elif choice < 0.95:
+            self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
+        elif choice < 0.97:
+            self.read(ledger_id)
+        elif choice < 0.985:
+            self.read_batch(ledger_id)
+        else:
+            self.read_for_recovery(ledger_id)
+
+    def add(self, ledger_id: int) -> None:
+        random = self.random
+        is_recovery = random.random() < 0.3
+        count = random.choice((1, 1, 1, 3, 8))
+        first = self.next_id[ledger_id]
+        if random.random() < 0.2:
+            first = random.randrange(max(1, first))
+        end = first + count + (random.random() < 0.1)
+        self.next_id[ledger_id] = max(self.next_id[ledger_id], end)
+        ids: Sequence[int] = range(first, first + count)
+        if count == 3 and random.random() < 0.5:
+            ids = (first, first + 2)
+        self.number += 1
+        payloads = [b"%d " % self.number * random.choice((1, 10, 700)) for _ in ids]
+        is_repeated = random.random() < 0.1 and self.last_sent is not None
+        if is_repeated and self.last_sent is not None:
+            ledger_id, ids, payloads = self.last_sent
+        self.send_add(ledger_id, ids, payloads, is_recovery=is_recovery)
+        if is_repeated and random.random() < 0.3:
+            # While it is compared with what is held.
+            self.let_run(random.randrange(3))
+            self.drop(ledger_id)
+
+    def send_add(
+        self, ledger_id: int, ids: Sequence[int], payloads: list[bytes], *, is_recovery: bool
+    ) -> None:
+        """Send a run, and hold its answer against the model."""
+        model = self.model
+        self.last_sent = ledger_id, ids, payloads
+        stored = {
+            (ledger_id, i): entry(ledger_id, i, p) for i, p in zip(ids, payloads, strict=True)
+        }
+        age = model.age[ledger_id]
+        for key, data in stored.items():
+            model.possible.setdefault(key, Counter())[ANY_AGE, data] += 1
+            self.written.setdefault(key, set()).add(data)
+        was_fenced = ledger_id in model.fenced
+        was_dropped = ledger_id in model.being_dropped
+        sent_at, number = model.time, self.number
+
+        def done(code: Code) -> None:
+            for key in stored:
+                self.accepted.get(key, set()).discard(number)
+                if code is Code.OK and number in self.denied.get(key, ()):
+                    raise ViolationError(f"{key}: denied to a recovery, and acknowledged after it")
+            if code is Code.OK:
+                if was_fenced and not is_recovery:
+                    raise ViolationError(f"ledger {ledger_id} was fenced before {ids} was sent")
+                if was_dropped and not is_recovery:
+                    raise ViolationError(f"{ids} of {ledger_id} was sent after its drop and taken")
+                last_said = model.fence_answers.get(ledger_id)
+                if last_said is not None and not is_recovery and ids[-1] > last_said:
+                    raise ViolationError(
+                        f"{ids} acknowledged after a fence said {last_said} is the last"
+                    )
+                if not model.is_undropped(ledger_id, age):
+                    # On which side of the drop it was accepted is not known.
+                    return
+                for key, data in stored.items():
+                    model.settle(key, data, sent_at)
+                    model.possible[key][ANY_AGE, data] -= 1
+            elif code is Code.FENCED and ledger_id not in model.fence_sent:
+                raise ViolationError(f"ledger {ledger_id} is fenced, and nobody fenced it")
+            elif code is Code.IO_ERROR and code in self.excused:
+                return
+            elif code is not Code.FENCED and code not in self.excused:
+                raise ViolationError(f"add of {ids} answered {code} without any fault")
+            else:
+                for key, data in stored.items():
+                    model.possible[key][ANY_AGE, data] -= 1
+
+        request = add_request(ledger_id, ids, payloads, is_recovery=is_recovery)
+        log = self.machine.serving._log
+        ticket = log.last_ticket
+        call = partial(self.machine.serving.add, request)
+        self.requests.send(f"add of {ids} to {ledger_id}", call, done)
+        if log.last_ticket > ticket:
+            self.submitted[log.last_ticket] = Submitted(ledger_id, age, stored)
+            for key in stored:
+                self.accepted.setdefault(key, set()).add(number)
+
+    def fence(self, ledger_id: int) -> None:
+        model = self.model
+        model.fence_sent.add(ledger_id)
+        # Recovery marks the record before it fences.
+        self.machine.metadata.standings[ledger_id] = Standing.NOT_WRITABLE
+        age, largest = model.age[ledger_id], model.largest(ledger_id)
+
+        def done(code: Code, data: bytes | None) -> None:
+            if code is Code.IO_ERROR and self.excused:
+                return
+            if code is not Code.OK and not code.is_absent:
+                raise ViolationError(
+                    f"fence of ledger {ledger_id} answered {code} without any fault"
+                )
+            model.fenced.add(ledger_id)
+            last = -1 if data is None else int.from_bytes(data[8:16], "big")
+            if last < largest and age == model.age[ledger_id]:
+                raise ViolationError(f"a fence of {ledger_id} shows {last}, it holds {largest}")
+            model.fence_answers[ledger_id] = min(last, model.fence_answers.get(ledger_id, last))
+
+        request = ReadRequest(ledger_id, -1, fence_key=KEY, is_recovery=True)
+        call = partial(self.machine.serving.read, request)
+        self.requests.send(f"fence of {ledger_id}", call, done)
+
+    def drop(self, ledger_id: int) -> None:
+        model = self.model
+        had_any = any(key[0] == ledger_id for key in model.acked)
+        age = model.drop_sent(ledger_id)
+        # A ledger is deleted before it is dropped.
+        self.machine.metadata.standings[ledger_id] = Standing.NOT_WRITABLE
+
+        def done(code: Code) -> None:
+            if code in self.excused:
+                model.being_dropped.discard(ledger_id)
+                return
+            if code is Code.NO_LEDGER and not had_any:
+                model.being_dropped.discard(ledger_id)
+                return
+            if code is not Code.OK:
+                raise ViolationError(f"drop of ledger {ledger_id} answered {code}")
+            model.dropped[ledger_id] = max(age, model.dropped[ledger_id])
+            model.fenced.add(ledger_id)
+            if age == model.age[ledger_id]:
+                model.dropping.pop(ledger_id, None)
+
+        call = partial(self.machine.serving.drop, ledger_id)
+        self.requests.send(f"drop of {ledger_id}", call, done)
+
+    def write_lac(self, ledger_id: int) -> None:
+        lac = self.random.randrange(100)
+
+        def done(code: Code) -> None:
+            # The LAC of a dropped ledger may be forgotten with it.
+            if code is Code.OK and not self.model.age[ledger_id]:
+                self.model.lac[ledger_id] = max(lac, self.model.lac.get(ledger_id, -1))
+
+        # A larger one that was only told says nothing of what is on the disk.
+        self.machine.serving.tell_lac(ledger_id, 2 * lac, KEY)
+        call = partial(self.machine.serving.write_lac, ledger_id, lac, KEY)
+        self.requests.send(f"LAC of {ledger_id}", call, done)
+
+    def read(self, ledger_id: int) -> None:
+        entry_id = self.random.randrange(max(1, self.next_id[ledger_id]))
+        before = self.model.acked.get((ledger_id, entry_id))
+        dropped = self.model.dropped[ledger_id]
+
+        def done(code: Code, data: bytes | None) -> None:
+            if code in self.excused:
+                return
+            # An add answered while the read was on its way may or may not show in it.
+            if (before is None and code.is_absent) or (data is not None and data in (before or ())):
+                return
+            self.model.check_read(ledger_id, entry_id, code, data, dropped)
+
+        call = partial(self.machine.serving.read, ReadRequest(ledger_id, entry_id))
+        self.requests.send(f"read of {entry_id} of {ledger_id}", call, done)
+
+    def read_batch(self, ledger_id: int) -> None:
+        """What it shows is consecutive; the first entry is as a read of it alone shows it.
+
+        The others may be of an older copy, when one was added with other bytes.
+        """
+        first = self.random.randrange(max(1, self.next_id[ledger_id]))
+        before = self.model.acked.get((ledger_id, first))
+        dropped = self.model.dropped[ledger_id]
+
+        def done(code: Code, entries: Sequence[bytes]) -> None:
+            if code in self.excused:
+                return
+            data = entries[0] if entries else None
+            is_known = before is None and code.is_absent
+            if not is_known and (data is None or data not in (before or ())):
+                self.model.check_read(ledger_id, first, code, data, dropped)
+            for entry_id, data in enumerate(entries, first):
+                if data not in self.written.get((ledger_id, entry_id), ()):
+                    raise ViolationError(f"a batch of {ledger_id} has other bytes at {entry_id}")
+
+        request = BatchReadRequest(ledger_id, first, 8, 1 << 14)
+        call = partial(self.machine.serving.read_batch, request)
+        self.requests.send(f"reads from {first} of {ledger_id}", call, done)
+
+    def read_for_recovery(self, ledger_id: int) -> None:
+        """It waits for adds that were accepted before it: what it denies is not acknowledged."""
+        entry_id = max(0, self.next_id[ledger_id] - self.random.randrange(1, 4))
+        key, age = (ledger_id, entry_id), self.model.age[ledger_id]
+        pending = set(self.accepted.get(key, ()))
+
+        def done(code: Code, _data: bytes | None) -> None:
+            if code.is_absent and age == self.model.age[ledger_id]:
+                self.denied.setdefault(key, set()).update(pending & self.accepted.get(key, set()))
+
+        request = ReadRequest(ledger_id, entry_id, is_recovery=True)
+        call = partial(self.machine.serving.read, request)
+        self.requests.send(f"recovery read of {entry_id} of {ledger_id}", call, done)
+
+    def check_all(self) -> None:
+        """Everything promised is there; and what is there now stays."""
+        machine, model = self.machine, self.model
+        everything: dict[tuple[int, int], bytes | None] = {}
+        for ledger_id in range(self.ledgers_made):
+            read: dict[tuple[int, int], bytes | None] = {}
+            for entry_id in range(self.next_id[ledger_id] + 2):
+                code, data = machine.read(ledger_id, entry_id)
+                model.check_read(ledger_id, entry_id, code, data)
+                key = (ledger_id, entry_id)
+                read[key] = data
+                model.possible.pop(key, None)
+                if data is not None:
+                    model.acked[key] = {data: model.time}
+            model.check_whole(ledger_id, read)
+            everything |= read
+        self.check_order(everything)
+        for ledger_id in range(self.ledgers_made):
+            self.check_ledger(ledger_id)
+        manifest = machine.manifest()
+        machine.check_descriptors()
+        machine.check_states()
+        named = {file.slot for file in manifest.files} | set(manifest.free_slots)
+        if machine.slots() != named:
+            raise ViolationError(f"the MANIFEST names {named}, there are {machine.slots()}")
+
+    def check_ledger(self, ledger_id: int) -> None:
+        machine, model = self.machine, self.model
+        present = {e for ledger, e in model.acked if ledger == ledger_id}
+        held = machine.held(ledger_id)
+        if isinstance(held, StorageError):
+            raise ViolationError("nothing was damaged, and what is held is not known")
+        listed = {e for first, last in held for e in range(first, last + 1)}
+        if listed != present:
+            raise ViolationError(f"ledger {ledger_id}: holds {present}, lists {listed}")
+        code, lac = machine.ask(lambda done: machine.serving.read_lac(ledger_id, done))
+        if ledger_id in model.lac and (code is not Code.OK or lac < model.lac[ledger_id]):
+            raise ViolationError(f"ledger {ledger_id}: LAC {model.lac[ledger_id]} became {lac}")
+        is_fenced = machine.serving.is_fenced(ledger_id)
+        if ledger_id in model.fenced and not is_fenced:
+            # A ledger that was dropped long ago is forgotten; whoever adds to it is still refused.
+            late = self.next_id[ledger_id] + 100
+            if not model.dropped[ledger_id] or machine.add(ledger_id, (late,)) is Code.OK:
+                raise ViolationError(f"ledger {ledger_id}: its fence was answered and is gone")
+            self.seen["forgotten"] += 1
+
+    def check_order(self, read: dict[tuple[int, int], bytes | None]) -> None:
+        """What a crash took of the records that it was given is what came last."""
+        lost: Submitted | None = None
+        for ticket in sorted(self.submitted):
+            one = self.submitted[ticket]
+            if one.age != self.model.age[one.ledger_id]:
+                continue
+            held = [read[key] for key in one.stored]
+            if held == list(one.stored.values()) and lost is not None:
+                raise ViolationError(f"{lost} is lost, and {one}, which came after it, is held")
+            if all(data is None for data in held):
+                lost = one
