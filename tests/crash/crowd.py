@@ -140,7 +140,7 @@ class Crowd:
         self._listings: list[Callable[[], None]] = []
 
     async def _pause(self) -> None:
-        await self.machine.host.sleep_us(self.random.choice((1, 500, 3_000)))
+        await self.machine.host.sleep_us(self.random.choice((1, 500, 3_000, 20_000)))
 
     def play(self, rounds: int = 4) -> None:
         run, random = self.run, self.random
@@ -292,18 +292,20 @@ class Crowd:
         """The disk has no room, or the process no descriptors, and then again."""
         run, machine, random = self.run, self.machine, self.random
         run.excused = {Code.READ_ONLY, Code.BUSY}
+        retry_ms = machine.settings.allocation_retry_ms
         faults = machine.disk.faults
         if random.random() < 0.7:
-            faults.capacity_bytes = machine.disk.used_bytes() + random.randrange(1 << 17)
+            left_bytes = random.choice((0, random.randrange(1 << 11), random.randrange(1 << 17)))
+            faults.capacity_bytes = machine.disk.used_bytes() + left_bytes
         else:
             faults.descriptors_max = len(machine.files.opened) + random.randrange(3)
         for _ in range(random.randrange(5, 25)):
             run.operate()
-            machine.scheduler.run_for(random.choice((0, 2, 50, 1_000)))
+            machine.scheduler.run_for(random.choice((0, 2, 50, retry_ms)))
         machine.check_descriptors()
         self.seen["short"] += not machine.serving.is_writable
         faults.capacity_bytes = faults.descriptors_max = None
-        machine.scheduler.run_for(2 * machine.settings.allocation_retry_ms)
+        machine.scheduler.run_for(2 * retry_ms)
         self.settle()
         if not machine.serving.is_writable:
             raise ViolationError("the disk has room again, and adds are refused")
@@ -313,7 +315,7 @@ class Crowd:
         """The device fails once: what was accepted is answered, and nothing more is taken."""
         run, machine, random = self.run, self.machine, self.random
         run.excused = {Code.IO_ERROR, Code.READ_ONLY}
-        if random.random() < 0.5:
+        if random.random() < 0.7:
             self.take_new_ledgers()
         setattr(machine.disk.faults, random.choice(("sync_errors", "write_errors")), 1)
         for _ in range(random.randrange(5, 15)):

@@ -20,6 +20,9 @@ SEEDS = 160
 STARTS = 3
 """After the damage."""
 HEAD_SIZE = 64
+ASKED_MIN = 30
+ASKED_MAX = 200
+"""Reads that are sent one after the other, the most while a file is in doubt."""
 
 
 class RotRun:
@@ -123,10 +126,13 @@ class RotRun:
         """Reads that are under way while an index is found damaged and is counted again."""
         run, machine = self.run, self.machine
         keys = list(run.model.acked)
-        for key in self.random.sample(keys, min(len(keys), 40)):
+        for number in range(ASKED_MAX if keys else 0):
+            if number >= ASKED_MIN and not machine.serving._health.files_in_doubt:
+                break
+            key = self.random.choice(keys)
             call = partial(machine.serving.read, ReadRequest(*key))
             run.requests.send(f"read of {key}", call, partial(self.judge, *key))
-            run.let_run(self.random.randrange(6))
+            run.let_run(self.random.randrange(4))
         machine.scheduler.run_until(lambda: not run.requests.open)
 
     def judge(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
