@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.sim.client import SimClient
 
 OVERHEAD_BYTES = 36
+_OF_FAILED_ADDS = (m.Failure.NOT_ENOUGH_BOOKIES, m.Failure.TOO_MANY_CHANGES)
 FROZEN_MS_MAX = 500
 """For so long the timers of a process may be late, when it is stopped twice."""
 
@@ -399,6 +400,7 @@ class Checker:
             self._read(client, effect)
         elif kind is m.LedgerFailed:
             self.mark(f"failed {effect.failure.name}")
+            self._require_met(client, effect.failure)
             if isinstance(client.machine, LedgerWriter):
                 self._writer_failed(client, effect)
             elif isinstance(client.machine, LedgerRecovery) and effect.failure in RETRIABLE:
@@ -423,6 +425,14 @@ class Checker:
                 "L34",
                 f"{client.name} read to {end} and reports {machine.last_entry_id} as read",
             )
+
+    def _require_met(self, client: SimClient, failure: m.Failure) -> None:
+        """What it reports happened to this client, not somewhere in its time."""
+        name, about = client.name, f"{client.name} reports {failure.name}"
+        if failure is m.Failure.LAC_UNKNOWN:
+            require(name not in self._lacs_heard, "L33", f"{about}, a bookie told it a LAC")
+        elif isinstance(client.machine, LedgerWriter) and failure in _OF_FAILED_ADDS:
+            require(bool(self._adds_failed.get(name)), "L35", f"{about}, and no add of it failed")
 
     def _confirmed(self, effect: m.RunConfirmed) -> None:
         record = self.record

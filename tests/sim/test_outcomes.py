@@ -8,6 +8,7 @@ import pytest
 
 from ledgerlog_spark.model import NO_ENTRY, Quorum
 from ledgerlog_spark.protocol import messages as m
+from ledgerlog_spark.protocol.lac import LacPhase, LacReader
 from ledgerlog_spark.protocol.messages import Failure
 from ledgerlog_spark.protocol.recovery import RecoveryPhase
 from tests.sim.blame import judge
@@ -163,3 +164,17 @@ def test_a_failure_in_a_calm_cluster_is_explained_by_nothing(failure: Failure) -
     judge(world.clients["w"], failed, world.checker, world.faults)
     world.restart("b0")
     world.audit()
+
+
+def test_a_lac_that_a_bookie_told_is_not_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it is that of a ledger without entries."""
+    world = world_with()
+    monkeypatch.setattr(LacReader, "_finish", _unknown)
+    world.lac_reader("lac", world.checker.record)
+    with pytest.raises(Violation, match="a bookie told it a LAC"):
+        world.run_for(20)
+
+
+def _unknown(reader: LacReader, *, is_covered_now: bool) -> list[m.LedgerFailed]:
+    reader.phase = LacPhase.DONE
+    return [m.LedgerFailed(Failure.LAC_UNKNOWN, is_definite=is_covered_now)]
