@@ -1,13 +1,14 @@
 """Replies of entries that the control service has made and that clients have not taken yet.
 
 Each holds bytes of a lane until it is sent. A client that does not take one for a while is in the
-way of others when the lane is full: its call is ended then.
+way of others when the lane is full (`stuck_calls.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from bookie_server.core.requests import BatchReadRequest
 from bookie_server.errors import TooManyRangesError
 from bookie_server.service.grpc_stream import Taken, give_back, taken_of
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.service.stuck_calls import Stuck
 from bookie_server.storage import slices
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
@@ -42,10 +44,14 @@ class HeldReplies:
     """What replies hold until they are sent."""
 
     def __init__(self) -> None:
-        self._held: dict[object, tuple[Taken, float, asyncio.Task[object]]] = {}
+        self._held: dict[object, tuple[Taken, float, Stuck]] = {}
 
-    def hold(self, taken: Taken) -> Callable[[], None]:
+    def hold(self, taken: Taken, peer: str) -> Callable[[], None]:
         """Keep what a reply of the call that runs holds.
+
+        Args:
+            taken: Bytes of a lane.
+            peer: The client, as gRPC names it.
 
         Returns:
             To be called when the reply is sent or dropped: gives the bytes back, once.
@@ -53,26 +59,28 @@ class HeldReplies:
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
         place = object()
-        self._held[place] = taken, asyncio.get_running_loop().time(), task
-        return lambda: self._release(place)
+        release = partial(self._release, place)
+
+        def end() -> None:
+            task.cancel()
+            release()
+
+        self._held[place] = taken, asyncio.get_running_loop().time(), Stuck(peer, end)
+        return release
 
     def _release(self, place: object) -> None:
         held = self._held.pop(place, None)
         if held is not None:
             give_back(held[0])
 
-    def relieve(self, lane: Budget, stuck_seconds: float) -> int:
-        """End calls whose replies hold a lane's bytes and were not taken for so long; how many."""
+    def stuck(self, lane: Budget, seconds: float) -> list[Stuck]:
+        """Those that hold a lane's bytes and were not taken for so long."""
         now = asyncio.get_running_loop().time()
-        stuck = [
-            (place, task)
-            for place, ((share, size_bytes), since, task) in self._held.items()
-            if size_bytes > 0 and share.budget is lane and now - since >= stuck_seconds
+        return [
+            stuck
+            for (share, size_bytes), since, stuck in self._held.values()
+            if size_bytes > 0 and share.budget is lane and now - since >= seconds
         ]
-        for place, task in stuck:
-            task.cancel()
-            self._release(place)
-        return len(stuck)
 
 
 class Batches:

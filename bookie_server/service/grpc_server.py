@@ -96,6 +96,7 @@ class GrpcServer:
             port = self._server.add_insecure_port(f"{host}:{port}")
         except RuntimeError:
             raise port_in_use(address, port, "grpc_port") from None
+        self._servicer.serve_on(port)
         await self._server.start()
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
         return port

@@ -7,6 +7,7 @@ What arrives is checked here: a bad request gets BAD_REQUEST and changes nothing
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import grpc
@@ -18,6 +19,8 @@ from bookie_server.service.grpc_parts import BadStreamError, complete, size_byte
 from bookie_server.service.grpc_replies import Batches, HeldReplies, Listings
 from bookie_server.service.grpc_stream import ReplyStream
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
+from bookie_server.service.peer_sockets import close_connections
+from bookie_server.service.stuck_calls import Stuck, StuckCalls
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
@@ -90,9 +93,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._batches = Batches(storage, counters)
         self._held = HeldReplies()
         self._listings = Listings(storage, frame_size_bytes_max)
-        self._streams: set[ReplyStream[Any, Any]] = set()
+        self._stuck = StuckCalls()
+        self._streams: dict[ReplyStream[Any, Any], str] = {}
         self._watches: set[asyncio.Event] = set()
         self._stopping = asyncio.Event()
+
+    def serve_on(self, port: int) -> None:
+        """Connections to this port are those of its clients."""
+        self._stuck.close_connections = partial(close_connections, port)
 
     def end_streams(self) -> None:
         """Accept nothing more on any stream; they end when what was accepted is answered."""
@@ -116,7 +124,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
 
         stream: AppendStream = ReplyStream(demand, self._append, complete)
         try:
-            async for reply in self._serve(stream, request_iterator):
+            async for reply in self._serve(stream, request_iterator, context):
                 yield reply
         except BadStreamError as error:
             statuses = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.DEADLINE_EXCEEDED
@@ -134,7 +142,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             return share, min(stream.read_reserve.size_bytes, share.size_bytes_max)
 
         stream: ReadStream = ReplyStream(demand, self._read)
-        async for reply in self._serve(stream, request_iterator):
+        async for reply in self._serve(stream, request_iterator, context):
             yield reply
 
     async def BatchRead(  # noqa: N802
@@ -153,7 +161,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             ),
             share,
         )
-        release = self._held.hold(taken)
+        release = self._held.hold(taken, context.peer())
         context.add_done_callback(lambda _: release())
         return pb.BatchReadReply(code=self._counted(code), entries=entries)
 
@@ -172,7 +180,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         stream: WriteLacStream = ReplyStream(
             lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac
         )
-        async for reply in self._serve(stream, request_iterator):
+        async for reply in self._serve(stream, request_iterator, context):
             yield reply
 
     async def WatchLac(  # noqa: N802
@@ -231,7 +239,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 lac = known
                 entries, taken = await self._confirmed(request, told_before + 1, lac, share)
                 told_before = lac
-                release = self._held.hold(taken)
+                release = self._held.hold(taken, context.peer())
                 try:
                     yield pb.LacReply(
                         code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
@@ -271,7 +279,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             raise
         except StorageError:
             return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
-        release = self._held.hold(taken)
+        release = self._held.hold(taken, context.peer())
         context.add_done_callback(lambda _: release())
         reply.code = self._counted(Code.OK)
         return reply
@@ -304,9 +312,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         )
 
     async def _serve(
-        self, stream: ReplyStream[Any, T], requests: AsyncIterator[Any]
+        self, stream: ReplyStream[Any, T], requests: AsyncIterator[Any], context: Context
     ) -> AsyncIterator[T]:
-        self._streams.add(stream)
+        self._streams[stream] = context.peer()
         if self._stopping.is_set():
             stream.end()
         replies = stream.serve(requests)
@@ -314,16 +322,31 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             async for reply in replies:
                 yield reply
         finally:
-            self._streams.discard(stream)
+            del self._streams[stream]
             await replies.aclose()  # type: ignore[attr-defined]
 
     def relieve(self, lane: Budget, stuck_seconds: float) -> None:
-        """End calls whose clients took no reply for so long while they hold a lane's bytes."""
-        for stream in list(self._streams):
-            if stream.is_stuck(stuck_seconds) and stream.holds(lane):
+        """Make room in a lane: end calls that hold some of it and have not moved for so long.
+
+        Where a reply is stuck the connection is closed, and its bytes are given back after that;
+        no other connection is closed until then.
+        """
+        holding = [stream for stream in self._streams if stream.holds(lane)]
+        for stream in holding:
+            if stream.is_unfinished(stuck_seconds):
                 self._counters.connections_swept += 1
                 stream.cancel()
-        self._counters.connections_swept += self._held.relieve(lane, stuck_seconds)
+        if self._stuck.is_ending:
+            return
+        stuck = [
+            Stuck(self._streams[stream], stream.cancel)
+            for stream in holding
+            if stream.is_stuck(stuck_seconds)
+        ]
+        stuck += self._held.stuck(lane, stuck_seconds)
+        if stuck:
+            self._counters.connections_swept += len({each.peer for each in stuck})
+            self._stuck.end(stuck)
 
     def _append(self, stream: AppendStream, request: pb.AppendRequest, taken: Taken) -> None:
         request_id = request.request_id

@@ -84,10 +84,12 @@ class ReplyStream(Generic[Request, Reply]):
         )
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether its client has not taken a reply, or sent the next part, for so long."""
-        now = asyncio.get_running_loop().time()
-        times = self._writes_since, self._parts_since
-        return any(since is not None and now - since >= seconds for since in times)
+        """Whether its client has not taken a reply for so long."""
+        return _is_before(self._writes_since, seconds)
+
+    def is_unfinished(self, seconds: float) -> bool:
+        """Whether its client has not sent the next part of a request for so long."""
+        return _is_before(self._parts_since, seconds)
 
     def cancel(self) -> None:
         """End the call at once; replies not sent are dropped."""
@@ -175,6 +177,10 @@ class ReplyStream(Generic[Request, Reply]):
             if self._open_count + len(self._replies) < STREAM_REQUESTS_MAX:
                 return
             await self._room.wait()
+
+
+def _is_before(since: float | None, seconds: float) -> bool:
+    return since is not None and asyncio.get_running_loop().time() - since >= seconds
 
 
 async def taken_of(share: Share, size_bytes: int) -> None:

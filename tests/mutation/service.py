@@ -277,8 +277,8 @@ MUTATIONS = [
     Mutation(
         "half_append_is_never_in_the_way",
         f"{SERVICE}/grpc_stream.py",
-        "self._writes_since, self._parts_since",
-        "(self._writes_since,)",
+        "return _is_before(self._parts_since, seconds)",
+        "return False",
         "appends over gRPC that are begun and not finished hold up the others' for 10 s each",
     ),
     Mutation(

@@ -124,6 +124,9 @@ async def test_bytes_of_a_request_come_back_with_its_answer_when_its_stream_is_g
 class NoCalls(control_pb2_grpc.BookieServicer):
     """Answers nothing."""
 
+    def serve_on(self, port: int) -> None:
+        """They would come to this one."""
+
     def end_streams(self) -> None:
         """There are none."""
 

@@ -1,0 +1,70 @@
+"""Closes connections of the control service through the descriptors that gRPC has of them.
+
+The library can end a call, but not one whose reply is on its way: it keeps that reply for as long
+as the connection is open, and has no way to close one connection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Address = tuple[str, int]
+
+
+def close_connections(local_port: int, peers: Iterable[str]) -> int:
+    """Shut down this process's connections from some peers to a port. Takes milliseconds.
+
+    Args:
+        local_port: Of the server that accepted them.
+        peers: As gRPC names them: `ipv4:127.0.0.1:4711`, `ipv6:%5B::1%5D:4711`.
+
+    Returns:
+        How many were shut down; those that are closed already do not count.
+
+    Raises:
+        psutil.Error: The system does not show this process its own connections.
+    """
+    addresses = {address_of(peer) for peer in peers}
+    return sum(
+        _shut_down(connection.fd, address)
+        for connection in psutil.Process().net_connections(kind="tcp")
+        if connection.status != psutil.CONN_LISTEN
+        and connection.laddr.port == local_port
+        and (address := _plain(*connection.raddr)) in addresses
+    )
+
+
+def address_of(peer: str) -> Address:
+    """Host and port of a peer, as gRPC names it."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return _plain(host.strip("[]"), int(port))
+
+
+def _shut_down(descriptor: int, address: Address) -> bool:
+    """Whether the descriptor was still that of a connection with this peer."""
+    try:
+        # The library may have closed it since, and the number may be another file's by now.
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            if _plain(*connection.getpeername()[:2]) != address:
+                return False
+            connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return False
+    return True
+
+
+def _plain(host: str, port: int) -> Address:
+    """An address of IPv4 within IPv6 as one of IPv4, and one form of each."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    return str(address), port
