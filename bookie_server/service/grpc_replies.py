@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bookie_server.service.budget import Budget, Share
     from bookie_server.service.metrics import ServiceCounters
     from bookie_server.service.storage_port import EntryStorage
+    from bookie_server.service.turns import Turns
     from bookie_server.storage.ledger_storage import LedgerStorage
     from bookie_server.storage.spans import Spans
 
@@ -89,11 +90,13 @@ class Batches:
     Args:
         storage: Where they are.
         counters: Of reads.
+        turns: A read of what is in the page cache and its reply are made in one.
     """
 
-    def __init__(self, storage: EntryStorage, counters: ServiceCounters) -> None:
+    def __init__(self, storage: EntryStorage, counters: ServiceCounters, turns: Turns) -> None:
         self._storage = storage
         self._counters = counters
+        self._turns = turns
 
     async def in_line(
         self, request: BatchReadRequest, share: Share
@@ -112,6 +115,11 @@ class Batches:
             allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
             size_bytes = max(min(wanted, allowed), min(least, share.size_bytes_max))
             await taken_of(share, size_bytes)
+            try:
+                await self._turns.wait(size_bytes)
+            except asyncio.CancelledError:
+                share.give_back(size_bytes)
+                raise
             code, entries, taken = await self._read(request, share, size_bytes)
             least = sum(map(len, entries)) + REQUEST_OVERHEAD_BYTES
             if least <= taken[1]:

@@ -21,6 +21,7 @@ from bookie_server.service.grpc_stream import ReplyStream
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
 from bookie_server.service.peer_sockets import close_connections
 from bookie_server.service.stuck_calls import Stuck, StuckCalls
+from bookie_server.service.turns import Turns
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
@@ -36,6 +37,8 @@ from ledgerlog_spark.wire.error_codes import number_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from google.protobuf.message import Message
+
     from bookie_server.service.budget import Budget, Share
     from bookie_server.service.collector import Collector
     from bookie_server.service.grpc_stream import Taken
@@ -49,7 +52,7 @@ BATCH_COUNT_MAX: Final = 65_536
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
 """Of the entries in one message of a watch, whatever the client asks for."""
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Message")
 Context = Any
 """grpc.aio.ServicerContext, which cannot be named with its parameters at run time."""
 AppendStream = ReplyStream[pb.AppendRequest, pb.AppendReply]
@@ -90,7 +93,8 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self.watch_slots = FairSlots(watches_max)
         self._counters = counters
         self._connections_count = connections_count
-        self._batches = Batches(storage, counters)
+        self._turns = Turns()
+        self._batches = Batches(storage, counters, self._turns)
         self._held = HeldReplies()
         self._listings = Listings(storage, frame_size_bytes_max)
         self._stuck = StuckCalls()
@@ -241,6 +245,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 told_before = lac
                 release = self._held.hold(taken, context.peer())
                 try:
+                    await self._turns.wait(taken[1])
                     yield pb.LacReply(
                         code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
                     )
@@ -281,6 +286,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
         release = self._held.hold(taken, context.peer())
         context.add_done_callback(lambda _: release())
+        await self._turns.wait(taken[1])
         reply.code = self._counted(Code.OK)
         return reply
 
@@ -320,6 +326,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         replies = stream.serve(requests)
         try:
             async for reply in replies:
+                await self._turns.wait(reply.ByteSize())
                 yield reply
         finally:
             del self._streams[stream]

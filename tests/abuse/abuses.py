@@ -25,6 +25,7 @@ from ledgerlog_spark.transport.append_parts import in_parts
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
 from tests.abuse.peers import Counts, again_and_again, gathered, until_closed
 from tests.fixtures.bookie_process import add_frame
+from tests.fixtures.raw_http2 import call_of, hello
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -86,6 +87,17 @@ async def unread_control_reads(targets: Targets) -> None:
     request = encode_read(LARGE_LEDGER, 3, flags=4)
     await asyncio.gather(
         *(_unread(port, request * 30, targets.counts) for port in targets.ports for _ in range(40))
+    )
+
+
+async def unread_replies(targets: Targets) -> None:
+    """25 peers ask the control service for two batches of 3 MB each, and read nothing."""
+    request = pb.BatchReadRequest(
+        ledger_id=LARGE_LEDGER, first_entry_id=0, count_max=5, size_bytes_max=3 * MEBIBYTE
+    ).SerializeToString()
+    calls = hello() + b"".join(call_of("BatchRead", request, stream) for stream in (1, 3))
+    await asyncio.gather(
+        *(_unread(port, calls, targets.counts) for port in targets.grpc_ports for _ in range(25))
     )
 
 
@@ -315,6 +327,7 @@ ABUSES: dict[str, Callable[[Targets], Awaitable[None]]] = {
         nothing,
         unread_batches,
         unread_control_reads,
+        unread_replies,
         half_frames,
         silence,
         connections,

@@ -173,7 +173,7 @@ async def test_a_batch_that_is_given_up_counts_until_storage_is_done_with_it(
     monkeypatch.setattr(world.storage, "read_batch", lambda *each: asked.append(each))
     lane = world.lanes.reads
     replies = [world.batch(Call()) for _ in range(200)]
-    for _ in range(10):
+    for _ in range(1_000):
         await asyncio.sleep(0)
     if is_answered:
         for _, answer in asked:
@@ -213,7 +213,7 @@ async def test_lists_of_entries_are_few_at_a_time_and_count(world) -> None:
     calls = [Call() for _ in range(10)]
     lists = [world.list(call) for call in calls]
     await world.until(lambda: world.storage.listing == LISTINGS_MAX)
-    for _ in range(100):
+    for _ in range(1_000):
         await asyncio.sleep(0)
     assert world.storage.listing == LISTINGS_MAX
     world.others.force(world.lanes.reads.size_bytes_max)
@@ -245,6 +245,38 @@ async def test_a_list_is_built_in_slices_and_ends_with_its_call(
     reply.cancel()
     await asyncio.gather(reply, return_exceptions=True)
     assert world.lanes.reads.held_bytes == held_bytes
+
+
+async def test_large_replies_are_made_one_in_a_turn_of_the_loop(world: World) -> None:
+    """Each takes milliseconds; a client may ask for many at once."""
+    replies = [world.batch(Call()) for _ in range(4)]
+    replies += [asyncio.create_task(_first_of_watch(world)) for _ in range(4)]
+    done = 0
+    while done < len(replies):
+        await asyncio.sleep(0)
+        now = sum(reply.done() for reply in replies)
+        assert now - done <= 2, "one of each: a watch's entries are read before its turn"
+        done = now
+    assert {(await reply).code for reply in replies} == {OK}
+
+
+async def _first_of_watch(world: World) -> Any:
+    watch = world.watch(MEBIBYTE)
+    try:
+        return await anext(watch)
+    finally:
+        await watch.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_batch_that_is_ended_before_its_turn_gives_its_bytes_back(world: World) -> None:
+    replies = [world.batch(Call()) for _ in range(4)]
+    await asyncio.sleep(0)
+    assert world.lanes.reads.held_bytes > 4 * MEBIBYTE
+    for reply in replies:
+        reply.cancel()
+    await asyncio.gather(*replies, return_exceptions=True)
+    assert world.lanes.reads.held_bytes == 0
+    assert (await world.batch(Call())).code == OK
 
 
 async def test_a_list_is_refused_before_it_is_built_when_it_does_not_fit(
