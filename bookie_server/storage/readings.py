@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from functools import partial
 from itertools import count
 from typing import TypeVar
 
@@ -23,6 +22,9 @@ NEEDS_PER_TURN = 8
 RECORDS_PER_TURN = 64
 """Records that readings of one kind look at in one turn of the event loop, each of which may have
 4,096 entries: 1 to 6 ms."""
+
+RECORD_BYTES = 65_536
+"""Of a single entry, that count as another record: to copy and send 4 MiB takes milliseconds."""
 
 
 class Readings:
@@ -94,7 +96,10 @@ class Readings:
             count: Of the add's entries.
         """
         pin = self._pins.take()
-        wait_in_line = partial(self._adds_line.wait, count)
+
+        def wait_in_line(_size_bytes: int = 0) -> Awaitable[None]:
+            return self._adds_line.wait(count)
+
         try:
             await wait_in_line()
             return await finish(reading, wait_in_line=wait_in_line)
@@ -111,10 +116,11 @@ class Readings:
         *,
         is_batch: bool,
     ) -> None:
-        line, records = self._entries_line, 1
-        if is_batch:
-            line, records = self._batches_line, RECORDS_PER_TURN
-        wait_in_line = partial(line.wait, records)
+        def wait_in_line(size_bytes: int = 0) -> Awaitable[None]:
+            if is_batch:
+                return self._batches_line.wait(RECORDS_PER_TURN)
+            return self._entries_line.wait(1 + size_bytes // RECORD_BYTES)
+
         try:
             if need is None:
                 await wait_in_line()
@@ -160,7 +166,7 @@ async def finish(
     reading: Generator[Need | None, bytes, R],
     need: Need | None = None,
     give_way: Callable[[], Awaitable[None]] | None = None,
-    wait_in_line: Callable[[], Awaitable[None]] | None = None,
+    wait_in_line: Callable[[int], Awaitable[None]] | None = None,
 ) -> R:
     """Drive a reading to its end, waiting for every byte it needs.
 
@@ -168,8 +174,8 @@ async def finish(
         reading: Begun if `need` is given.
         need: What it needs first.
         give_way: Called after every `NEEDS_PER_TURN` needs.
-        wait_in_line: Called after every portion, and after every page that was waited for; None for
-            a reading without portions.
+        wait_in_line: Called after every portion, and after all bytes that were waited for, with
+            their number; None for a reading without portions.
     """
     try:
         if need is None:
@@ -177,13 +183,13 @@ async def finish(
         for number in count(1):
             while need is None:
                 assert wait_in_line is not None, "this reading has no portions"
-                await wait_in_line()
+                await wait_in_line(0)
                 need = next(reading)
             data = need.handle.read_now(need.offset, need.size)
             if data is None:
                 data = await need.handle.read(need.offset, need.size)
                 if wait_in_line is not None:
-                    await wait_in_line()
+                    await wait_in_line(len(data))
             if give_way is not None and number % NEEDS_PER_TURN == 0:
                 await give_way()
             need = reading.send(data)

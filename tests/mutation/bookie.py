@@ -241,10 +241,17 @@ _STORAGE = [
         "reads_of_pages_that_came_go_on_at_once",
         f"{STORAGE}/readings.py",
         """                if wait_in_line is not None:
-                    await wait_in_line()
+                    await wait_in_line(len(data))
             if give_way""",
         "            if give_way",
         "pages that come together hold up the loop for as long as all their reads take",
+    ),
+    Mutation(
+        "large_reads_count_as_small_ones",
+        f"{STORAGE}/readings.py",
+        "1 + size_bytes // RECORD_BYTES",
+        "1",
+        "sixty-four entries of 5 MB are copied in one turn of the loop",
     ),
     Mutation(
         "adds_are_compared_in_one_turn",

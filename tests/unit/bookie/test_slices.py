@@ -415,8 +415,11 @@ def test_large_adds_that_come_again_count_by_their_bytes(metered, monkeypatch):
     assert counts == [5, 7], "entries, or a hundred bytes each"
 
 
-@pytest.mark.parametrize("is_batch", [True, False])
-async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(is_batch):
+@pytest.mark.parametrize(
+    ("is_batch", "size", "cost"),
+    [(True, 1, 64), (False, 1, 1), (False, 15 * readings.RECORD_BYTES, 16)],
+)
+async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(is_batch, size, cost):
     """A device that hung, or a loop that was busy, answers hundreds of reads in the same turn."""
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     now, most, ended = 0, 0, 0
@@ -427,14 +430,16 @@ async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(is_batch
         def read_now(self, _offset: int, _size: int) -> None:
             return None
 
-        async def read(self, _offset: int, size: int) -> bytes:
+        async def read(self, _offset: int, _size: int) -> bytes:
             await came.wait()
-            return bytes(size)
+            return page
+
+    page = bytes(size)
 
     def reading():
         nonlocal now, most
-        yield entry_log_file.Need(Cold(), 0, 1)
-        now += readings.RECORDS_PER_TURN if is_batch else 1
+        yield entry_log_file.Need(Cold(), 0, size)
+        now += cost
         most = max(most, now)
 
     def turn():
