@@ -305,8 +305,8 @@ MUTATIONS = [
     Mutation(
         "batch_ended_before_its_turn_keeps_its_bytes",
         f"{SERVICE}/grpc_replies.py",
-        "                await self._turns.wait(size_bytes)\n            except asyncio.CancelledError:",
-        "                await self._turns.wait(size_bytes)\n            except TimeoutError:",
+        "wait(size_bytes)\n            except asyncio.CancelledError:",
+        "wait(size_bytes)\n            except TimeoutError:",
         "the lane of reads is full for ever after some cancelled batches",
     ),
     Mutation(
