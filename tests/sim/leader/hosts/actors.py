@@ -16,11 +16,14 @@ from ledgerlog_spark.errors import (
     PositionNotAvailableError,
     SchemaMismatchError,
 )
+from ledgerlog_spark.log.records import Positions
 from ledgerlog_spark.log.sweep_memory import SweepMemory
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.sim.leader.hosts.blame import LeaderCall
+from tests.sim.leader.hosts.ledgers import FINISHED
+from tests.sim.leader.hosts.news import News
 from tests.sim.log.hosts.process import sleep
 
 if TYPE_CHECKING:
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.log import Log
     from tests.sim.leader.hosts.world import LeaderHosts
     from tests.sim.log.hosts.process import Process
-
-HEARS_SECONDS = 0.3
-"""From an append's acknowledgement until a watch of the log's end was told, with no faults."""
 
 
 async def opened(process: Process) -> Log | None:
@@ -142,6 +142,8 @@ async def _appended(
             truth.refused(value, error)
         return
     found = [positions] if isinstance(positions, Position) else list(positions)
+    if isinstance(positions, Positions):
+        truth.joined(positions)
     world.require(len(found) == len(values), f"{positions} for {values}")
     for place, value in zip(found, values, strict=True):
         truth.acknowledged(place, value, started_ms)
@@ -314,6 +316,7 @@ async def _follow(process: Process, log_id: str) -> None:
     view, truth = world.views[log_id], world.truth_of(log_id)
     position = view.head.start_offset
     while True:
+        FINISHED.set(set())
         call = LeaderCall(world, process, log_id)
         try:
             async for batch in world.content.tail(log, position):
@@ -334,42 +337,20 @@ async def _follow(process: Process, log_id: str) -> None:
             await sleep(process, 10, 100)
 
 
-class News:
-    """One watch of a log's end, and when it was told last."""
-
-    def __init__(self, world: LeaderHosts, log: Log) -> None:
-        self._world = world
-        self._told_ms = 0
-        self._is_over = False
-        self._cancel = log.watch_end(self._on_change)
-
-    def _on_change(self) -> None:
-        self._told_ms = self._world.now_ms()
-        if self._is_over and self._world.failure is None:
-            self._world.failure = self._world.violation("a watch tells after it was cancelled")
-
-    def end(self) -> None:
-        """It is cancelled, more than once."""
-        self._cancel()
-        self._is_over = True
-        self._cancel()
-
-    async def of_an_append(self, process: Process, leader: Leader) -> None:
-        """An append that nothing else changes the log with is heard of."""
-        began_ms = self._world.now_ms()
-        append(process, leader, 1)
-        await leader.flush()
-        await asyncio.sleep(HEARS_SECONDS)
-        self._world.require(self._told_ms >= began_ms, "a watch of the end hears of no append")
-
-
 async def watch_end(process: Process) -> None:
     """Hears of changes for a while; after its end of none."""
     world: LeaderHosts = process.world
     await sleep(process, 1, 2_000)
-    news = News(world, process.logs.open_by_id("log", world.newest_id))
+    news = News(process, process.logs.open_by_id("log", world.newest_id))
     await sleep(process, 1, 3_000)
     news.end()
+
+
+async def watch_to_the_end(process: Process) -> None:
+    """Watches one log from some moment on, through all faults."""
+    world: LeaderHosts = process.world
+    await asyncio.sleep(world.extra.randint(1, 3_000) / 1e3)
+    world.watches.append(News(process, process.logs.open_by_id("log", world.newest_id)))
 
 
 async def read(process: Process) -> None:

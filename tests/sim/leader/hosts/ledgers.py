@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
     LedgerRecoveryError,
+    LocalProtocolError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from tests.sim.log.hosts.tree import SimTree
 
 BATCH_ENTRIES = 3
+FINISHED: ContextVar[set[int] | None] = ContextVar("FINISHED", default=None)
+"""Ledgers that the tail which runs has followed to their ends; None of anything else."""
 NEWS_MS_MAX = 90
 """From a confirmation to a follower's hearing of it."""
 
@@ -43,6 +47,7 @@ class SimWriter:
         self._queue: list[bytes] = []
         self._error: LedgerLogError | None = None
         self._is_abandoned = False
+        self._confirmed = NO_ENTRY
         self.is_given = False
 
     def submit(self, payload: bytes, waiter: Any) -> None:
@@ -99,8 +104,9 @@ class SimWriter:
         return self._is_abandoned or self._client.tree.is_dead
 
     def on_confirmed(self, last_entry_id: int) -> None:
+        first, self._confirmed = self._confirmed + 1, last_entry_id
         if not self._is_silent:
-            self._face.complete([(self._waiter, last_entry_id)])
+            self._face.complete([(self._waiter, i) for i in range(first, last_entry_id + 1)])
             self.send_now()
 
     def on_broken(self, is_lost: bool) -> None:
@@ -124,6 +130,7 @@ class SimReader:
         self._client = client
         self._ledger = ledger
         self._on_change: Callable[[], None] | None = None
+        self._given = NO_ENTRY
         if knows_end:
             self._catch_up()
 
@@ -139,6 +146,9 @@ class SimReader:
     ) -> SimReader:
         """This handle is its own follower."""
         del entries_size_bytes_max
+        finished = FINISHED.get()
+        is_again = finished is not None and self.id in finished
+        self._client.world.require(not is_again, f"a tail follows ledger {self.id} twice")
         self._on_change = on_change
         self._client.world.followers.setdefault(self.id, []).append(self)
         self.hear()
@@ -163,6 +173,7 @@ class SimReader:
         return self._entries(first_entry_id, min(last, last_entry_id) + 1)
 
     def _entries(self, first_entry_id: int, end_entry_id: int) -> list[Any]:
+        self._given = max(self._given, end_entry_id - 1)
         stored = self._ledger.stored[first_entry_id:end_entry_id]
         return [
             SimpleNamespace(entry_id=number, payload=entry.name, length=100 * (number + 1))
@@ -197,6 +208,10 @@ class SimReader:
             first_entry_id = end
 
     async def aclose(self) -> None:
+        finished = FINISHED.get()
+        is_at_end = self.is_closed and self._given == self.last_add_confirmed
+        if finished is not None and self._on_change is not None and is_at_end:
+            finished.add(self.id)
         self.cancel()
 
 
@@ -207,17 +222,29 @@ class LeaderLedgers:
         self.world = world
         self.tree = tree
         self.services: Any = None
+        self.looked_at: set[int] = set()
+        """Ledgers whose records it asked for: all that it let go of are among them."""
         self._stores = stores
+        self._is_closed = False
+        self._on_closed: dict[Callable[[], None], None] = {}
 
     def check_open(self) -> None:
-        return
+        if self._is_closed:
+            raise LocalProtocolError("the client was closed")
+
+    def close(self) -> None:
+        """Of a process that leads nothing."""
+        self._is_closed = True
+        on_closed, self._on_closed = self._on_closed, {}
+        for call in on_closed:
+            call()
 
     def ends_first(self, user: object) -> None:
-        """Its processes crash, and never close a client."""
+        """Only clients that lead nothing are closed here."""
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        del on_closed
-        return lambda: None
+        self._on_closed[on_closed] = None
+        return lambda: self._on_closed.pop(on_closed, None)
 
     async def create_registered_ledger(
         self,
@@ -264,10 +291,12 @@ class LeaderLedgers:
         may_be_outdated: bool = False,
     ) -> SimReader:
         del password, may_be_outdated
+        self.check_open()
         await self.ledger_metadata(ledger_id)
         return SimReader(self, self.world.quorums.by_id[ledger_id], knows_end=not is_listed)
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        self.looked_at.add(ledger_id)
         try:
             found = (await self._stores.ledgers.load(ledger_id)).value
         except LedgerNotFoundError:  # as the client: gone only if it is after a sync

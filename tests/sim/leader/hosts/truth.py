@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from ledgerlog_spark.errors import LedgerLogError
 from tests.sim.leader.leader import Append
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.log.records import Positions
     from ledgerlog_spark.model import Position
     from tests.sim.leader.hosts.view import LeaderView
 
@@ -59,6 +61,15 @@ class Truth:
         append = Append(started_ms, 1, offset)
         append.acknowledged_ms = self.view.host.now_ms()
         self.appends[value] = append
+
+    def joined(self, positions: Positions) -> None:
+        """The entries that hold records of one call follow each other."""
+        for piece, following in itertools.pairwise(positions._pieces):
+            entry = self.view.ledgers.by_id[piece.ledger_id].stored[piece.entry_id]
+            self.view.require(
+                entry.end_offset == following.first_offset,
+                f"{positions} has {piece}, which ends at {entry.end_offset}, before {following}",
+            )
 
     def refused(self, value: object, error: LedgerLogError) -> None:
         """An append failed."""

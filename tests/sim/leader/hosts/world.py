@@ -20,6 +20,7 @@ from tests.sim.leader.hosts import actors
 from tests.sim.leader.hosts.blame import LeaderCall
 from tests.sim.leader.hosts.content import Records, Rows
 from tests.sim.leader.hosts.ledgers import LeaderLedgers
+from tests.sim.leader.hosts.news import News, hear_of_an_append
 from tests.sim.leader.hosts.truth import Truth
 from tests.sim.leader.hosts.view import LeaderView
 from tests.sim.leader.ledgers import SimLedger, SimLedgers
@@ -27,7 +28,7 @@ from tests.sim.log.hosts.base import SKEWS_MS, Hosts, play_hosts
 from tests.sim.log.hosts.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.log.leader import Leader
@@ -43,6 +44,8 @@ SMALL_SETTINGS = partial(
 """So small that appends wait for room, and attempts are given up."""
 
 CATCH_UP_SECONDS = 3
+LETS_GO_SECONDS = 8
+"""For a ledger that is made when nobody waits for it any more, and let go of, with faults."""
 NEWS_SECONDS = 0.5
 """After a roll: a watch of the log's end follows the ledger in use by then."""
 
@@ -72,6 +75,7 @@ class LeaderHosts(Hosts):
         self.content = Rows() if random.random() < 0.3 else Records()
         self.properties = {
             **GRACES,
+            "stagingTtlMs": self.extra.choice(("150", "3000")),
             "rollBytes": str(random.choice((150, 600, 5_000))),
             "rollMs": str(random.choice((300, 1_500, 100_000))),
             "onBookieFailure": random.choice(("change_ensemble", "roll_ledger")),
@@ -85,6 +89,10 @@ class LeaderHosts(Hosts):
             close_timeout_ms=random.choice((30_000, 300)),
         )
         self.cancel_chance = random.choice((0, 0.3))
+        self.tried: set[int] = set()
+        """Ledgers that somebody tried to list."""
+        self.watches: list[News] = []
+        """Of processes that go on to the end."""
         self.processes: list[Process] = []
         self.openings: Counter[tuple[Any, str]] = Counter()
         """Calls that are to lead a log and have not ended, by client and log."""
@@ -114,7 +122,23 @@ class LeaderHosts(Hosts):
     def process(self, name: str, skew_ms: int = 0) -> Process:
         process = Process(self, name, skew_ms=skew_ms, ledgers_of=LeaderLedgers)
         self.processes.append(process)
+        write_head = process.store.write_head
+
+        def write_noted(log_id: str, ask: Any) -> Awaitable[Any]:
+            self.tried.update(ask.listed)
+            return write_head(log_id, ask)
+
+        process.store.write_head = write_noted  # type: ignore[method-assign,assignment]
         return process
+
+    def check_let_go(self, process: Process) -> None:
+        """What it made for openings that nobody waited for any more, it let go."""
+        for ledger_id, writer in self.writers.items():
+            is_left = writer.is_of(process.ledgers) and writer.is_given
+            is_known = ledger_id in self.tried or ledger_id in process.ledgers.looked_at
+            self.require(
+                not is_left or is_known, f"{process.name} left ledger {ledger_id} behind, unlisted"
+            )
 
     def stand_still(self) -> None:
         """The store, or the bookies, or both answer nobody for a while."""
@@ -131,6 +155,8 @@ class LeaderHosts(Hosts):
         self.is_faulty = self.quorums.faulty = False
         self.still_until_ms = self.quorums.still_until = 0
         self.cancel_chance = 0
+        for process in self.processes:
+            process.tree.release_reads()  # replicas catch up
         self.settings = replace(self.settings, open_timeout_ms=120_000, close_timeout_ms=30_000)
 
     def new_values(self, name: str, count: int) -> list[str]:
@@ -226,6 +252,8 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
         process = processes[number % len(processes)]
         after_ms = random.choice((0, 0, 200, 1_500, 4_000))
         process.spawn(f"leader {number}", actors.lead(process, random.randint(5, 60), after_ms))
+    watcher = world.process("watcher")
+    watcher.spawn("watch to the end", actors.watch_to_the_end(watcher))
     process = random.choice(processes)
     process.spawn("upkeep", actors.keep_up(process))
     some: list[tuple[float, str, Any]] = [
@@ -255,16 +283,25 @@ async def _settle(world: LeaderHosts) -> None:
     tailing = asyncio.ensure_future(actors._follow(process, log.log_id))
     leader = await actors.led(process, log)
     assert leader is not None
-    news = actors.News(world, log)
+    watches = [News(process, log)]
+    watches += [news for news in world.watches if news.log_id == log.log_id]
     for _ in range(3):
         actors.append(process, leader, 2)
         leader.send_now()
         await asyncio.sleep(0.05)
-    await leader.roll()
+    rolling = asyncio.ensure_future(leader.roll())
+    await asyncio.sleep(world.extra.randint(1, 60) / 1e3)
+    await log.set_properties({"rollMs": "90000"})
+    await rolling
     await asyncio.sleep(NEWS_SECONDS)
-    await news.of_an_append(process, leader)
+    await hear_of_an_append(leader, watches, world)
+    for news in watches[1:]:
+        await news.end_with_client()
     await actors.close(process, leader)
-    news.end()
+    watches[0].end()
+    await asyncio.sleep(NEWS_SECONDS)
+    for news in watches[1:]:
+        news.check_silent()
     await world.until_all_ended()
     await asyncio.sleep(CATCH_UP_SECONDS)
     truth, view = world.truth_of(log.log_id), world.views[log.log_id]
@@ -310,8 +347,11 @@ async def _run(seed: int) -> LeaderHosts:
                 world.later(world.random.randint(100, 6_000), process.crash)
         world.later(7_000, world.end)
         await world.until_all_ended()
+        if world.counts["openings cancelled"]:
+            await asyncio.sleep(LETS_GO_SECONDS)
         for process in processes:
             if not process.has_crashed:
+                world.check_let_go(process)
                 for leader in process.leaders:
                     if leader._ended.done():
                         world.check_ended(process, leader)

@@ -33,6 +33,10 @@ SKEWS_MS = (0, 0, 37, -2_000, 8 * DAY_MS, -365 * DAY_MS)
 """How far the wall clocks of processes are ahead of the store's."""
 
 
+class CallbackError(Exception):
+    """What a user's callback raises on purpose: it is reported, and stops nothing."""
+
+
 class Hosts:
     """Virtual time, the store, and everything that runs; `_look` judges what the store commits.
 
@@ -47,6 +51,8 @@ class Hosts:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
+        self.extra = Random(seed * 67 + 11)
+        """For what only some schedules meet, apart from what all of them draw."""
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.nodes = MemoryNodes(self.now_ms)
         self.root = "/ledgers"
@@ -150,8 +156,13 @@ class Hosts:
 def play_hosts(seed: int, run: Callable[[int], Coroutine[Any, Any, Any]]) -> Any:
     """What `run` gives after one random schedule; raises `Violation`, whatever goes wrong."""
     lost: list[dict[str, Any]] = []
+
+    def report(_: object, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), CallbackError):
+            lost.append(context)
+
     with asyncio.Runner(loop_factory=AutojumpLoop) as runner:
-        runner.get_loop().set_exception_handler(lambda _, context: lost.append(context))
+        runner.get_loop().set_exception_handler(report)
         try:
             world = runner.run(run(seed))
         except Violation:

@@ -26,6 +26,7 @@ class SimTree(MemoryTree):
     """The session of one process.
 
     Attributes:
+        asked: How many requests it made.
         faults: That its requests met.
         is_dead: Its process crashed: nothing that it does has an effect any more.
         stall_chance: Of each of its requests.
@@ -37,6 +38,7 @@ class SimTree(MemoryTree):
         self._world = world
         self._random = world.random
         self._clock = StoreClock(elapsed=world.elapsed_ns)
+        self.asked = 0
         self.faults = 0
         self.is_dead = False
         self.stall_chance = 0.004
@@ -49,6 +51,7 @@ class SimTree(MemoryTree):
     async def pause(self) -> None:
         """A scheduling point: late now and then, and the end of a process that crashed."""
         self._world.events += 1
+        self.asked += 1
         if self.is_dead:
             raise MetadataUnavailableError("the process crashed", retriable=False)
         delay_ms = self._random.randint(1, DELAY_MS_MAX)
