@@ -77,7 +77,7 @@ async def led(process: Process, log: Log) -> Leader | None:
         finally:
             leading.cancel()
         process.leaders.append(leader)
-        world.opened(log.log_id, leader)
+        world.opened(process, log.log_id, leader)
     return leader
 
 

@@ -261,6 +261,9 @@ class LeaderLedgers:
         world = self.world
         log_id = next(iter(custom_metadata.values())).decode()
         is_wanted = self.tree.is_dead or world.is_led_by(self, log_id)
+        if not is_wanted:
+            await asyncio.sleep(0)  # whoever wanted it may have ended just now
+            is_wanted = world.is_led_by(self, log_id)
         world.require(is_wanted, "a ledger is made for a leader that nobody waits for")
         await self.tree.pause()
         if (still_ms := world.quorums.stands_still_ms()) > 0:

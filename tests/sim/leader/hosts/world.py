@@ -96,6 +96,8 @@ class LeaderHosts(Hosts):
         self.processes: list[Process] = []
         self.openings: Counter[tuple[Any, str]] = Counter()
         """Calls that are to lead a log and have not ended, by client and log."""
+        self.left_ms: dict[tuple[Any, str], int] = {}
+        """When such a call, or a leader, ended last: what it had begun by then goes on."""
         self.is_over: asyncio.Future[None] = self.loop.create_future()
         self._values = 0
 
@@ -169,8 +171,10 @@ class LeaderHosts(Hosts):
 
     # --- leaders ---
 
-    def opened(self, log_id: str, leader: Leader) -> None:
+    def opened(self, process: Process, log_id: str, leader: Leader) -> None:
         self.counts["leaders opened"] += 1
+        key = process.ledgers, log_id
+        leader._ended.add_done_callback(lambda _: self.left_ms.update({key: self.now_ms()}))
         self.leaders.setdefault(log_id, []).append(leader)
 
     @contextlib.contextmanager
@@ -182,13 +186,15 @@ class LeaderHosts(Hosts):
             yield
         finally:
             self.openings[key] -= 1
+            self.left_ms[key] = self.now_ms()
 
     def is_led_by(self, client: Any, log_id: str) -> bool:
         """Whether somebody of that process leads the log, or waits to."""
         process = next(each for each in self.processes if each.ledgers is client)
         leaders = (each for each in process.leaders if each.log_id == log_id)
         is_led = any(not leader._ended.done() for leader in leaders)
-        return is_led or self.openings[client, log_id] > 0
+        is_left_now = self.left_ms.get((client, log_id)) == self.now_ms()
+        return is_led or is_left_now or self.openings[client, log_id] > 0
 
     def check_ended(self, process: Process, leader: Leader) -> None:
         """A leader that ended leaves no timer, no watch and no writer behind."""
