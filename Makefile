@@ -57,6 +57,7 @@ sim-handles: $(STAMP)
 
 sim-log: $(STAMP)
 	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim.log.lists --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
 
 sim-leader: $(STAMP)
 	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)

@@ -167,6 +167,8 @@ def select(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int
 ) -> tuple[T, ...]:
     """Those records, which are in rising order, that cover keys of [first_key, end_key)."""
+    if first_key >= end_key:
+        return ()  # an empty version covers nothing, also where it lies within a range
     first = bisect_right(records, first_key, key=kind.end_key)
     end = bisect_left(records, end_key, key=kind.first_key)
     return tuple(records[first:end])

@@ -70,6 +70,7 @@ SIMULATORS = {
         "tests/sim/test_outcomes.py",
     ),
     "log": ("tests.sim.log", "--schedules", "160", "--seed", "1"),
+    "lists": ("tests.sim.log.lists", "--schedules", "60", "--seed", "1"),
     "stores": ("tests.sim.log.stores", "--schedules", "100", "--seed", "1"),
     "leader": ("tests.sim.leader", "--schedules", "200", "--seed", "1"),
     "leader hosts": ("tests.sim.leader", "--hosts", "--schedules", "120", "--seed", "1"),
@@ -100,7 +101,7 @@ _LEADER_TESTS = (
 )
 
 SUITES = {
-    "ledgerlog_spark/protocol/log_": Suite(("log",), _LOG_TESTS),
+    "ledgerlog_spark/protocol/log_": Suite(("lists", "log"), _LOG_TESTS),
     "ledgerlog_spark/protocol/leader_": Suite(
         ("leader", "leader scripts", "handles"),
         ((f"{_UNIT}/leader", f"{_UNIT}/log/test_leader.py"),),

@@ -1,0 +1,421 @@
+"""One schedule: a log that grows, and what is done with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from ledgerlog_spark.log.job import plan_job
+from ledgerlog_spark.protocol import log_expiry, log_pages, log_retention
+from ledgerlog_spark.protocol import log_messages as m
+from ledgerlog_spark.protocol.log_commit import CommitMachine
+from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
+from ledgerlog_spark.protocol.log_commit_result import CommitStatus
+from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
+from ledgerlog_spark.protocol.log_machine import LogMachine
+from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
+from ledgerlog_spark.protocol.log_password import PASSWORD_CHECK
+from ledgerlog_spark.protocol.log_read import StateMachine
+from ledgerlog_spark.protocol.log_records import StagedRange, WriteMode
+from ledgerlog_spark.protocol.log_restore import RestoreMachine, RestoreRequest, cut_ranges
+from ledgerlog_spark.protocol.log_retention import KEPT, RetentionMachine
+from ledgerlog_spark.protocol.log_rows import REFS
+from ledgerlog_spark.protocol.log_sweep import PagesSweep
+from ledgerlog_spark.protocol.log_truncate import TruncateMachine
+from ledgerlog_spark.protocol.messages import MetadataOutcome
+from tests.sim.log import rows
+from tests.sim.log.checks import Checks, Violation
+from tests.sim.log.jobs import OldCommit
+from tests.sim.log.store import State
+from tests.unit.log.log_values import OneLog, new_head, token
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.log_pages import PageRequest
+    from ledgerlog_spark.protocol.log_records import Item, LogHead, VersionInterval
+    from ledgerlog_spark.protocol.log_retention import PageSizes
+
+PAGE_SIZE_BYTES = 170
+"""Of a few records, so that a list of some dozens has many pages."""
+
+STEPS_MAX = 300
+ROW_BYTES = 10
+
+MOST_READS: dict[type[LogMachine], int] = {
+    ExpiryMachine: 1,
+    TruncateMachine: 1,
+    RetentionMachine: 3,
+}
+"""How often those read one page that look at a part of a list: for what goes, by age, by size."""
+
+
+class Store(OneLog):
+    """The log's records; also pages that are swept, and how often each page is read."""
+
+    def __init__(self) -> None:
+        head, pages = new_head(schema=rows.schema_of("a"))
+        super().__init__(head, pages)
+        self.read: Counter[tuple[str, int]] = Counter()
+
+    def reply(self, ask: Any) -> Any:
+        if isinstance(ask, m.TouchPages):
+            return m.Written(ask.request, MetadataOutcome.OK)
+        if isinstance(ask, m.ReadPassword):
+            return m.PasswordRead(ask.request, MetadataOutcome.OK, b"")
+        if isinstance(ask, m.DeletePages):
+            gone = [p for p in self.pages if p[0] == ask.token and p[1] not in ask.kept]
+            for place in gone:
+                del self.pages[place]
+            return m.Written(ask.request, MetadataOutcome.OK)
+        return super().reply(ask)
+
+    def page(self, page: PageRequest) -> tuple[Any, ...]:
+        if page.kind is not REFS:
+            self.read[page.ref.token, page.ref.number] += 1
+        return super().page(page)
+
+    @property
+    def state(self) -> State:
+        pages: dict[str, tuple[int, dict[int, bytes]]] = {}
+        for (of, number), data in self.pages.items():
+            pages.setdefault(of, (0, {}))[1][number] = data
+        return State(self.head, pages=pages)
+
+
+class ListWorld:
+    """One log, and what is done with it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random = Random(seed)
+        self.log = Store()
+        self.checks = Checks(self)  # type: ignore[arg-type]
+        self.counts: Counter[str] = Counter()
+        self.events = 0
+        self.page_sizes: PageSizes = {}
+        self._numbers = itertools.count(1)
+        self._long = next(self._numbers)
+        """A ledger that is gone on with again and again."""
+        self._entries: Counter[int] = Counter()
+        self._is_old = random.random() < 0.4
+        """Whether the first ranges do not say when they came."""
+        self._replaces = random.choice((0, 0.1, 0.7))
+
+    def violation(self, what: str) -> Violation:
+        return Violation(f"lists, seed {self.seed}: {what}")
+
+    def require(self, holds: bool, what: str) -> None:
+        if not holds:
+            raise self.violation(what)
+
+    @property
+    def head(self) -> LogHead:
+        return self.log.head.value
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return self.checks.items(self.log.state)
+
+    @property
+    def versions(self) -> tuple[VersionInterval, ...]:
+        return self.checks.versions(self.log.state)
+
+    def token(self) -> str:
+        return token(self.random.getrandbits(100) << 16)
+
+    def run(self, machine: LogMachine) -> Any:
+        """Its result; each page is read once, and what it leaves is whole."""
+        self.log.read.clear()
+        before = self.head
+        done = self.log.run(machine)
+        self.events += 1
+        kind = type(machine).__name__
+        most = MOST_READS.get(type(machine), STEPS_MAX)
+        again = [place for place, times in self.log.read.items() if times > most]
+        self.require(not again, f"{kind} read pages {again} again")
+        after = self.head
+        is_later = after.version == before.version or after.commit_time_ms > before.commit_time_ms
+        self.require(is_later, f"{kind} made a version of {after.commit_time_ms}")
+        if isinstance(machine, StateMachine) or (
+            isinstance(machine, CommitMachine) and self.events % 4
+        ):
+            return done
+        self.checks.pages(self.log.state)
+        items = self.items
+        gaps = [a for a, b in itertools.pairwise(items) if a.end_offset != b.first_offset]
+        self.require(not gaps, f"{kind} left gaps behind {gaps}")
+        return done
+
+    # --- what is done ---
+
+    def wait(self) -> None:
+        """Also backwards: another server of the store."""
+        self.log.now_ms += self.random.choice((1, 5, 40, 40, 300, -150))
+
+    def staged(self, ledger_id: int, count: int) -> StagedRange:
+        first = self._entries[ledger_id] + 1
+        self._entries[ledger_id] += 1
+        return StagedRange(ledger_id, first, first, -1, rows=count, size_bytes=count * ROW_BYTES)
+
+    def clear(self) -> None:
+        """Twice, perhaps with other columns, and then what it was before."""
+        self.commit(is_empty=True)
+        self.commit(is_empty=True)
+        self.restore()
+
+    def commit(self, *, is_empty: bool = False) -> None:
+        random, log = self.random, self.log
+        self.wait()
+        replaces = is_empty or random.random() < self._replaces
+        mode = WriteMode.OVERWRITE if replaces else WriteMode.APPEND
+        state = self.run(StateMachine("flights"))
+        schema = state.schema or rows.schema_of("a")
+        if mode is WriteMode.OVERWRITE and random.random() < 0.4:
+            schema = rows.drawn_schema(random)
+        fewest = random.choice((-3, 0)) if mode is WriteMode.OVERWRITE else 1
+        ranges = [
+            self.staged(random.choice((self._long, next(self._numbers))), random.randint(1, 9))
+            for _ in range(0 if is_empty else random.randint(fewest, 3))
+        ]
+        plan = plan_job(state, schema=schema, mode=mode, overwrite_if_changed=False, password=b"")
+        self._is_old &= random.random() < 0.95 and PASSWORD_CHECK not in self.head.properties
+        app = f"app-{next(self._numbers)}"
+        log.producer(app, "run")
+        log.register(app, *(staged.ledger_id for staged in ranges))
+        request = CommitRequest(
+            app,
+            "run",
+            0,
+            tuple(ranges),
+            mode=mode,
+            schema=schema,
+            schema_id=plan.schema_id,
+            base_schema_id=plan.base_schema_id,
+            planned_version=self.head.version,
+            is_first=self.head.version == 0,
+        )
+        kind = OldCommit if self._is_old else CommitMachine
+        self.run(kind("flights", request, token=self.token()))
+
+    def expire(self) -> None:
+        """Versions that were replaced too long ago go, and what only they name (W5, V5)."""
+        versions = self.versions
+        replaced = [version.commit_time_ms for version in versions[1:]] or [self.log.now_ms]
+        keeps_ms = max(1, self.log.now_ms - self.random.choice(replaced))
+        since_ms = self.log.now_ms - keeps_ms
+        left = [
+            version
+            for version, following in itertools.pairwise(versions)
+            if following.commit_time_ms > since_ms
+        ]
+        oldest = (*left, versions[-1])[0]
+        machine = self._dropped(oldest, keeps_ms, 0)
+        later = [v.commit_time_ms + keeps_ms for v in self.versions[1:]]
+        due_ms = min(machine.next_due_ms, self.log.now_ms + keeps_ms)
+        is_early = all(due_ms <= at_ms for at_ms in later)
+        self.require(is_early, f"it looks again at {due_ms}, and versions expire at {later[:1]}")
+
+    def _dropped(self, oldest: VersionInterval, keeps_ms: int | None, steps: int) -> ExpiryMachine:
+        """Step after step until that is the oldest version; `steps` were made before."""
+        due = len(self.versions), [i for i in self.items if i.end_offset <= oldest.start_offset]
+        number = 0
+        while True:
+            self.require((number := number + 1) < STEPS_MAX, "versions expire for ever")
+            machine = ExpiryMachine("flights", version_retention_ms=keeps_ms, token=self.token())
+            step = self.run(machine)
+            steps += step.is_changed
+            if step.is_complete:
+                break
+        head = self.head
+        is_right = head.oldest_version == oldest.version
+        self.require(is_right, f"{oldest} is to be the oldest version, not {head.oldest_version}")
+        left = [item for item in self.items if item.end_offset <= oldest.start_offset]
+        self.require(not left, f"{left} are of no version")
+        self._steps(steps, len(due[1]), due[0])
+        self.counts["versions expired"] += due[0] - len(self.versions)
+        return machine
+
+    def _steps(self, steps: int, items: int, versions: int) -> None:
+        """No more than it takes for so many items, when the versions are read at once."""
+        wanted = max(1, -(-items // log_expiry.STEP_ITEMS_MAX))
+        is_short = versions <= log_expiry.VERSIONS_AT_ONCE
+        self.require(steps <= wanted or not is_short, f"{steps} steps for {items} items")
+
+    def truncate(self) -> None:
+        """To any offset, or to where an older version begins (U4-U7)."""
+        before, versions = self.head, self.versions
+        offset = self.random.randint(before.oldest_offset, before.end_offset)
+        if self.random.random() < 0.5:
+            offset = self.random.choice(versions).start_offset
+        due = [item for item in self.items if item.end_offset <= offset]
+        self.run(TruncateMachine("flights", offset=offset, token=self.token()))
+        is_made = offset > before.start_offset
+        self.require(self.head.start_offset == max(before.start_offset, offset), "begins elsewhere")
+        self.require(self.head.version == before.version + is_made, "a version too many, or few")
+        oldest = next(v for v in (*versions, self.versions[-1]) if v.start_offset >= offset)
+        self._dropped(oldest, None, 0)
+        self.counts["truncations"] += bool(due)
+
+    def retain(self) -> None:
+        """All that is due goes, and nothing else (U8)."""
+        random, head = self.random, self.head
+        by_age, by_size = random.choice(((True, False), (False, True), (True, True)))
+        timed = [item.newest_ms for item in self.items if item.newest_ms] or [self.log.now_ms]
+        bytes_of_all = sum(item.size_bytes for item in self.items)
+        keeps_ms = max(1, self.log.now_ms - random.choice(timed)) if by_age else KEPT
+        keeps_bytes = random.randint(0, bytes_of_all) if by_size else KEPT
+        start, untimed_to, versions = head.start_offset, 0, self.versions
+        due = max(self._due_by_age(keeps_ms, self.log.now_ms), self._due_by_size(keeps_bytes))
+        number = 0
+        while True:
+            self.require((number := number + 1) < STEPS_MAX, "retention goes on for ever")
+            machine = self._retention(keeps_ms, keeps_bytes, untimed_to)
+            self.run(machine)
+            untimed_to = machine.untimed_to
+            self._dropped(self.versions[0], None, 0)
+            if by_age:
+                self._looks_in_time(machine, keeps_ms)
+            if not machine.is_more_due:
+                break
+        after = self.head.start_offset
+        self.require(after <= max(start, due), f"{after} is behind {due}, the end of what is due")
+        ended = [v for v in versions if v.version < self.head.oldest_version]
+        is_right = all(version.start_offset < due for version in ended)
+        self.require(is_right, f"{ended[-1:]} ended, and what is due ends at {due}")
+        left = max(self._due_by_age(keeps_ms, self.log.now_ms), self._due_by_size(keeps_bytes))
+        self.require(not self._frees(left), f"rows up to {left} stay, which are due")
+        if by_size:
+            self._read_little(keeps_bytes)
+        self.counts["retentions"] += after > start
+
+    def _retention(self, keeps_ms: int, keeps_bytes: int, untimed_to: int) -> RetentionMachine:
+        return RetentionMachine(
+            "flights",
+            retention_ms=keeps_ms,
+            retention_bytes=keeps_bytes,
+            token=self.token(),
+            page_sizes=self.page_sizes,
+            untimed_to=untimed_to,
+        )
+
+    def _looks_in_time(self, machine: RetentionMachine, keeps_ms: int) -> None:
+        """Nothing is due by age before the time at which it is looked for again."""
+        next_ms = machine.next_due_ms
+        if next_ms is not None and next_ms > self.log.now_ms:
+            missed = self._due_by_age(keeps_ms, next_ms - 1)
+            self.require(not self._frees(missed), f"rows up to {missed} are due before {next_ms}")
+
+    def _due_by_age(self, keeps_ms: int, now_ms: int) -> int:
+        if keeps_ms == KEPT:
+            return 0
+        ends = [i.end_offset for i in self.items if 0 < i.newest_ms < now_ms - keeps_ms]
+        return max(ends, default=0)
+
+    def _due_by_size(self, keeps_bytes: int) -> int:
+        """The oldest items of the newest version, as long as enough is left behind them."""
+        due = 0
+        if keeps_bytes == KEPT:
+            return due
+        newest = [item for item in self.items if item.end_offset > self.head.start_offset]
+        left = sum(item.size_bytes for item in newest)
+        for item in newest[:-1]:
+            left -= item.size_bytes
+            if left < keeps_bytes:
+                break
+            due = item.end_offset
+        return due
+
+    def _frees(self, offset: int) -> bool:
+        """Whether a ledger is free once the rows up to there are gone."""
+        items = self.items
+        gone = {item.ledger_id for item in items if item.end_offset <= offset}
+        return bool(gone - {item.ledger_id for item in items if item.end_offset > offset})
+
+    def _read_little(self, keeps_bytes: int) -> None:
+        """What a page lists is counted once: the next pass reads a few of the oldest."""
+        self.run(self._retention(KEPT, keeps_bytes, 0))
+        most = 2 * (log_retention.ITEMS_AT_ONCE + 2)
+        self.require(len(self.log.read) <= most, f"{len(self.log.read)} pages are read again")
+
+    def restore(self) -> None:
+        """The rows and the columns of an older version (U10-U12)."""
+        before, versions = self.head, self.versions
+        wanted = self.random.choice((self.random.choice(versions), versions[-2:][0]))
+        items = [
+            item
+            for item in self.items
+            if max(item.first_offset, wanted.start_offset) < min(item.end_offset, wanted.end_offset)
+        ]
+        copies = {}
+        for part in cut_ranges(wanted, items):
+            first, end = part.offsets
+            copies[part.offsets] = self.staged(next(self._numbers), end - first)
+        app = f"restore-{next(self._numbers)}"
+        self.log.producer(app, app)
+        self.log.register(app, *(each.ledger_id for each in copies.values()))
+        self.wait()
+        request = RestoreRequest(wanted.version, app, app, before.version, copies)
+        done = self.run(RestoreMachine("flights", request, token=self.token()))
+        place = (wanted.start_offset, wanted.end_offset), wanted.schema_id
+        is_there = place == (before.interval, before.schema_id)
+        is_nothing = done.status is CommitStatus.NOTHING_TO_COMMIT
+        self.require(is_there == is_nothing, f"a restore of {wanted} ended with {done.status}")
+        after = self.head
+        is_right = after.schema_id == wanted.schema_id
+        self.require(is_right, f"{wanted} was restored with columns {after.schema_id}")
+        count = after.end_offset - after.start_offset
+        self.require(count == wanted.end_offset - wanted.start_offset, f"{count} rows of {wanted}")
+        self.counts["restores"] += not is_nothing
+
+    def merge(self) -> None:
+        """Several ranges become one, which is as young as the youngest (U13)."""
+        items = self.items
+        if len(items) < 2:
+            return
+        first = self.random.randrange(len(items) - 1)
+        some = items[first : first + self.random.randint(2, 5)]
+        run = tuple(itertools.takewhile(lambda i: i.schema_id == some[0].schema_id, some))
+        if len(run) < 2:
+            return
+        staged = self.staged(next(self._numbers), sum(item.rows for item in run))
+        app = f"merge-{staged.ledger_id}"
+        self.log.producer(app, app)
+        self.log.register(app, staged.ledger_id)
+        self.run(MergeMachine("flights", MergeRequest(app, app, run, staged), token=self.token()))
+        (merged,) = [item for item in self.items if item.ledger_id == staged.ledger_id]
+        newest_ms = max(item.newest_ms for item in run)
+        is_right = merged.newest_ms == newest_ms
+        self.require(is_right, f"rows of {newest_ms} are listed as of {merged.newest_ms}")
+        self.counts["merges"] += 1
+
+    def sweep_pages(self) -> None:
+        tokens = tuple(dict.fromkeys(of for of, _ in self.log.pages))
+        self.run(PagesSweep("flights", tokens))
+        self.checks.no_pages_left(self.log.state)
+
+
+def list_schedule(seed: int) -> ListWorld:
+    """One random schedule to its end; raises `Violation`."""
+    world = ListWorld(seed)
+    random = world.random
+    with mock.patch.object(log_pages, "PAGE_BODY_SIZE_BYTES_MAX", PAGE_SIZE_BYTES):
+        try:
+            for _ in range(random.randint(2, 4)):
+                for _ in range(random.randint(10, 25)):
+                    world.commit()
+                for _ in range(random.randint(2, 5)):
+                    world.wait()
+                    random.choice(
+                        (
+                            *(world.expire, world.truncate, world.retain, world.retain),
+                            *(world.restore, world.merge, world.merge, world.sweep_pages),
+                            world.clear,
+                        )
+                    )()
+        except Violation:
+            raise
+        except Exception as error:
+            raise world.violation(repr(error)) from error
+    return world

@@ -1,0 +1,68 @@
+"""Random schedules of long lists; the mutations they catch."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.protocol import log_expiry
+from ledgerlog_spark.protocol.log_retention import RetentionMachine
+from tests.sim.log.checks import Violation
+from tests.sim.log.lists.world import list_schedule
+from tests.sim.log.schedules import run_host_schedules
+from tests.sim.share import played
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEDULES = played(30)
+SCHEDULES_TO_CATCH_MAX = 40
+
+pytestmark = pytest.mark.usefixtures("small_heads")
+
+
+def run(seeds: range) -> str:
+    return run_host_schedules(seeds, run=list_schedule, what="log lists")
+
+
+def test_no_schedule_breaks_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = run(range(9_000, 9_000 + SCHEDULES))
+    with capsys.disabled():
+        print(f"\n{counts}")  # noqa: T201 (the count line)
+
+
+def versions_expire_one_too_late(patch: pytest.MonkeyPatch) -> None:
+    def oldest_retained(history: Any, since_ms: int) -> Any:
+        for version, following in itertools.pairwise(history[:-1]):
+            if following.commit_time_ms > since_ms:
+                return version
+        return history[-2:][0]
+
+    patch.setattr(log_expiry, "oldest_retained", oldest_retained)
+
+
+def retention_looks_again_an_hour_later(patch: pytest.MonkeyPatch) -> None:
+    due_by_age = RetentionMachine._due_by_age
+
+    def late(self: RetentionMachine, items: Any) -> Any:
+        found = due_by_age(self, items)
+        assert self.next_due_ms is not None
+        self.next_due_ms += 3_600_000
+        return found
+
+    patch.setattr(RetentionMachine, "_due_by_age", late)
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [retention_looks_again_an_hour_later, versions_expire_one_too_late],
+    ids=lambda mutation: mutation.__name__,
+)
+def test_mutation_is_caught(
+    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises(Violation):
+        run(range(1, SCHEDULES_TO_CATCH_MAX))
