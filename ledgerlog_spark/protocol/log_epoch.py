@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ledgerlog_spark.errors import (
     MetadataUnknownError,
@@ -194,20 +194,14 @@ class EpochMachine(LogMachine):
                 f"log {self.log!r} holds batches of {self._app!r} up to {record.last_batch_id}, "
                 f"and the query begins with {self._batch_id}: its checkpoint is older than the "
                 "log. Restore the newer checkpoint, or start a query with a new one",
-                log=self.log,
-                app=self._app,
-                batch_id=self._batch_id,
-                last_batch_id=record.last_batch_id,
+                **self._batches_of(record),
             )
         elif record.last_batch_id >= 0 and self._is_other_query(record):
             whose = "is another query's" if record.runs else "may be another query's"
             raise StaleCheckpointError(
                 f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} {whose}, and "
                 f"this query begins with {self._batch_id}: give every query a txnAppId of its own",
-                log=self.log,
-                app=self._app,
-                batch_id=self._batch_id,
-                last_batch_id=record.last_batch_id,
+                **self._batches_of(record),
             )
         return self._take_over(record, found.version if found else None, reply.now_ms)
 
@@ -227,13 +221,19 @@ class EpochMachine(LogMachine):
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
         """A stream counts its batches alone: its number says nothing of the job's rows (P4)."""
         return StaleCheckpointError(
-            f"batch {record.last_batch_id} of {self._app!r} in log {self.log!r} is a streaming "
-            f"query's, and this job is number {self._batch_id}: give the job a txnAppId of its own",
-            log=self.log,
-            app=self._app,
-            batch_id=self._batch_id,
-            last_batch_id=record.last_batch_id,
+            f"a streaming query writes to log {self.log!r} as {self._app!r}, and this job is its "
+            f"number {self._batch_id}: give the job a txnAppId of its own",
+            **self._batches_of(record),
         )
+
+    def _batches_of(self, record: ProducerRecord) -> dict[str, Any]:
+        """Fields of an error about the log's last batch and this run's."""
+        return {
+            "log": self.log,
+            "app": self._app,
+            "batch_id": self._batch_id,
+            "last_batch_id": record.last_batch_id,
+        }
 
     def _take_over(
         self, record: ProducerRecord, version: Version | None, now_ms: int

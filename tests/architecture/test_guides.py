@@ -65,7 +65,9 @@ def test_links_files_and_modules_of_a_guide_exist(guide: Path) -> None:
 def sources_of(module: str) -> str:
     """The text of a module, of a package whole."""
     path = ROOT / module.replace(".", "/")
-    files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py"), *SHARED]
+    files = [*path.rglob("*.py")] if path.is_dir() else [path.with_suffix(".py"), *SHARED]
+    if any("tests.sim.command import" in file.read_text() for file in files):
+        files.append(ROOT / "tests/sim/command.py")
     return "".join(file.read_text() for file in files)
 
 

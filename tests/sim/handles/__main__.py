@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 
+from tests.sim.command import play
 from tests.sim.handles.schedules import run_schedules
-from tests.sim.log.checks import Violation
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.handles", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
-    arguments = parser.parse_args()
-    logging.disable(logging.WARNING)  # of ledgers that go on without a bookie
-    try:
-        print(run_schedules(range(arguments.seed, arguments.seed + arguments.schedules)))
-    except Violation as violation:
-        print(violation)
-        return 1
-    return 0
-
 
 if __name__ == "__main__":
-    sys.exit(main())
+    logging.disable(logging.WARNING)  # of ledgers that go on without a bookie
+    sys.exit(play("tests.sim.handles", run_schedules))

@@ -68,7 +68,7 @@ def test_job_under_the_name_of_a_stream_is_refused_and_not_taken_for_one_of_its_
         await stream_batch(log, "query/run", 0, "x")
         await stream_batch(log, "query/run", 1, "y")
         for batch_id in (0, 1):
-            with pytest.raises(StaleCheckpointError, match="is a streaming query's") as caught:
+            with pytest.raises(StaleCheckpointError, match="a streaming query writes") as caught:
                 await log.begin(schema=SCHEMA, app="monthly", batch_id=batch_id)
             assert caught.value.definite
         for _ in range(2):
