@@ -102,6 +102,7 @@ class GoodPeer:
                 if self.lane == "adds" and world.random.random() < 0.1:
                     pipe.send(encode_tell_lac(self.ledger_id, self._next, KEY))
             self._check_times()
+            self.world.check_lines()
             await asyncio.sleep(world.random.choice((0.001, 0.004)))
             if world.random.random() < 0.01 and not self.out:
                 pipe.leave()
@@ -228,6 +229,9 @@ def key_of(answer: Any) -> tuple[Any, ...]:
 class BadPeer:
     """Takes no answers, sends half a frame, leaves, floods, sends nonsense, or says nothing.
 
+    One that hoards asks for a few large answers from a host of its own, so that it holds a part of
+    a lane and waits for nothing itself.
+
     Attributes:
         closes_in_seconds: It is to be closed within that, for it never ends by itself.
     """
@@ -241,6 +245,10 @@ class BadPeer:
         self.host = world.random.choice(("10.0.0.1", "10.0.1.1"))
         self.ledger_id = 500 + number
         self.size = world.random.choice(SIZES)
+        if self.kind == "hoard":
+            self.lane = world.random.choice(("reads", "reads", "control"))
+            self.host = f"10.0.2.{number}"
+            self.size = SIZES[-1]
         self.maker = GoodPeer(world, 400 + number)
         self.maker.size = self.size
 
@@ -252,10 +260,11 @@ class BadPeer:
             if world.is_ending:
                 return
             pipe = Pipe(world, self.host)
-            pipe.is_taking = self.kind != "sink"
+            pipe.is_taking = self.kind not in ("sink", "hoard")
             began = world.loop.time()
-            frames = [self._frame() for _ in range(random.choice((1, 5, 40)))]
-            if self.kind == "sink":
+            counts = (1, 2, 3) if self.kind == "hoard" else (1, 5, 40)
+            frames = [self._frame() for _ in range(random.choice(counts))]
+            if self.kind in ("sink", "hoard"):
                 pipe.send(b"".join(frames))
             elif self.kind == "drip":
                 pipe.send(b"".join(frames[:2])[: -random.randrange(1, 30)])

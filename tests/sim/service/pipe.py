@@ -24,7 +24,7 @@ class Pipe(asyncio.Transport):
         is_taking: Whether the peer takes what the bookie sends.
         is_lost: The bookie was told that the connection is over.
         closed_by_bookie: It ended the connection.
-        frames: Of the peer, that the bookie has whole.
+        stuck_since: The kernels took nothing of what is unsent since then; None without any.
     """
 
     def __init__(self, world: ServiceWorld, host: str) -> None:
@@ -35,6 +35,7 @@ class Pipe(asyncio.Transport):
         self.is_taking = True
         self.is_lost = False
         self.closed_by_bookie = False
+        self.stuck_since: float | None = None
         self.delivered_bytes = 0
         self.sent_bytes = 0
         self._to_bookie = bytearray()
@@ -93,6 +94,9 @@ class Pipe(asyncio.Transport):
                 data = data[:room]
             self._unsent_bytes -= len(data)
             self._on_its_way += data
+            self.stuck_since = None
+        if self._unsent_bytes and self.stuck_since is None:
+            self.stuck_since = self.world.loop.time()
         if self.is_taking:
             self._take_soon()
 

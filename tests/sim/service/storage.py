@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.wire.frames import ReceiveBuffer
 from tests.contract.transport_bookies import MemoryStorage
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class LateStorage:
         self.open_bytes += len(request.body)
 
         def done(code: Any) -> None:
+            memory = request.body.obj if isinstance(request.body, memoryview) else None
+            is_counted = not isinstance(memory, ReceiveBuffer) or memory.charge is not None
+            self.world.require(is_counted, "memory of an add counted no longer, and it was open")
             is_whole = blake2b(request.body).digest() == digest
             self.world.require(is_whole, "memory of an add changed before storage was done")
             self.open_bytes -= len(request.body)
