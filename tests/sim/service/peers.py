@@ -267,7 +267,8 @@ class BadPeer:
             if self.kind in ("sink", "hoard"):
                 pipe.send(b"".join(frames))
             elif self.kind == "drip":
-                pipe.send(b"".join(frames[:2])[: -random.randrange(1, 30)])
+                some = frames[:2]
+                pipe.send(b"".join(some)[: -random.randrange(1, min(30, len(some[-1])))])
             elif self.kind == "garble":
                 pipe.send(frames[0] + bytes(random.choices(range(256), k=300)))
             elif self.kind == "leave":
