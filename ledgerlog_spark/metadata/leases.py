@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.errors import (
     ConfigurationError,
     MetadataFormatError,
+    MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
 )
@@ -22,6 +23,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     NodeStat,
     ZnodeTree,
     make_persistent,
+    unsure_after,
 )
 
 if TYPE_CHECKING:
@@ -45,18 +47,23 @@ class TreeLeases:
         """See `Leases.acquire`. A lost reply is settled by whose the node is."""
         path = self._path(name)
         data = json.dumps(dict(holder), sort_keys=True).encode()
+        lost: MetadataUnknownError | None = None
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 await self._tree.create(path, data, kind=NodeKind.EPHEMERAL)
             except NodeMissingError:
                 await make_persistent(self._tree, self._directory)
             except NodeExistsError:
-                stat = await self._synced_stat(path)
+                with unsure_after(lost):
+                    stat = await self._synced_stat(path)
                 if stat is not None:
                     return stat.owner == self._tree.session_id
-            except MetadataUnknownError:
+            except MetadataUnknownError as error:
                 if attempt == ATTEMPTS_MAX:
                     raise
+                lost = error
+            except MetadataUnavailableError as error:
+                raise lost or error from None
             else:
                 return True
         return False

@@ -135,7 +135,7 @@ SUITES = {
     ),
     "ledgerlog_spark/lines": Suite((), ((f"{_UNIT}/test_lines.py", f"{_UNIT}/upkeep"),)),
     "ledgerlog_spark/waits": Suite((), ((f"{_UNIT}/test_waits.py", f"{_UNIT}/log"),)),
-    "ledgerlog_spark/upkeep/": Suite(("log",), ((f"{_UNIT}/upkeep",), (f"{_UNIT}/log",))),
+    "ledgerlog_spark/upkeep/": Suite(("stores", "log"), ((f"{_UNIT}/upkeep",), (f"{_UNIT}/log",))),
     "ledgerlog_spark/client/": Suite(
         ("handles",),
         (

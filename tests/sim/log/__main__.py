@@ -21,7 +21,7 @@ from tests.sim.log.world import World
 HOSTS_EVERY = 4
 """One schedule of the shipped hosts, which takes about as long as four of machines alone."""
 
-STORES_EVERY = 8
+STORES_EVERY = 10
 """One schedule of the stores alone."""
 
 

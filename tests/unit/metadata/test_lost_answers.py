@@ -93,6 +93,15 @@ async def test_of_a_record_whose_directory_is_missing(stores: MetadataStores) ->
         await stores.ledgers.create(7, metadata_of(7))
 
 
+async def test_of_a_lease_that_was_taken(stores: MetadataStores) -> None:
+    assert await stores.leases.acquire("upkeep", {})  # makes their directory
+    await stores.leases.release("upkeep")
+    tree_of(stores).inject(Fault.REPLY_LOST, Fault.NOT_SENT)
+    with pytest.raises(MetadataUnknownError):
+        await stores.leases.acquire("upkeep", {})
+    assert await stores.leases.holder("upkeep") == {}
+
+
 async def test_an_outage_alone_is_certain(stores: MetadataStores) -> None:
     tree_of(stores).reads_nothing = True
     with pytest.raises(MetadataUnavailableError):

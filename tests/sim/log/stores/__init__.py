@@ -8,5 +8,6 @@ and a failure that is certain by what came afterwards.
 - `logs`: names, heads, pages and the removal of deleted logs.
 - `ledgers`: registrations, marks, listings.
 - `small`: ids, records of ledgers, the queue, leases and the clock.
+- `held`: the lease as a pass of upkeep holds it.
 - `schedule`: one schedule.
 """

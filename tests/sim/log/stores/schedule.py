@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sim.log.hosts.base import play_hosts
-from tests.sim.log.stores import ledgers, logs, small
+from tests.sim.log.stores import held, ledgers, logs, small
 from tests.sim.log.stores.world import StoreProcess, StoreWorld
 
 
@@ -36,6 +36,10 @@ async def _run(seed: int) -> StoreWorld:
         for place in range(2):
             process = StoreProcess(world, f"counts-{place}")
             process.spawn("records", small.number(process, counted))
+        await world.until_all_ended()
+        for place in range(2):
+            process = StoreProcess(world, f"upkeep-{place}")
+            process.spawn("passes", held.hold(process))
         await world.until_all_ended()
         await small.look_at_clock(StoreProcess(world, "clock"))
         counted.check(world)

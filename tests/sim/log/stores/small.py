@@ -171,7 +171,7 @@ async def lease(process: StoreProcess) -> None:
             world.require(is_over, f"{process.name} gave the lease back, and has it")
             world.counts["leases"] += is_held
         except LedgerLogError as error:
-            asked.failed(error, lost_min=2)
+            asked.failed(error)
 
 
 async def look_at_clock(process: StoreProcess) -> None:

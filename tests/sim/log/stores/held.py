@@ -1,0 +1,73 @@
+"""The lease of upkeep as a pass holds it: given back however the pass ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.upkeep.upkeep import LEASE, leased
+from tests.sim.log.stores.world import Asked
+
+if TYPE_CHECKING:
+    from tests.sim.log.stores.world import StoreProcess
+
+HARM = 8
+CANCELLED_SECONDS_MAX = 10
+"""For a pass that is cancelled in an outage: one more request, of a process that may stall."""
+
+
+async def hold(process: StoreProcess) -> None:
+    """Passes that end, fail, find no lease, or are cancelled in an outage."""
+    world, random = process.world, process.world.random
+    services = SimpleNamespace(leases=process.stores.leases)
+    client = SimpleNamespace(services=services)
+    for _ in range(5):
+        await process.sleep(200)
+        asked = Asked(process)
+        process.tree.harm = HARM
+        task = asyncio.ensure_future(_pass(process, client))
+        if random.random() < 0.3:
+            await asyncio.sleep(random.random())
+            await _cancelled(process, task)
+            continue
+        try:
+            await task
+        except LedgerLogError as error:
+            asked.failed(error)
+        _is_given_back(process)
+        world.counts["passes"] += 1
+
+
+async def _pass(process: StoreProcess, client: Any) -> None:
+    async with leased(client) as is_held:
+        if is_held:
+            await process.sleep(300)
+            if process.world.random.random() < 0.3:
+                await process.logs.names()  # which may fail
+
+
+async def _cancelled(process: StoreProcess, task: asyncio.Future[None]) -> None:
+    world = process.world
+    process.tree.disconnect()
+    began = world.loop.time()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, LedgerLogError):
+        await task
+    seconds = world.loop.time() - began
+    is_soon = seconds < CANCELLED_SECONDS_MAX
+    world.require(is_soon, f"a pass that was cancelled went on for {seconds:.0f} s")
+    process.tree.connect()
+    process.tree.expire_session()  # who is cancelled ends
+
+
+def _is_given_back(process: StoreProcess) -> None:
+    """Unless its creation was late, and came after the last look."""
+    world, path = process.world, f"{process.world.root}-leases/{LEASE}"
+    node = world.nodes.current.nodes.get(path)
+    if node is not None and node.owner == process.tree.session_id:
+        came = world.history[path][-1][0]
+        is_late = came > process.tree.synced
+        world.require(is_late, f"{process.name} ended its pass, and has the lease")
