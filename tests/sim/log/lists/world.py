@@ -58,10 +58,14 @@ class Store(OneLog):
         head, pages = new_head(schema=rows.schema_of("a"))
         super().__init__(head, pages)
         self.read: Counter[tuple[str, int]] = Counter()
+        self.unsure: set[str] = set()
+        """Tokens whose pages may not have been touched."""
 
     def reply(self, ask: Any) -> Any:
         if isinstance(ask, m.TouchPages):
-            return m.Written(ask.request, MetadataOutcome.OK)
+            is_unsure = ask.token in self.unsure
+            outcome = MetadataOutcome.UNKNOWN if is_unsure else MetadataOutcome.OK
+            return m.Written(ask.request, outcome)
         if isinstance(ask, m.ReadPassword):
             return m.PasswordRead(ask.request, MetadataOutcome.OK, b"")
         if isinstance(ask, m.DeletePages):
@@ -197,7 +201,10 @@ class ListWorld:
             is_first=self.head.version == 0,
         )
         kind = OldCommit if self._is_old else CommitMachine
+        before = set(log.pages.values())
         self.run(kind("flights", request, token=self.token()))
+        same = [place for place, page in list(log.pages.items()) if page in before]
+        self.require(len(same) == len(before), "a page is written again as it was")
 
     def expire(self) -> None:
         """Versions that were replaced too long ago go, and what only they name (W5, V5)."""
@@ -391,9 +398,16 @@ class ListWorld:
         self.counts["merges"] += 1
 
     def sweep_pages(self) -> None:
-        tokens = tuple(dict.fromkeys(of for of, _ in self.log.pages))
+        """What was not touched for certain is left for another time (W2)."""
+        log, tokens = self.log, tuple(dict.fromkeys(of for of, _ in self.log.pages))
+        log.unsure = {of for of in tokens if self.random.random() < 0.2}
+        before = [place for place in log.pages if place[0] in log.unsure]
         self.run(PagesSweep("flights", tokens))
-        self.checks.no_pages_left(self.log.state)
+        gone = [place for place in before if place not in log.pages]
+        self.require(not gone, f"pages {gone} went, which a commit may name")
+        log.unsure = set()
+        self.run(PagesSweep("flights", tokens))
+        self.checks.no_pages_left(log.state)
 
 
 def list_schedule(seed: int) -> ListWorld:
