@@ -51,6 +51,7 @@ CAUGHT_AT: Mapping[str, int] = {
     "service waits_for_itself": 2,
     "sim close_at_last_pushed": 21,
     "sim gc_trusts_stale_listing": 25,
+    "sim no_floor_at_last_fragment": 171,
 }
 """Seeds by folder and mutation; those that the first schedules notice need none."""
 

@@ -325,6 +325,7 @@ async def _follow(process: Process, log_id: str) -> None:
                     truth.see(offset, value)
                     position = offset + 1
                 world.tails[process.name] = position
+                truth.shown = max(truth.shown, position)
                 world.counts["batches followed"] += 1
         except PositionNotAvailableError:
             world.require(position < view.head.start_offset, f"{position} was not truncated")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
+    EntryNotFoundError,
     LedgerClosedError,
     LedgerFencedError,
     LedgerLogError,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from tests.sim.log.hosts.tree import SimTree
 
 BATCH_ENTRIES = 3
+BEHIND_ENTRIES_MAX = 3
+SEEN: ContextVar[bool] = ContextVar("SEEN", default=False)
+"""Whether who reads proves by what was seen that entries are acknowledged."""
 FINISHED: ContextVar[set[int] | None] = ContextVar("FINISHED", default=None)
 """Ledgers that the tail which runs has followed to their ends; None of anything else."""
 NEWS_MS_MAX = 90
@@ -133,6 +137,7 @@ class SimReader:
         self._given = NO_ENTRY
         if knows_end:
             self._catch_up()
+            self._fall_behind()
 
     def _catch_up(self) -> None:
         ledger = self._ledger
@@ -140,6 +145,13 @@ class SimReader:
         self.is_closed = ledger.state is LedgerState.CLOSED
         if ledger.is_deleted:
             self.error = LedgerNotFoundError("it was deleted", ledger_id=self.id)
+
+    def _fall_behind(self) -> None:
+        """Bookies that answer may not have been told of the last entries that were confirmed."""
+        world = self._client.world
+        if world.is_faulty and not self.is_closed and world.extra.random() < 0.3:
+            behind = world.extra.randint(0, BEHIND_ENTRIES_MAX)
+            self.last_add_confirmed = max(NO_ENTRY, self.last_add_confirmed - behind)
 
     def follow(
         self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0
@@ -201,9 +213,13 @@ class SimReader:
             if self._ledger.is_deleted:
                 raise LedgerNotFoundError("it is gone", ledger_id=self.id)
             self._client.world.require(
-                last_entry_id < self._ledger.readable, f"entry {last_entry_id} is read too early"
+                SEEN.get() or last_entry_id < self._ledger.readable,
+                f"entry {last_entry_id} is read too early",
             )
+            if first_entry_id >= len(self._ledger.stored):
+                raise EntryNotFoundError("no bookie has it", ledger_id=self.id)
             end = min(first_entry_id + BATCH_ENTRIES, last_entry_id + 1)
+            end = min(end, len(self._ledger.stored))
             yield self._entries(first_entry_id, end)
             first_entry_id = end
 

@@ -28,6 +28,7 @@ class Truth:
         appends: By value: those that were acknowledged, with their times.
         failed: Values whose appends failed for certain.
         times_ms: By offset: the append time in the entry that was sent last.
+        shown: Where a reader saw the log end.
     """
 
     view: LeaderView
@@ -36,6 +37,7 @@ class Truth:
     appends: dict[object, Append] = field(default_factory=dict)
     failed: set[object] = field(default_factory=set)
     times_ms: dict[int, int] = field(default_factory=dict)
+    shown: int = 0
 
     def see(self, offset: int, value: object) -> None:
         """Somebody was told that the record of that offset is this one."""

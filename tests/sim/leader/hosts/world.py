@@ -21,6 +21,7 @@ from tests.sim.leader.hosts.blame import LeaderCall
 from tests.sim.leader.hosts.content import Records, Rows
 from tests.sim.leader.hosts.ledgers import LeaderLedgers
 from tests.sim.leader.hosts.news import News, hear_of_an_append
+from tests.sim.leader.hosts.restarts import start_again
 from tests.sim.leader.hosts.truth import Truth
 from tests.sim.leader.hosts.view import LeaderView
 from tests.sim.leader.ledgers import SimLedger, SimLedgers
@@ -272,6 +273,9 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
         (0.25, "delete", actors.delete),
         (0.4, "watch the end", actors.watch_end),
     ]
+    if world.extra.random() < 0.5:
+        process = world.extra.choice(processes)
+        process.spawn("start again", start_again(process))
     for chance, what, make in some:
         if random.random() < chance:
             process = random.choice(processes)
