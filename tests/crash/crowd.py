@@ -131,6 +131,7 @@ class Crowd:
         self.machine = machine = run.machine
         machine.settings = replace(machine.settings, open_files_max=self.random.choice((8, 64)))
         machine.grid_us = self.random.choice((1, GRID_US))
+        machine.disk.cold_part = self.random.choice((0.3, 0.9))
         machine.metadata.pause = self._pause
         run.requests = Requests(self.random, CARELESS_PART)
         machine.on_host = run.requests.watch

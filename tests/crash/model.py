@@ -75,10 +75,20 @@ class Model:
         """The largest entry that was acknowledged and not dropped, -1 for none."""
         return max((e for ledger, e in self.acked if ledger == ledger_id), default=-1)
 
-    def check_whole(self, ledger_id: int, read: dict[tuple[int, int], bytes | None]) -> None:
-        """A drop that was cut short took everything or nothing."""
+    def check_whole(
+        self,
+        ledger_id: int,
+        read: dict[tuple[int, int], bytes | None],
+        sent_again: set[tuple[int, int]],
+    ) -> None:
+        """A drop that was cut short took everything or nothing.
+
+        What an add that is not answered brought again may have come after the drop.
+        """
         going = self.dropping.pop(ledger_id, {})
-        kept = [key for key, stored in going.items() if read[key] in stored]
+        kept = [
+            key for key, stored in going.items() if read[key] in stored and key not in sent_again
+        ]
         gone = [key for key in going if read[key] is None]
         if kept and gone:
             raise ViolationError(f"a drop left {kept} and took {gone}")

@@ -378,15 +378,18 @@ class Run:
         everything: dict[tuple[int, int], bytes | None] = {}
         for ledger_id in range(self.ledgers_made):
             read: dict[tuple[int, int], bytes | None] = {}
+            sent_again: set[tuple[int, int]] = set()
             for entry_id in range(self.next_id[ledger_id] + 2):
                 code, data = machine.read(ledger_id, entry_id)
                 model.check_read(ledger_id, entry_id, code, data)
                 key = (ledger_id, entry_id)
                 read[key] = data
-                model.possible.pop(key, None)
+                possible = model.possible.pop(key, {})
+                if any(count > 0 and age == ANY_AGE for (age, _), count in possible.items()):
+                    sent_again.add(key)
                 if data is not None:
                     model.acked[key] = {data: model.time}
-            model.check_whole(ledger_id, read)
+            model.check_whole(ledger_id, read, sent_again)
             everything |= read
         self.check_order(everything)
         for ledger_id in range(self.ledgers_made):

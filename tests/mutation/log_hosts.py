@@ -8,6 +8,13 @@ LOG = "ledgerlog_spark/log"
 
 _DRIVER = [
     Mutation(
+        "range_is_lost_at_the_first_look",
+        f"{LOG}/committed_range.py",
+        'return "no bookie has them" if metadata == seen else ""',
+        'return "no bookie has them"',
+        "entries that a repair moved while they were looked for are called lost",
+    ),
+    Mutation(
         "driver_unknown_is_unavailable",
         f"{LOG}/driver.py",
         "(MetadataUnknownError, MetadataOutcome.UNKNOWN),",

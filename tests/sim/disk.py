@@ -114,12 +114,14 @@ class SimDisk:
     Attributes:
         on_operation: Called before each operation takes effect with its number and name; a crash
             point for tests that enumerate them.
+        cold_part: So many reads find their pages not in the cache.
     """
 
     random: Random
     faults: Faults = field(default_factory=Faults)
     counters: Counters = field(default_factory=Counters)
     on_operation: Callable[[int, str], None] | None = None
+    cold_part: float = 0.3
     holder: Host | None = None
     seen_names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
@@ -295,7 +297,7 @@ class SimFile:
     def read_now(self, offset: int, size: int) -> bytes | None:
         self._check_open()
         # A cold page now and then, so that both ways of reading are simulated.
-        if self.files.disk.random.random() < 0.3:
+        if self.files.disk.random.random() < self.files.disk.cold_part:
             return None
         return self._read(offset, size)
 

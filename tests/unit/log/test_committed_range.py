@@ -14,6 +14,8 @@ from tests.fixtures.client_world import ClientWorld
 from tests.unit.client.test_reader_handle import in_world, written
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ledgerlog_spark.client.client import LedgerClient
 
 ENTRIES = [b"entry %d" % number for number in range(50)]
@@ -36,9 +38,15 @@ class Reading:
 
         self.stores.ledgers.load = counted  # type: ignore[method-assign, assignment]
 
-    async def payloads(self, password: bytes = b"") -> list[bytes]:
+    async def payloads(
+        self, password: bytes = b"", *, meanwhile: Callable[[], Awaitable[None]] | None = None
+    ) -> list[bytes]:
         async def sync() -> None:
             """One store is always in step with itself."""
+            nonlocal meanwhile
+            if meanwhile is not None:
+                happens, meanwhile = meanwhile, None
+                await happens()
 
         batches = read_range(
             self.client, self.ledger_id, 0, len(ENTRIES) - 1, sync=sync, password=password
@@ -117,6 +125,23 @@ def test_entries_that_all_bookies_deny_under_a_fresh_record_are_lost() -> None:
             storage.ledgers.clear()
         with pytest.raises(DataLossError, match="no bookie has them"):
             await known.payloads()
+
+    in_world(work)
+
+
+def test_entries_that_moved_after_the_bookies_denied_them_are_found() -> None:
+    async def work(world: ClientWorld) -> None:
+        known = await reading(world)
+        held = {name: world.storages[name].ledgers.pop(known.ledger_id) for name in world.names}
+
+        async def repair_ends() -> None:
+            for name in world.names:
+                world.storages[name].ledgers[known.ledger_id] = held[name]
+            await known.move_to("new-0", "new-1", "new-2")
+            for name in held:
+                world.storages[name].ledgers.clear()
+
+        assert await known.payloads(meanwhile=repair_ends) == ENTRIES
 
     in_world(work)
 
