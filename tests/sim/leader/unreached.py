@@ -43,7 +43,7 @@ CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 BUG = "what a bug does: tests/unit/log/test_leader.py"
 LOSS = "what is lost would be a violation here: tests/unit/log"
 FACES = "for the faces of other threads: tests/unit/log/test_leader.py"
-EARLY = "a ledger that broke before it was known: test_leader_log"
+OVERTAKEN = "what it seals leaves the list and is swept: test_list_that_moves_on"
 WINDOW = "nothing waits unsent, for the window is never full here: tests/unit/log/test_leader.py"
 PEOPLE = "for people: tests/unit"
 CANCELLED = "a client that is closed: tests/unit/leader/test_closed_clients.py"
@@ -53,24 +53,18 @@ LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
 REASONS: dict[str, str] = {
     "LEADER_TABLE.CLOSED.*": LATE,
     "LEADER_TABLE.STOPPED.*": LATE,
-    "LEADER_TABLE.OPENING.LedgerBroken": EARLY,
     "*/leader.py:Leader.leave": CANCELLED,
-    "LEADER_TABLE.CLOSING.GiveUp": CANCELLED,
     "*:*.__repr__": PEOPLE,
     "*/leader_end.py:_happened": PEOPLE,
     "*/leader_log.py:LeaderLog.next_append": PEOPLE,
-    "*/leader_log.py:LeaderLog._on_broken_early": EARLY,
     "*/leader_log.py:LeaderLog._on_open_timer": LATE,
     "*/leader_log.py:LeaderLog._on_append": CALLER,
     "*/leader_log.py:LeaderLog._on_confirmed": LATE,
-    "*/leader_log.py:LeaderLog._on_broken": EARLY,
-    "*/leader_look.py:HeadLook.take": "a replica that is behind the creation: test_leader_log",
-    "*/leader_rolling.py:LeaderLedgers.find": LATE,
     "*/leader_rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
+    "*/leader_opening.py:LeaderOpening._on_sealed": OVERTAKEN,
     "*/log_head_change.py:HeadChanger._changed": ABSTRACT,
     "*/log_head_change.py:HeadChanger._done": ABSTRACT,
     "*/log_head_change.py:HeadChanger._on_merge_pages": "pages swept meanwhile: test_log_host",
-    "*/log_head_change.py:HeadChanger._on_pages_written": "an outage before the head: unit tests",
     "*/log_let_go.py:*": UNMARKED,
     "*/event_queue.py:EventQueue.*": BUG,
     "*/check.py:LogCheck.*": PEOPLE,
