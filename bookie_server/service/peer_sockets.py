@@ -6,6 +6,7 @@ as the connection is open, and has no way to close one connection.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -53,13 +54,20 @@ def _shut_down(descriptor: int, address: Address) -> bool:
     """Whether the descriptor was still that of a connection with this peer."""
     try:
         # The library may have closed it since, and the number may be another file's by now.
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
-            if _plain(*connection.getpeername()[:2]) != address:
-                return False
-            connection.shutdown(socket.SHUT_RDWR)
+        duplicate = os.dup(descriptor)
     except OSError:
         return False
-    return True
+    try:
+        connection = socket.socket(fileno=duplicate)
+    except OSError:
+        os.close(duplicate)
+        return False
+    with connection, contextlib.suppress(OSError):
+        is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
+        if is_internet and _plain(*connection.getpeername()[:2]) == address:
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    return False
 
 
 def _plain(host: str, port: int) -> Address:

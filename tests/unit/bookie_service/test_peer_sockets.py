@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from bookie_server.service import peer_sockets
@@ -13,6 +15,7 @@ from bookie_server.service.peer_sockets import address_of, close_connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -81,3 +84,25 @@ def test_a_descriptor_that_is_another_connections_by_now_stays_open(
         assert close_connections(listener.getsockname()[1], [peer_of(named)]) == 0
         other[1].sendall(b"x")
         assert other[0].recv(1) == b"x"
+
+
+@pytest.mark.parametrize("is_socket", [True, False])
+def test_a_descriptor_that_is_no_connections_by_now_is_left_alone(
+    tmp_path: Path, is_socket: bool
+) -> None:
+    pair = socket.socketpair() if is_socket else ()
+    path = tmp_path / "file"
+    path.touch()
+    descriptor = pair[0].fileno() if pair else os.open(path, os.O_RDONLY)
+    try:
+        before = psutil.Process().num_fds()
+        assert not peer_sockets._shut_down(descriptor, ("127.0.0.1", 4711))
+        assert psutil.Process().num_fds() == before
+        for end in pair[1:]:
+            end.sendall(b"x")
+            assert pair[0].recv(1) == b"x"
+    finally:
+        for end in pair:
+            end.close()
+        if not pair:
+            os.close(descriptor)
