@@ -17,7 +17,7 @@ from bookie_server.errors import StorageError, TooManyRangesError
 from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_parts import BadStreamError, complete, size_bytes_of
 from bookie_server.service.grpc_replies import Batches, HeldReplies, Listings
-from bookie_server.service.grpc_stream import ReplyStream
+from bookie_server.service.grpc_stream import ReplyStream, give_back
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
 from bookie_server.service.peer_sockets import close_connections
 from bookie_server.service.stuck_calls import Stuck, StuckCalls
@@ -35,7 +35,7 @@ from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.wire.error_codes import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from google.protobuf.message import Message
 
@@ -243,9 +243,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 lac = known
                 entries, taken = await self._confirmed(request, told_before + 1, lac, share)
                 told_before = lac
+                await self._turn(taken)
                 release = self._held.hold(taken, context.peer())
                 try:
-                    await self._turns.wait(taken[1])
                     yield pb.LacReply(
                         code=self._counted(Code.OK), last_add_confirmed=lac, entries=entries
                     )
@@ -284,9 +284,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             raise
         except StorageError:
             return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
+        await self._turn(taken)
         release = self._held.hold(taken, context.peer())
         context.add_done_callback(lambda _: release())
-        await self._turns.wait(taken[1])
         reply.code = self._counted(Code.OK)
         return reply
 
@@ -327,6 +327,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         try:
             async for reply in replies:
                 await self._turns.wait(reply.ByteSize())
+                stream.offer()
                 yield reply
         finally:
             del self._streams[stream]
@@ -335,25 +336,24 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     def relieve(self, lane: Budget, stuck_seconds: float) -> None:
         """Make room in a lane: end calls that hold some of it and have not moved for so long.
 
-        Where a reply is stuck the connection is closed, and its bytes are given back after that;
-        no other connection is closed until then.
+        Where a reply is on its way the connection is closed, and its bytes are given back after
+        that.
         """
-        holding = [stream for stream in self._streams if stream.holds(lane)]
-        for stream in holding:
-            if stream.is_unfinished(stuck_seconds):
+        stuck = self._held.stuck(lane, stuck_seconds)
+        for stream in [stream for stream in self._streams if stream.holds(lane)]:
+            is_unfinished = stream.is_unfinished(stuck_seconds)
+            if stream.is_stuck(0 if is_unfinished else stuck_seconds):
+                stuck.append(Stuck(self._streams[stream], stream.cancel))
+            elif is_unfinished:
                 self._counters.connections_swept += 1
                 stream.cancel()
-        if self._stuck.is_ending:
-            return
-        stuck = [
-            Stuck(self._streams[stream], stream.cancel)
-            for stream in holding
-            if stream.is_stuck(stuck_seconds)
-        ]
-        stuck += self._held.stuck(lane, stuck_seconds)
-        if stuck:
-            self._counters.connections_swept += len({each.peer for each in stuck})
-            self._stuck.end(stuck)
+        stuck = [each for each in stuck if not self._stuck.is_closing(each.peer)]
+        self._counters.connections_swept += len({each.peer for each in stuck})
+        self._stuck.end(stuck)
+
+    def end_stuck(self, calls: Collection[Stuck]) -> None:
+        """End calls whose replies are on their way, with their connections."""
+        self._stuck.end(calls)
 
     def _append(self, stream: AppendStream, request: pb.AppendRequest, taken: Taken) -> None:
         request_id = request.request_id
@@ -434,6 +434,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._storage.write_lac(
             request.ledger_id, request.last_add_confirmed, request.master_key, answer
         )
+
+    async def _turn(self, taken: Taken) -> None:
+        """Wait for the turn of a reply, which holds this: no client can take it before."""
+        try:
+            await self._turns.wait(taken[1])
+        except BaseException:
+            give_back(taken)
+            raise
 
     async def _lac_of(self, ledger_id: int) -> pb.LacReply:
         if not _are_ids(ledger_id):

@@ -83,6 +83,10 @@ class ReplyStream(Generic[Request, Reply]):
             for taken in (self._writing, self._incomplete)
         )
 
+    def offer(self) -> None:
+        """The reply that `serve` yielded last is given to the library now."""
+        self._writes_since = asyncio.get_running_loop().time()
+
     def is_stuck(self, seconds: float) -> bool:
         """Whether its client has not taken a reply for so long."""
         return _is_before(self._writes_since, seconds)
@@ -99,14 +103,13 @@ class ReplyStream(Generic[Request, Reply]):
     async def serve(self, requests: AsyncIterator[Request]) -> AsyncIterator[Reply]:
         """Replies until the client half-closed or `end`, and all accepted are answered."""
         self._task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
         pump = asyncio.create_task(self._pump(requests), name="grpc stream")
         try:
             while True:
                 self._changed.clear()
                 while self._replies:
                     reply, taken = self._replies.popleft()
-                    self._writes_since, self._writing = loop.time(), taken
+                    self._writing = taken
                     try:
                         yield reply
                     finally:

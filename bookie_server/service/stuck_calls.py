@@ -1,4 +1,4 @@
-"""Ends calls whose clients do not move while others wait for what they hold.
+"""Ends calls whose replies are on their way: others wait for what they hold, or for their places.
 
 Their connections are closed first: the library keeps a reply that is on its way until then, whether
 or not its call was ended. What such a call holds stays counted until its connection is closed.
@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
-import psutil
 
 from bookie_server.service.logging import get_logger
 
@@ -36,7 +34,7 @@ class Stuck:
 
 
 class StuckCalls:
-    """Ends them, a list at a time.
+    """Ends them, all that came together at a time.
 
     Attributes:
         close_connections: Closes those of peers, in a thread; None without a server.
@@ -44,27 +42,37 @@ class StuckCalls:
 
     def __init__(self) -> None:
         self.close_connections: Callable[[Collection[str]], object] | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._closing: set[str] = set()
+        self._waiting: list[Stuck] = []
+        self._task: asyncio.Task[None] | None = None
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether the last list is not ended yet."""
-        return self._ending is not None
+    def is_closing(self, peer: str) -> bool:
+        """Whether a peer's connection is to be closed and is not closed yet."""
+        return peer in self._closing or any(call.peer == peer for call in self._waiting)
 
-    def end(self, calls: list[Stuck]) -> None:
+    def end(self, calls: Collection[Stuck]) -> None:
         """Close their connections, then end them."""
-        assert not self.is_ending
-        self._ending = asyncio.create_task(self._end(calls), name="stuck calls")
+        self._waiting += calls
+        if self._waiting and self._task is None:
+            self._task = asyncio.create_task(self._run(), name="stuck calls")
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                calls, self._waiting = self._waiting, []
+                await self._end(calls)
+        finally:
+            self._task = None
 
     async def _end(self, calls: list[Stuck]) -> None:
-        peers = {call.peer for call in calls}
+        self._closing = peers = {call.peer for call in calls}
         _log.warning("connections_closed", peers=sorted(peers)[:PEERS_LOGGED_MAX], count=len(peers))
         try:
             if self.close_connections is not None:
                 await asyncio.to_thread(self.close_connections, peers)
-        except psutil.Error as error:
-            _log.error("connections_not_closed", reason=str(error))
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the calls are in the way
+            _log.error("connections_not_closed", reason=repr(error))
         finally:
-            self._ending = None
+            self._closing = set()
             for call in calls:
                 call.end()

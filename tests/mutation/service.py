@@ -289,6 +289,34 @@ MUTATIONS = [
         "the library keeps every reply that a client does not take, until the client goes",
     ),
     Mutation(
+        "evicted_call_leaves_its_reply_behind",
+        f"{SERVICE}/grpc_calls.py",
+        "        if self.is_sending:\n",
+        "        if not self.peer:\n",
+        "one connection that gets its reads ended by others leaves 256 replies of any size behind",
+    ),
+    Mutation(
+        "call_leaves_its_place_before_its_reply",
+        f"{SERVICE}/grpc_calls.py",
+        "        if kind is not None or not self._is_kept:\n            self._leave()\n",
+        "        self._leave()\n",
+        "65,536 small replies that nobody takes make a bookie 800 MB large",
+    ),
+    Mutation(
+        "wait_for_a_turn_counts_against_the_client",
+        f"{SERVICE}/grpc_stream.py",
+        "                    self._writing = taken\n",
+        "                    self._writing = taken\n                    self.offer()\n",
+        "clients are closed for replies that they were not offered yet",
+    ),
+    Mutation(
+        "connections_that_cannot_be_closed_keep_their_calls",
+        f"{SERVICE}/stuck_calls.py",
+        "except Exception as error:",
+        "except ValueError as error:",
+        "calls that come while connections are closed are ended by nobody after one failure",
+    ),
+    Mutation(
         "other_connections_of_a_peers_address_are_closed",
         f"{SERVICE}/peer_sockets.py",
         "        and connection.laddr.port == local_port\n",
@@ -319,8 +347,8 @@ MUTATIONS = [
     Mutation(
         "streams_receive_without_a_place",
         f"{SERVICE}/grpc_calls.py",
-        "_Place(self._slots, context), _Place(self._receiving, context)",
-        "_Place(self._slots, context)",
+        "call.place(self._slots), call.place(self._receiving)",
+        "call.place(self._slots)",
         "2,560 calls receive a request each at once instead of 512",
     ),
     Mutation(

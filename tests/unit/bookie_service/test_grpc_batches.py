@@ -339,11 +339,15 @@ async def test_a_full_lane_ends_only_the_watches_that_hold_bytes_of_it(world: Wo
 
 
 @pytest.fixture
-async def served(world: World) -> AsyncIterator[int]:
+async def server(world: World) -> AsyncIterator[GrpcServer]:
     server = GrpcServer(world.settings, world.servicer)
-    port = await server.start()
-    yield port
+    yield server
     await server.stop(drain_timeout_ms=100)
+
+
+@pytest.fixture
+async def served(server: GrpcServer) -> int:
+    return await server.start()
 
 
 async def test_replies_that_are_not_taken_make_room_for_others(world: World, served: int) -> None:
@@ -391,3 +395,89 @@ async def test_nothing_is_left_of_replies_that_are_not_taken(world: World, serve
 def _is_relieved(world: World) -> bool:
     world.servicer.relieve(world.lanes.reads, stuck_seconds=0)
     return world.lanes.reads.held_bytes == 0
+
+
+BATCH = pb.BatchReadRequest(
+    ledger_id=LEDGER, first_entry_id=0, count_max=5, size_bytes_max=3 * MEBIBYTE
+).SerializeToString()
+READ = pb.ReadRequest(request_id=1, ledger_id=LEDGER, entry_id=0).SerializeToString()
+WATCH = pb.WatchLacRequest(
+    ledger_id=WATCHED, previous=-1, entries_size_bytes_max=MEBIBYTE
+).SerializeToString()
+LIST = pb.ListEntriesRequest(ledger_id=LEDGER).SerializeToString()
+READ_LAC = pb.ReadLacRequest(ledger_id=WATCHED).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [("BatchRead", BATCH), ("Read", READ), ("WatchLac", WATCH), ("ReadLac", READ_LAC)],
+)
+async def test_a_call_keeps_its_place_until_its_reply_is_taken_and_is_ended_with_its_connection(
+    world: World, server: GrpcServer, served: int, method: str, request_: bytes
+) -> None:
+    """What has no place or no bytes any more, and is in the library still, has no bound."""
+    server.call_slots.count_max = 2
+    lane = world.lanes.reads
+    with RawHttp2(served) as greedy, RawHttp2(served) as other:
+        for _ in range(2):
+            greedy.call(method, request_)
+        await world.until(lambda: world.counters.answers[Code.OK] == 2)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert server.call_slots.count == 2
+        held_bytes = lane.held_bytes
+        assert held_bytes > MEBIBYTE // 2 or method == "ReadLac"
+        other.call("ReadLac", READ_LAC)
+        await world.until(lambda: server.call_slots.ended == 1)
+        assert lane.held_bytes == held_bytes
+        assert await asyncio.to_thread(is_closed, greedy.socket)
+        await world.until(lambda: lane.held_bytes == 0)
+    await world.until(lambda: server.call_slots.count == 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"), [("ListEntries", LIST), ("Read", READ), ("WatchLac", WATCH)]
+)
+async def test_a_reply_that_waits_for_its_turn_is_not_one_that_its_client_does_not_take(
+    world: World, served: int, method: str, request_: bytes
+) -> None:
+    world.storage.go_on.set()
+    lane, turns = world.lanes.reads, world.servicer._turns._lock
+    with RawHttp2(served) as peer:
+        async with turns:
+            peer.call(method, request_)
+            await world.until(lambda: bool(turns._waiters))
+            assert lane.held_bytes > 60_000
+            world.servicer.relieve(lane, stuck_seconds=0)
+            assert world.counters.connections_swept == 0
+        await world.until(lambda: _is_relieved(world))
+        assert world.counters.connections_swept > 0
+
+
+async def test_a_large_reply_that_is_given_up_before_its_turn_gives_its_bytes_back(
+    world: World,
+) -> None:
+    world.storage.go_on.set()
+    turns = world.servicer._turns._lock
+    async with turns:
+        replies = [world.list(Call()), asyncio.create_task(_first_of_watch(world))]
+        await world.until(lambda: len(turns._waiters or ()) == len(replies))
+        for reply in replies:
+            reply.cancel()
+        await asyncio.gather(*replies, return_exceptions=True)
+    assert world.lanes.reads.held_bytes == 0
+
+
+async def test_a_half_request_behind_a_reply_that_is_not_taken_ends_with_its_connection(
+    world: World, served: int
+) -> None:
+    lane = world.lanes.adds
+    whole = pb.AppendRequest(request_id=1).SerializeToString()
+    half = pb.AppendRequest(request_id=2, more_size_bytes=MEBIBYTE).SerializeToString()
+    with RawHttp2(served) as peer:
+        peer.begin_with("Append", whole, half)
+        await world.until(lambda: lane.held_bytes > MEBIBYTE)
+        world.servicer.relieve(lane, stuck_seconds=0)
+        assert await asyncio.to_thread(is_closed, peer.socket)
+        await world.until(lambda: lane.held_bytes == 0)
+    assert world.counters.connections_swept == 1

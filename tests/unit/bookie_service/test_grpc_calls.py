@@ -21,13 +21,20 @@ from ledgerlog_spark.transport import control_pb2_grpc
 from tests.fixtures.raw_http2 import RawHttp2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
     from bookie_server.service.grpc_stream import Taken
+    from bookie_server.service.stuck_calls import Stuck
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def no_connections(calls: Collection[Stuck]) -> None:
+    """Ends calls alone."""
+    for call in calls:
+        call.end()
 
 
 class Served:
@@ -36,7 +43,9 @@ class Served:
     def __init__(self) -> None:
         self.slots = FairSlots(4)
         self.health = health.aio.HealthServicer()  # type: ignore[attr-defined]
-        self.server = grpc.aio.server(interceptors=(CallBounds(self.slots, FairSlots(4)),))
+        self.server = grpc.aio.server(
+            interceptors=(CallBounds(self.slots, FairSlots(4), no_connections),)
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.server)
         self.port = self.server.add_insecure_port("127.0.0.1:0")
 
@@ -130,6 +139,9 @@ class NoCalls(control_pb2_grpc.BookieServicer):
     def end_streams(self) -> None:
         """There are none."""
 
+    def end_stuck(self, calls: Collection[Stuck]) -> None:
+        """There are none."""
+
 
 async def test_connections_that_ask_for_nothing_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -173,7 +185,7 @@ async def test_a_deadline_of_the_connection_is_not_that_of_the_request(
         yield
 
     monkeypatch.setattr(grpc_calls, "REQUEST_SECONDS_MAX", 0.0 if is_late else 60.0)
-    place = grpc_calls._Place(FairSlots(4), Context())
+    place = grpc_calls._Call(Context(), no_connections).place(FairSlots(4))
     with pytest.raises(grpc.aio.AbortError if is_late else TimeoutError):
         await place.request(requests())
     assert aborted == [grpc.StatusCode.DEADLINE_EXCEEDED] * is_late
