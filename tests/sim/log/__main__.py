@@ -12,6 +12,7 @@ from tests.sim.coverage import is_covered
 from tests.sim.log.checks import Violation
 from tests.sim.log.hosts.mutations import MUTATIONS as HOST_MUTATIONS
 from tests.sim.log.hosts.world import HostWorld
+from tests.sim.log.lists.world import list_schedule
 from tests.sim.log.mutations import MUTATIONS
 from tests.sim.log.schedules import run_host_schedules, run_schedules, use_small_heads
 from tests.sim.log.stores.schedule import store_schedule
@@ -23,6 +24,9 @@ HOSTS_EVERY = 4
 
 STORES_EVERY = 10
 """One schedule of the stores alone."""
+
+LISTS_EVERY = 8
+"""One schedule of long lists, where coverage is asked for."""
 
 
 def main() -> int:
@@ -42,7 +46,7 @@ def main() -> int:
     logging.disable(logging.WARNING)  # of seals that fail, which are counted
     try:
         if arguments.coverage:
-            return int(not is_covered(WANTED, lambda: play(arguments), sys.stdout))
+            return int(not is_covered(WANTED, lambda: play_all(arguments), sys.stdout))
         play(arguments)
     except Violation as violation:
         sys.stdout.write(f"{violation}\n")
@@ -59,6 +63,13 @@ def play(arguments: argparse.Namespace) -> None:
     counts = run_schedules(seeds, _print_states if arguments.trace else None)
     of_hosts = run_host_schedules(hosts, _print_heads if arguments.trace else None)
     sys.stdout.write(f"{counts}\n{of_hosts}\n{of_stores}\n")
+
+
+def play_all(arguments: argparse.Namespace) -> None:
+    """The same, and schedules of machines on long lists, which have a program of their own."""
+    play(arguments)
+    lists = range(arguments.seed, arguments.seed + -(-arguments.schedules // LISTS_EVERY))
+    sys.stdout.write(f"{run_host_schedules(lists, run=list_schedule, what='log lists')}\n")
 
 
 def _print_heads(world: HostWorld) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
-from tests.sim.log.alone import main_of
+from tests.sim.command import play
 from tests.sim.log.lists.world import list_schedule
+from tests.sim.log.schedules import run_host_schedules, use_small_heads
 
 if __name__ == "__main__":
-    sys.exit(main_of(list_schedule, "log lists"))
+    use_small_heads()
+    run = partial(run_host_schedules, run=list_schedule, what="log lists")
+    sys.exit(play("tests.sim.log.lists", run))
