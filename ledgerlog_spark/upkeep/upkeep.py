@@ -228,19 +228,16 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
     leases = _leases_of(client)
     try:
         is_held = await _acquired(leases, wait_seconds)
-    except MetadataUnknownError:  # it may be ours
-        await _released(leases)
+    except (MetadataUnknownError, asyncio.CancelledError) as error:  # it may be ours
+        await _released_after(leases, error)
         raise
     if not is_held:
         yield False
         return
     try:
         yield True
-    except asyncio.CancelledError:
-        await _released(leases, seconds=0)  # who cancels does not wait for an outage to end
-        raise
-    except BaseException:
-        await _released(leases)
+    except BaseException as error:
+        await _released_after(leases, error)
         raise
     await _released(leases)
 
@@ -253,6 +250,12 @@ async def _acquired(leases: Leases, wait_seconds: float) -> bool:
             break
         await asyncio.sleep(LEASE_POLL_SECONDS)
     return is_held
+
+
+async def _released_after(leases: Leases, error: BaseException) -> None:
+    is_cancelled = isinstance(error, asyncio.CancelledError)
+    # Who cancels does not wait for an outage to end.
+    await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)
 
 
 async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:

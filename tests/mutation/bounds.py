@@ -355,15 +355,15 @@ MUTATIONS = [
     Mutation(
         "lease_of_an_unknown_outcome_is_kept",
         "ledgerlog_spark/upkeep/upkeep.py",
-        "        await _released(leases)\n        raise\n    if not is_held:",
+        "        await _released_after(leases, error)\n        raise\n    if not is_held:",
         "        raise\n    if not is_held:",
         "nobody does upkeep until the session ends of who may have the lease",
     ),
     Mutation(
         "cancelled_pass_waits_for_its_lease",
         "ledgerlog_spark/upkeep/upkeep.py",
-        "        await _released(leases, seconds=0)",
-        "        await _released(leases)",
+        "seconds=0 if is_cancelled else RELEASE_SECONDS_MAX",
+        "seconds=RELEASE_SECONDS_MAX",
         "SIGTERM of `upkeep run` waits for an outage to end",
     ),
     Mutation(

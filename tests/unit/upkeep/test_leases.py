@@ -115,3 +115,36 @@ def test_a_lease_that_may_have_been_taken_is_given_back(in_virtual_world: Any) -
         assert await holder(second) is None
 
     in_virtual_world(work)
+
+
+def test_a_lease_that_is_taken_as_its_pass_is_cancelled_is_given_back(
+    in_virtual_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else does upkeep until the client is closed, which may be long after."""
+
+    async def work(world: RowsWorld) -> None:
+        first, _ = world.opened()
+        second, _ = world.opened()
+        async with leased(first):
+            pass
+        tree = tree_of(first)
+        create = tree.create
+
+        async def slow(*args: Any, **options: Any) -> None:
+            await create(*args, **options)
+            await asyncio.Event().wait()
+
+        async def one_pass() -> None:
+            async with leased(first):
+                raise AssertionError
+
+        monkeypatch.setattr(tree, "create", slow)
+        passing = asyncio.ensure_future(one_pass())
+        await asyncio.sleep(1)
+        assert await holder(second) is not None
+        passing.cancel()
+        await asyncio.wait({passing}, timeout=1)
+        assert passing.cancelled()
+        assert await holder(second) is None
+
+    in_virtual_world(work)
