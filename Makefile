@@ -105,7 +105,7 @@ mutation-score: $(STAMP) ## Count how many of a list of plausible mistakes the s
 matrix: $(STAMP) ## Test in every Python and PySpark that the metadata allows (needs those Pythons)
 	$(BIN)/python -m tests.matrix
 
-abuse-test: $(STAMP) ## Abuse bookies in 13 ways; measure a good client's slowest append and the bookies' memory
+abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a good client's slowest append and the bookies' memory
 	$(BIN)/python -m tests.abuse
 
 many-ledgers: $(STAMP) ## Measure how long a bookie with 100,000 ledgers holds up its event loop and its adds

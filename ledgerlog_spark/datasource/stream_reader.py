@@ -21,9 +21,7 @@ try:
         SupportsTriggerAvailableNow,
     )
 except ImportError as missing:
-    raise ImportError(
-        "streams need Spark 4.2 or later; batch reads work with older ones"
-    ) from missing
+    raise ImportError("streams need Spark 4.2 or later, as all of ledgerlog does") from missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,6 +15,7 @@ from bookie_server.service.lanes import Lanes, lane_gauges
 from bookie_server.service.loop_lag import LoopLag
 from bookie_server.service.metrics import ServiceCollector, ServiceCounters
 from ledgerlog_spark.cli.main import app
+from tests.abuse.abuses import ABUSES
 from tests.architecture.test_docs import GUIDES as DOCS
 from tests.architecture.test_style import PYTHON, ROOT
 
@@ -22,6 +23,7 @@ GUIDES = [*DOCS, ROOT / "benchmarks" / "README.md"]
 COMMANDS: Any = get_command(app)
 SHARED = [ROOT / "benchmarks" / "options.py"]
 LIMITS = (ROOT / "docs" / "LIMITS.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
 
 METRICS = LIMITS.partition("## Metrics\n")[2].partition("\n#")[0]
 
@@ -139,6 +141,12 @@ def test_limits_of_a_bookie_are_documented_with_their_defaults() -> None:
         for name, number, unit in rows
     }
     assert documented == {name: fields[name].default for name in documented}
+
+
+def test_the_number_of_abuses_is_the_same_wherever_it_is_named() -> None:
+    kinds = len(ABUSES.keys() - {"nothing"})
+    assert re.findall(r"(\d+) kinds of abuse", LIMITS) == [str(kinds)] * 2
+    assert re.findall(r"^abuse-test:.* (\d+) ways", MAKEFILE, re.MULTILINE) == [str(kinds)]
 
 
 def test_lanes_have_the_sizes_that_are_documented() -> None:
