@@ -370,6 +370,21 @@ async def test_reset_over_a_run_by_a_bookie_that_still_takes_runs_is_unavailable
     assert await caller.add(run_of(7, range(1, 4))) is Code.OK
 
 
+async def test_reset_over_a_run_by_a_bookie_that_is_gone_since_is_unavailable(
+    caller, server, registry
+) -> None:
+    """Nobody else asks for a connection: the run itself has to be answered, before its deadline."""
+    await caller.add(run_of(7, range(1)))
+
+    def stop(connection: SmallConnection, _: Request) -> None:
+        registry.error = BookieUnavailableError("gone", bookie_id=BOOKIE)
+        connection.abort()
+
+    server.script = once(stop, AddRunRequest)
+    caller.timeout_ms = 2_000
+    assert await caller.add(run_of(7, range(1, 4))) is Code.UNAVAILABLE
+
+
 async def test_lac_is_told_behind_the_adds_of_the_same_turn_where_there_is_a_connection(
     caller, server, storage
 ) -> None:
