@@ -23,6 +23,7 @@ from bookie_server.service.peer_watch import PeerWatch
 from bookie_server.service.receive_memory import ReceiveMemory, buffer_of
 from bookie_server.service.v2_shared import TURNS_SECONDS
 from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.transport.writing import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -468,7 +469,7 @@ class V2Connection(asyncio.BufferedProtocol):
         if size_bytes <= JOINED_BYTES_MAX:
             self._transport.write(b"".join(answers))
         else:
-            self._transport.writelines(answers)
+            write_all(self._transport, answers)
         # What a full transport has not taken yet stays counted until it says that it has.
         if not self._is_writing_paused:
             self._count_sent()

@@ -9,6 +9,7 @@
   `append_parts`: large appends, in requests that are small.
 - `in_process`: straight into a storage object of this process.
 - `pending`, `deadlines`, `prepared_run`: what the transports share. `memory`: keeps freed memory.
+  `writing`: many pieces at once, with back-pressure in every Python.
 
 `control.proto` and its stubs describe the gRPC service. The contract of all transports is
 tests/contract/test_transport.py.

@@ -24,6 +24,7 @@ from ledgerlog_spark.transport.pending import (
     PendingRun,
 )
 from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
+from ledgerlog_spark.transport.writing import write_all
 from ledgerlog_spark.waits import within
 from ledgerlog_spark.wire.answers import (
     AddAnswer,
@@ -286,7 +287,7 @@ class V2Connection(asyncio.BufferedProtocol):
         if size_bytes <= JOINED_BYTES_MAX or size_bytes < GATHERED_BYTES_MIN * len(unsent):
             self._transport.write(b"".join(unsent))
         else:
-            self._transport.writelines(unsent)
+            write_all(self._transport, unsent)
 
     # Receiving.
 
