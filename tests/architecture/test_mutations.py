@@ -34,6 +34,19 @@ def test_names_of_mutations_are_unique() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_no_mutation_takes_an_object_for_one_that_was_deleted() -> None:
+    """An `id()` is given to another object later, so a schedule would depend on the memory."""
+    modules = sorted((ROOT / "tests").rglob("*mutations.py"))
+    calls = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "id"
+    ]
+    assert modules
+    assert calls == []
+
+
 def test_what_simulators_run_exists() -> None:
     """A path that does not exist would fail the run at its very end."""
     named = [word for command in SIMULATORS.values() for word in command]

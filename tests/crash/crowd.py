@@ -67,7 +67,7 @@ class Work:
         self._requests = run.requests
         self._turn = 0
         self._begun = 0
-        self._gone_on: set[int] = set()
+        self._gone_on: set[object] = set()
         self.most = 0
         self.is_watched = True
 
@@ -91,7 +91,7 @@ class Work:
             reading, mark = read(*arguments), object()
             data: Any = None
             while True:
-                self._count(id(mark))
+                self._count(mark)
                 try:
                     need = reading.send(data)
                 except StopIteration as end:
@@ -101,7 +101,7 @@ class Work:
 
         return counted
 
-    def _count(self, gone_on: int | None) -> None:
+    def _count(self, gone_on: object | None) -> None:
         if self._requests.is_sending or not self.is_watched:
             return
         if self._turn != self._scheduler.turns:

@@ -141,17 +141,17 @@ def _delete_first(self: TruncateMachine, change: Any, unlisted: tuple[int, ...] 
     """Delete the first of the ledgers, then take them off the list."""
     if not unlisted:
         return _replace_head(self, change, unlisted)
-    _deferred[id(self)] = change, unlisted
+    _deferred[self] = change, unlisted
     return self._ask(lambda number: DropLedger(number, unlisted[0]))
 
 
 def _step_after_deletion(self: TruncateMachine, reply: Any) -> list[Any]:
-    if id(self) in _deferred:
-        return _replace_head(self, *_deferred.pop(id(self)))
+    if self in _deferred:
+        return _replace_head(self, *_deferred.pop(self))
     return _truncate_step(self, reply)
 
 
-_deferred: dict[int, tuple[Any, tuple[int, ...]]] = {}
+_deferred: dict[TruncateMachine, tuple[Any, tuple[int, ...]]] = {}
 _truncate_step = TruncateMachine._step
 _head_written = HeadChanger._on_head_written
 _opening_done = LeaderOpening._done

@@ -127,24 +127,24 @@ def truncate_deletes_first(patch: pytest.MonkeyPatch) -> None:
     replace_head, step = TruncateMachine._replace_head, TruncateMachine._step
 
     def drop(self: TruncateMachine, change: Any, unlisted: Any) -> Any:
-        TO_DROP[id(self)] = (change, unlisted, list(unlisted))
+        TO_DROP[self] = (change, unlisted, list(unlisted))
         return go_on(self)
 
     def go_on(self: TruncateMachine) -> Any:
-        change, unlisted, left = TO_DROP[id(self)]
+        change, unlisted, left = TO_DROP[self]
         if left:
             return self._ask(partial(DropLedger, ledger_id=left.pop()))
-        del TO_DROP[id(self)]
+        del TO_DROP[self]
         return replace_head(self, change, unlisted)
 
     def stepped(self: TruncateMachine, reply: Any) -> Any:
-        return go_on(self) if id(self) in TO_DROP else step(self, reply)
+        return go_on(self) if self in TO_DROP else step(self, reply)
 
     patch.setattr(TruncateMachine, "_replace_head", drop)
     patch.setattr(TruncateMachine, "_step", stepped)
 
 
-TO_DROP: dict[int, Any] = {}
+TO_DROP: dict[TruncateMachine, Any] = {}
 
 
 def retention_drops_retained_version(patch: pytest.MonkeyPatch) -> None:

@@ -35,12 +35,12 @@ def _fail_all_for_certain(self: EntriesInFlight, error: Any, waiting: Any, **num
 
 async def _list_as_before(self: RecordReader[Any], cursor: Any) -> Any:
     """What it read first, for ever."""
-    if id(self) not in _LISTS:
-        _LISTS[id(self)] = await _relisted(self, cursor)
-    return _LISTS[id(self)]
+    if self not in _LISTS:
+        _LISTS[self] = await _relisted(self, cursor)
+    return _LISTS[self]
 
 
-_LISTS: dict[int, Any] = {}
+_LISTS: dict[RecordReader[Any], Any] = {}
 _relisted = RecordReader._relisted
 _fail = EntriesInFlight.fail
 
