@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.errors import (
     ConfigurationError,
     MetadataFormatError,
-    MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
 )
@@ -49,23 +48,21 @@ class TreeLeases:
         data = json.dumps(dict(holder), sort_keys=True).encode()
         lost: MetadataUnknownError | None = None
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                await self._tree.create(path, data, kind=NodeKind.EPHEMERAL)
-            except NodeMissingError:
-                await make_persistent(self._tree, self._directory)
-            except NodeExistsError:
-                with unsure_after(lost):
+            with unsure_after(lost):
+                try:
+                    await self._tree.create(path, data, kind=NodeKind.EPHEMERAL)
+                except NodeMissingError:
+                    await make_persistent(self._tree, self._directory)
+                except NodeExistsError:
                     stat = await self._synced_stat(path)
-                if stat is not None:
-                    return stat.owner == self._tree.session_id
-            except MetadataUnknownError as error:
-                if attempt == ATTEMPTS_MAX:
-                    raise
-                lost = error
-            except MetadataUnavailableError as error:
-                raise lost or error from None
-            else:
-                return True
+                    if stat is not None:
+                        return stat.owner == self._tree.session_id
+                except MetadataUnknownError as error:
+                    if attempt == ATTEMPTS_MAX:
+                        raise
+                    lost = error
+                else:
+                    return True
         return False
 
     async def release(self, name: str) -> None:

@@ -65,22 +65,20 @@ class TreeLedgerStore:
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
         lost: MetadataUnknownError | None = None
         for _ in range(CREATE_ATTEMPTS_MAX):
-            try:
-                created = await self._tree.create(path, data)
-            except NodeMissingError:
-                with unsure_after(lost):
+            with unsure_after(lost):
+                try:
+                    created = await self._tree.create(path, data)
+                except NodeMissingError:
                     await require_cluster(self._tree, self._root)
                     await make_persistent(self._tree, parent_of(path))
-            except NodeExistsError:
-                return await self._settle(ledger_id, metadata, lost)
-            except MetadataUnknownError as error:
-                if metadata.token is None:
-                    raise
-                lost = error
-            except MetadataUnavailableError as error:
-                raise lost or error from None
-            else:
-                return Versioned(metadata, created.version)
+                except NodeExistsError:
+                    return await self._settle(ledger_id, metadata, lost)
+                except MetadataUnknownError as error:
+                    if metadata.token is None:
+                        raise
+                    lost = error
+                else:
+                    return Versioned(metadata, created.version)
         raise lost or MetadataUnavailableError(
             f"the directory of {path} was deleted as often as it was made", path=path
         )
@@ -149,17 +147,16 @@ class TreeLedgerStore:
 
         Raises:
             LedgerExistsError: Somebody else made it.
-            MetadataUnknownError: A request of ours is lost, and the record cannot be read.
+            MetadataUnavailableError: The record cannot be read.
+            MetadataUnknownError: A request of ours is lost, and the record has gone since.
         """
         try:
             await self.sync()
             found = await self.load(ledger_id)
         except MetadataFormatError:
             raise _exists(ledger_id) from None
-        except (LedgerNotFoundError, MetadataUnavailableError) as error:
-            if isinstance(error, LedgerNotFoundError) and lost is None:
-                raise _exists(ledger_id) from None
-            raise lost or error from None
+        except LedgerNotFoundError:
+            raise lost or _exists(ledger_id) from None
         if metadata.token is not None and found.value.token == metadata.token:
             return found
         raise _exists(ledger_id)

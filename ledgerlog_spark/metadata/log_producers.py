@@ -14,7 +14,6 @@ from ledgerlog_spark.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
     LogNotFoundError,
-    MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
 )
@@ -192,20 +191,17 @@ class TreeLogProducers:
         path = self._ledgers.path(ledger_id)
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
-            try:
-                done = await self._tree.transact(operations)
-            except MetadataUnknownError as error:
-                lost = error
-            except MetadataUnavailableError as error:
-                raise lost or error from None
-            except TransactionFailedError as error:
-                with unsure_after(lost):
-                    if isinstance(error.cause, NodeMissingError) and error.index == 1:
-                        await make_persistent(self._tree, parent_of(path))
-                        continue
-                    return await self._settle_creation(error, proof, ledger_id, metadata, lost)
-            else:
-                return Versioned(metadata, version_of(done[1]))
+            with unsure_after(lost):
+                try:
+                    done = await self._tree.transact(operations)
+                except MetadataUnknownError as error:
+                    lost = error
+                except TransactionFailedError as error:
+                    if not isinstance(error.cause, NodeMissingError) or error.index != 1:
+                        return await self._settle_creation(error, proof, ledger_id, metadata, lost)
+                    await make_persistent(self._tree, parent_of(path))
+                else:
+                    return Versioned(metadata, version_of(done[1]))
         raise lost or MetadataUnknownError(
             f"whether ledger {ledger_id} was created is unknown: abandon it",
             ledger_id=ledger_id,

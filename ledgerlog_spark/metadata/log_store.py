@@ -91,23 +91,20 @@ class TreeLogStore(TreeLogProducers):
         ]
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
-            try:
-                done = await self._tree.transact(operations)
-            except MetadataUnknownError as error:
-                lost = error
-            except MetadataUnavailableError as error:
-                raise lost or error from None
-            except TransactionFailedError as error:
-                with unsure_after(lost):
-                    if isinstance(error.cause, NodeMissingError):
-                        await make_persistent(self._tree, paths.names)
-                        await make_persistent(self._tree, paths.ids)
-                        continue
-                    return await self._own_or_taken(head)
-            else:
-                made = done[-1]
-                assert isinstance(made, Created)
-                return Versioned(head, made.version)
+            with unsure_after(lost):
+                try:
+                    done = await self._tree.transact(operations)
+                except MetadataUnknownError as error:
+                    lost = error
+                except TransactionFailedError as error:
+                    if not isinstance(error.cause, NodeMissingError):
+                        return await self._own_or_taken(head)
+                    await make_persistent(self._tree, paths.names)
+                    await make_persistent(self._tree, paths.ids)
+                else:
+                    made = done[-1]
+                    assert isinstance(made, Created)
+                    return Versioned(head, made.version)
         raise lost or MetadataUnknownError(
             f"whether log {head.name!r} was created is unknown: create it again", log=head.name
         )

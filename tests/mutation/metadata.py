@@ -62,12 +62,8 @@ _LEDGERS = [
     Mutation(
         "created_record_is_forgotten_in_an_outage",
         f"{METADATA}/ledger_store.py",
-        """            except MetadataUnavailableError as error:
-                raise lost or error from None
-            else:""",
-        """            except MetadataUnavailableError as error:
-                raise error from None
-            else:""",
+        "with unsure_after(lost):",
+        "with unsure_after(None):",
         "a ledger that may be there is reported as not created",
     ),
     Mutation(

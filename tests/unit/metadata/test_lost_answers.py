@@ -102,6 +102,13 @@ async def test_of_a_lease_that_was_taken(stores: MetadataStores) -> None:
     assert await stores.leases.holder("upkeep") == {}
 
 
+async def test_of_a_lease_whose_directory_is_missing(stores: MetadataStores) -> None:
+    tree_of(stores).inject(Fault.DELAYED)
+    tree_of(stores).reads_nothing = True
+    with pytest.raises(MetadataUnknownError):
+        await stores.leases.acquire("upkeep", {})
+
+
 async def test_an_outage_alone_is_certain(stores: MetadataStores) -> None:
     tree_of(stores).reads_nothing = True
     with pytest.raises(MetadataUnavailableError):
