@@ -11,10 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-PAUSES: Final = not (
-    (3, 12, 0) <= sys.version_info[:3] < (3, 12, 9)
-    or (3, 13, 0) <= sys.version_info[:3] < (3, 13, 2)
-)
+_VERSION: Final = sys.version_info[:3]
+PAUSES: Final = not ((3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (3, 13, 2))
 
 
 def write_all(

@@ -11,7 +11,7 @@ import pytest
 
 from ledgerlog_spark.errors import BookieUnavailableError, WireFormatError
 from ledgerlog_spark.model import BookieInfo, Code
-from ledgerlog_spark.transport import v2_transport, writing
+from ledgerlog_spark.transport import v2_transport
 from ledgerlog_spark.transport.pending import worst
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.transport.v2_connection import UNSENT_BYTES_MAX
@@ -403,18 +403,6 @@ async def test_lac_is_not_told_to_a_bookie_that_does_not_take_it(caller, server,
     await caller.add(run_of(7, range(1)))
     assert not caller.tell_lac(7, 0)
     assert kinds(server) == ["AddRunRequest"]
-
-
-async def test_pieces_are_written_in_order_where_writelines_does_not_pause(
-    caller, server, monkeypatch
-) -> None:
-    """Python 3.13.0 with asyncio's own loop, for one."""
-    monkeypatch.setattr(writing, "PAUSES", False)
-    calls = [caller.start_add(run_of(7, range(n, n + 1))) for n in range(20)]
-    assert {await call.result() for call in calls} == {(Code.OK,)}
-    assert [await caller.read(7, n) for n in range(20)] == [
-        (Code.OK, stored(7, n)) for n in range(20)
-    ]
 
 
 async def test_lac_is_not_told_while_the_bookie_takes_nothing(caller, server) -> None:
