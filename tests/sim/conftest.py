@@ -21,10 +21,21 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
+    """Prints a line for whoever watches the tests: what schedules met, and what they caught."""
+
+    def say(line: object) -> None:
+        with capsys.disabled():
+            print(f"\n{line}")  # noqa: T201
+
+    return say
+
+
+@pytest.fixture
 def catch(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    show: Callable[[object], None],
 ) -> Callable[[Mapping[Mutation, str], Mutation, Callable[[Iterable[int]], object], int], None]:
     """Requires that schedules end with the violation that a list names for a mutation."""
 
@@ -37,8 +48,7 @@ def catch(
         mutation(monkeypatch)
         name = f"{request.path.parent.name} {mutation.__name__}"
         said = caught(name, mutations[mutation], play, schedules_max)
-        with capsys.disabled():
-            print(f"\n{name}: {said}")  # noqa: T201 (with its seed)
+        show(f"{name}: {said}")
 
     return check
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from tests.sim.mutations import applied
 from tests.sim.options import Options
 from tests.sim.schedule import run_schedule
 from tests.sim.shrink import shrink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 SCHEDULES = int(os.environ.get("LEDGERLOG_SIM_SCHEDULES", "5000"))
@@ -113,14 +117,13 @@ def test_the_same_seeds_give_the_same_traces_in_processes_with_other_hash_seeds(
     ],
 )
 def test_random_schedules_find_a_mutation_by_themselves(
-    mutation: str, schedules: int, capsys: pytest.CaptureFixture[str]
+    mutation: str, schedules: int, show: Callable[[object], None]
 ) -> None:
     with applied(mutation):
         outcomes = (run_schedule(seed) for seed in seeds(f"sim {mutation}", schedules))
         found = next((outcome for outcome in outcomes if outcome.violation), None)
     assert found, f"{schedules} schedules did not notice {mutation}"
-    with capsys.disabled():
-        print(f"\nsim {mutation}: seed {found.seed}")  # noqa: T201
+    show(f"sim {mutation}: seed {found.seed}")
 
 
 def test_shrinking_leaves_only_the_deviations_that_matter() -> None:

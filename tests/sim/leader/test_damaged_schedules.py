@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ledgerlog_spark.protocol.leader_list import ListEdit
@@ -9,12 +11,15 @@ from tests.sim.leader.damaged import DamagedWorld, damaged_schedule
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.log.checks import Violation
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SCHEDULES = 100
 
 pytestmark = pytest.mark.usefixtures("small_heads")
 
 
-def test_nobody_leads_a_log_over_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_leads_a_log_over_a_gap(show: Callable[[object], None]) -> None:
     lost = 0
 
     def count(world: DamagedWorld) -> None:
@@ -22,8 +27,7 @@ def test_nobody_leads_a_log_over_a_gap(capsys: pytest.CaptureFixture[str]) -> No
         lost += world.lost is not None
 
     counts = run_schedules(range(SCHEDULES), count, damaged_schedule)  # type: ignore[arg-type]
-    with capsys.disabled():
-        print(f"\n{counts}, {lost} logs lost records")  # noqa: T201
+    show(f"{counts}, {lost} logs lost records")
     assert lost > SCHEDULES // 5
 
 

@@ -12,6 +12,8 @@ from tests.sim.leader.schedules import run_schedules
 from tests.sim.log.checks import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerlog_spark.protocol.leader_messages import HeadChanged
     from tests.sim.leader.world import LeaderWorld
 
@@ -21,7 +23,7 @@ SCHEDULES_TO_CATCH_MAX = 50
 pytestmark = pytest.mark.usefixtures("small_heads")
 
 
-def test_no_leader_goes_on_in_a_deleted_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_leader_goes_on_in_a_deleted_log(show: Callable[[object], None]) -> None:
     told = 0
 
     def count(world: LeaderWorld) -> None:
@@ -29,8 +31,7 @@ def test_no_leader_goes_on_in_a_deleted_log(capsys: pytest.CaptureFixture[str]) 
         told += told_of_the_deletion(world)
 
     counts = run_schedules(range(SCHEDULES), count, deleted_schedule)
-    with capsys.disabled():
-        print(f"\n{counts}, {told} leaders told that the log was deleted")  # noqa: T201
+    show(f"{counts}, {told} leaders told that the log was deleted")
     assert counts.acknowledged > SCHEDULES * 5
     assert told > SCHEDULES // 3
 

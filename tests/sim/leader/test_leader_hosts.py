@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,18 +14,20 @@ from tests.sim.leader.mutations import applied
 from tests.sim.log.schedules import run_host_schedules
 from tests.sim.share import played
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SCHEDULES = played(40)
 SCHEDULES_TO_CATCH_MAX = 200
 
 pytestmark = pytest.mark.usefixtures("small_heads")
 
 
-def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_schedule_breaks_an_invariant(show: Callable[[object], None]) -> None:
     counts = run_host_schedules(
         range(5_000, 5_000 + SCHEDULES), run=host_schedule, what="leader hosts"
     )
-    with capsys.disabled():
-        print(f"\n{counts}")  # noqa: T201 (the count line)
+    show(counts)
 
 
 def test_same_seed_gives_the_same_history() -> None:
@@ -35,9 +38,8 @@ def test_same_seed_gives_the_same_history() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
-def test_a_schedule_catches_the_mutation(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_schedule_catches_the_mutation(name: str, show: Callable[[object], None]) -> None:
     play = partial(run_host_schedules, run=host_schedule)
     with applied(name, MUTATIONS):
         said = caught(f"leader {name}", MUTATIONS[name].caught_by, play, SCHEDULES_TO_CATCH_MAX)
-    with capsys.disabled():
-        print(f"\nleader {name}: {said}")  # noqa: T201 (with its seed)
+    show(f"leader {name}: {said}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.sim.caught import caught
@@ -12,6 +14,9 @@ from tests.sim.leader.world import LeaderWorld, schedule
 from tests.sim.log.schedules import trace_under_two_hash_seeds
 from tests.sim.share import played
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SCHEDULES = played(200)
 CLUSTER_SCHEDULES = 60
 TOO_RARE = {"list_left_empty"}
@@ -21,17 +26,16 @@ SCHEDULES_TO_CATCH_MAX = 600
 pytestmark = pytest.mark.usefixtures("small_heads")
 
 
-def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_schedule_breaks_an_invariant(show: Callable[[object], None]) -> None:
     counts = run_schedules(range(SCHEDULES))
-    with capsys.disabled():
-        print(f"\n{counts}")  # noqa: T201 (the count line)
+    show(counts)
     assert counts.acknowledged > SCHEDULES * 20
     assert counts.ledgers > SCHEDULES * 5
     assert counts.deposed > SCHEDULES // 2
 
 
 def test_no_schedule_over_a_cluster_breaks_an_invariant_of_log_or_ledgers(
-    capsys: pytest.CaptureFixture[str],
+    show: Callable[[object], None],
 ) -> None:
     changes = 0
 
@@ -40,8 +44,7 @@ def test_no_schedule_over_a_cluster_breaks_an_invariant_of_log_or_ledgers(
         changes += sum(ledger.changes for ledger in world.ledgers.by_id.values())
 
     counts = run_schedules(range(CLUSTER_SCHEDULES), count, cluster_schedule)
-    with capsys.disabled():
-        print(f"\n{counts}, {changes} changes of ensembles")  # noqa: T201
+    show(f"{counts}, {changes} changes of ensembles")
     assert counts.acknowledged > CLUSTER_SCHEDULES * 20
     assert counts.ledgers > CLUSTER_SCHEDULES * 5
     assert changes > CLUSTER_SCHEDULES // 2
@@ -60,10 +63,9 @@ def test_history_does_not_depend_on_the_hash_seed() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(MUTATIONS) - TOO_RARE))
-def test_a_schedule_catches_the_mutation(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_schedule_catches_the_mutation(name: str, show: Callable[[object], None]) -> None:
     with applied(name):
         said = caught(
             f"leader {name}", MUTATIONS[name].caught_by, run_schedules, SCHEDULES_TO_CATCH_MAX
         )
-    with capsys.disabled():
-        print(f"\nleader {name}: {said}")  # noqa: T201 (with its seed)
+    show(f"leader {name}: {said}")

@@ -20,10 +20,9 @@ SCHEDULES_TO_CATCH_MAX = 1_500
 pytestmark = pytest.mark.usefixtures("small_heads")
 
 
-def test_no_schedule_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_schedule_breaks_an_invariant(show: Callable[[object], None]) -> None:
     counts = run_schedules(range(SCHEDULES))
-    with capsys.disabled():
-        print(f"\n{counts}")  # noqa: T201 (the count line)
+    show(counts)
     assert counts.commits > SCHEDULES * 2
 
 
