@@ -33,10 +33,8 @@ async def hold(process: StoreProcess) -> None:
             await asyncio.sleep(random.random())
             await _cancelled(process, task)
             continue
-        try:
+        with asked:
             await task
-        except LedgerLogError as error:
-            asked.failed(error)
         _is_given_back(process)
         world.counts["passes"] += 1
 

@@ -40,16 +40,13 @@ async def produce(process: StoreProcess) -> None:
         log_id = world.some_log()
         apps = world.apps.setdefault(log_id, [])
         what = random.choice((_register, _register, _register, _before, _forget))
-        asked = Asked(process)
-        try:
+        with Asked(process) as asked:
             if not apps:
                 apps.append(f"app-{next(world.numbers)}")
                 record = ProducerRecord(epoch=1, runs=("run",))
                 await process.logs.write_producer(log_id, apps[-1], record, None)
             else:
                 await what(process, asked, log_id, random.choice(apps))
-        except LedgerLogError as error:
-            asked.failed(error)
 
 
 async def end_registrations(process: StoreProcess) -> None:
@@ -58,12 +55,9 @@ async def end_registrations(process: StoreProcess) -> None:
     for _ in range(random.randint(15, 25)):
         await process.sleep(15)
         log_id = world.some_log()
-        asked = Asked(process)
-        try:
+        with Asked(process) as asked:
             if apps := world.apps.get(log_id):
                 await _end(process, asked, log_id, random.choice(apps))
-        except LedgerLogError as error:
-            asked.failed(error)
 
 
 async def _register(process: StoreProcess, asked: Asked, log_id: str, app: str) -> None:
@@ -140,12 +134,9 @@ async def lead(process: StoreProcess) -> None:
     for _ in range(random.randint(12, 20)):
         await process.sleep(50)
         log_id = world.some_log()
-        asked = Asked(process)
-        what = random.choice((_make, _make, _list, _list, _list, _claim, _unlist, _drop))
-        try:
+        with Asked(process) as asked:
+            what = random.choice((_make, _make, _list, _list, _list, _claim, _unlist, _drop))
             await what(process, asked, log_id)
-        except LedgerLogError as error:
-            asked.failed(error)
 
 
 async def _make(process: StoreProcess, asked: Asked, log_id: str) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
-    LedgerLogError,
     LogExistsError,
     LogNotFoundError,
     MetadataUnavailableError,
@@ -30,12 +29,9 @@ async def keep_logs(process: StoreProcess) -> None:
     random = process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(100)
-        asked = Asked(process)
-        what = random.choice((_create, _create, _find, _find, _delete))
-        try:
+        with Asked(process) as asked:
+            what = random.choice((_create, _create, _find, _find, _delete))
             await what(process, asked)
-        except LedgerLogError as error:
-            asked.failed(error)
 
 
 async def remove_logs(process: StoreProcess) -> None:
@@ -43,24 +39,18 @@ async def remove_logs(process: StoreProcess) -> None:
     random = process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(60)
-        asked = Asked(process)
-        try:
+        with Asked(process):
             await _remove(process)
-        except LedgerLogError as error:
-            asked.failed(error)
 
 
 async def make_others(process: StoreProcess) -> None:
     """Logs of names that nobody else wants."""
     for _ in range(8):
-        asked = Asked(process)
         name = f"name-{next(process.world.numbers)}"
-        try:
+        with Asked(process) as asked:
             with contextlib.suppress(LogNotFoundError):
                 await process.logs.find(name)
             await _create(process, asked, name)
-        except LedgerLogError as error:
-            asked.failed(error)
 
 
 async def _create(process: StoreProcess, asked: Asked, name: str = "") -> None:
@@ -163,8 +153,7 @@ async def change_heads(process: StoreProcess) -> None:
     world, random = process.world, process.world.random
     for _ in range(random.randint(3, 6)):
         await process.sleep(100)
-        asked = Asked(process)
-        try:
+        with Asked(process):
             log_id = world.some_log()
             found = await head_of(process, log_id)
             if found is None:
@@ -175,9 +164,6 @@ async def change_heads(process: StoreProcess) -> None:
             await process.sleep()
             write = WriteHead(0, head.token, head, found.version, pages_version=version)
             await process.logs.write_head(log_id, write)
-        except LedgerLogError as error:
-            asked.failed(error)
-        else:
             world.counts["heads changed"] += 1
 
 
@@ -186,8 +172,7 @@ async def sweep_pages(process: StoreProcess) -> None:
     world, random = process.world, process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(60)
-        asked = Asked(process)
-        try:
+        with Asked(process):
             log_id = world.some_log()
             found = await head_of(process, log_id)
             tokens = [node.token for node in await process.logs.page_nodes(log_id)]
@@ -196,5 +181,3 @@ async def sweep_pages(process: StoreProcess) -> None:
             written = [token for token in world.pages if token in tokens]
             if written and written[-1] != found.value.token:
                 await process.logs.touch_pages(log_id, written[-1])
-        except LedgerLogError as error:
-            asked.failed(error)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
-    LedgerLogError,
     MetadataUnavailableError,
     MetadataUnknownError,
 )
@@ -63,10 +63,10 @@ async def number(process: StoreProcess, counted: Counted) -> None:
     given: set[int] = set()
     for _ in range(random.randint(8, 14)):
         await process.sleep(40)
-        asked = Asked(process)
-        draw = random.random()
-        try:
+        with Asked(process) as asked:
+            draw = random.random()
             if draw < 0.2:
+                asked.lost_min = 3
                 ids = await process.ledgers.new_ids(random.randint(1, 3))
                 world.require(not given & set(ids), f"{ids} were given before")
                 given |= set(ids)
@@ -74,8 +74,6 @@ async def number(process: StoreProcess, counted: Counted) -> None:
                 await _create(process, asked, counted)
             else:
                 await _count(process, counted)
-        except LedgerLogError as error:
-            asked.failed(error, lost_min=3 if draw < 0.2 else 1)
 
 
 async def _create(process: StoreProcess, asked: Asked, counted: Counted) -> None:
@@ -113,9 +111,8 @@ async def queue_up(process: StoreProcess) -> None:
     queue = TreeCommitQueue(process.tree, QUEUE)
     for _ in range(random.randint(3, 6)):
         await process.sleep(40)
-        asked = Asked(process)
-        token = f"{random.getrandbits(64):016x}"
-        try:
+        with contextlib.suppress(TimeoutError), Asked(process) as asked:
+            token = f"{random.getrandbits(64):016x}"
             try:
                 name = await queue.join(token)
             except MetadataUnknownError:
@@ -133,10 +130,6 @@ async def queue_up(process: StoreProcess) -> None:
             await queue.leave(name)
             is_over = None in world.seen(f"{QUEUE}/{name}", process.tree.tried)
             world.require(is_over, f"{name} left, and is there")
-        except TimeoutError:
-            continue
-        except LedgerLogError as error:
-            asked.failed(error)
 
 
 def _waits_for_nobody(process: StoreProcess, token: str) -> None:
@@ -155,8 +148,7 @@ async def lease(process: StoreProcess) -> None:
     mine = process.name.encode()
     for _ in range(random.randint(4, 8)):
         await process.sleep(30)
-        asked = Asked(process)
-        try:
+        with Asked(process) as asked:
             is_held = await leases.acquire("upkeep", {"host": process.name})
             holders = world.seen(path, asked.since)
             had = any(each is not None and mine in each for each in holders)
@@ -164,14 +156,12 @@ async def lease(process: StoreProcess) -> None:
             is_free = all(each is None for each in holders)
             world.require(is_held or not is_free, "the lease was free, and nobody got it")
             await process.sleep(80)
-            asked = Asked(process)
-            await leases.release("upkeep")
-            holders = world.seen(path, asked.since)
-            is_over = any(each is None or mine not in each for each in holders)
-            world.require(is_over, f"{process.name} gave the lease back, and has it")
-            world.counts["leases"] += is_held
-        except LedgerLogError as error:
-            asked.failed(error)
+            with Asked(process) as ends:
+                await leases.release("upkeep")
+                holders = world.seen(path, ends.since)
+                is_over = any(each is None or mine not in each for each in holders)
+                world.require(is_over, f"{process.name} gave the lease back, and has it")
+                world.counts["leases"] += is_held
 
 
 async def look_at_clock(process: StoreProcess) -> None:
@@ -180,14 +170,10 @@ async def look_at_clock(process: StoreProcess) -> None:
     for _ in range(10):
         await asyncio.sleep(world.random.choice((0.1, 0.1, 5, 500, 20_000)))
         world.ahead_ms = world.random.choice((0, 0, 3_000, -4_000))
-        asked = Asked(process)
-        try:
+        with Asked(process):
             if world.random.random() < 0.6:
                 await process.tree.set(QUEUE, b"", None)
             found_ms = await process.logs.recent_ms()
-        except LedgerLogError as error:
-            asked.failed(error)
-            continue
-        late_ms = Hosts.now_ms(world) + process.tree.noted.ahead_ms - found_ms
-        is_right = 0 <= late_ms <= CLOCK_ERROR_MS_MAX
-        world.require(is_right, f"the store's clock is taken to show {late_ms} ms less")
+            late_ms = Hosts.now_ms(world) + process.tree.noted.ahead_ms - found_ms
+            is_right = 0 <= late_ms <= CLOCK_ERROR_MS_MAX
+            world.require(is_right, f"the store's clock is taken to show {late_ms} ms less")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
+from ledgerlog_spark.errors import (
+    LedgerLogError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.protocol.log_codec import decode_head
@@ -17,7 +21,6 @@ from tests.unit.log.log_values import token
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.metadata.memory_nodes import Change
     from ledgerlog_spark.model import Version
 
@@ -95,28 +98,38 @@ class StoreProcess:
 
 
 class Asked:
-    """One call: what was so when it began."""
+    """One call: what was so when it began. As a context it judges the failure that ends it.
+
+    Attributes:
+        since: The moment when it began.
+        lost_min: Answers that have to be lost before it may not tell what it did.
+    """
 
     def __init__(self, process: StoreProcess) -> None:
         self._process, self._tree = process, process.tree
         self._tree.harm = process.world.random.choice(HARMS)
         self._faults, self._lost = self._tree.faults, self._tree.lost
         self.since = process.world.moment
+        self.lost_min = 1
         process.world.counts["calls"] += 1
 
-    def failed(self, error: LedgerLogError, lost_min: int = 1) -> None:
-        """Raise a violation unless a fault explains the failure.
+    def __enter__(self) -> Self:
+        return self
 
-        Args:
-            error: Of the call.
-            lost_min: Answers that have to be lost before it may not tell what it did.
-        """
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, LedgerLogError):
+            return False
+        self.failed(error)
+        return True
+
+    def failed(self, error: LedgerLogError) -> None:
+        """Raise a violation unless a fault explains the failure."""
         world, tree = self._process.world, self._tree
         world.counts[f"failed: {type(error).__name__}"] += 1
         if isinstance(error, MetadataUnknownError):
             lost = tree.lost - self._lost
             world.require(not error.definite, f"{error!r} says that it is certain")
-            world.require(lost >= lost_min, f"{lost} answers were lost: {error!r}")
+            world.require(lost >= self.lost_min, f"{lost} answers were lost: {error!r}")
         elif isinstance(error, MetadataUnavailableError):
             world.require(tree.faults > self._faults, f"nothing explains {error!r}")
 
