@@ -115,11 +115,7 @@ class Batches:
             allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
             size_bytes = max(min(wanted, allowed), min(least, share.size_bytes_max))
             await taken_of(share, size_bytes)
-            try:
-                await self._turns.wait(size_bytes)
-            except asyncio.CancelledError:
-                share.give_back(size_bytes)
-                raise
+            await self._turns.wait_with((share, size_bytes))
             code, entries, taken = await self._read(request, share, size_bytes)
             least = sum(map(len, entries)) + REQUEST_OVERHEAD_BYTES
             if least <= taken[1]:

@@ -17,7 +17,7 @@ from bookie_server.errors import StorageError, TooManyRangesError
 from bookie_server.service.fair_slots import FairSlots
 from bookie_server.service.grpc_parts import BadStreamError, complete, size_bytes_of
 from bookie_server.service.grpc_replies import Batches, HeldReplies, Listings
-from bookie_server.service.grpc_stream import ReplyStream, give_back
+from bookie_server.service.grpc_stream import ReplyStream
 from bookie_server.service.lanes import REQUEST_OVERHEAD_BYTES
 from bookie_server.service.peer_sockets import close_connections
 from bookie_server.service.stuck_calls import Stuck, StuckCalls
@@ -243,7 +243,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 lac = known
                 entries, taken = await self._confirmed(request, told_before + 1, lac, share)
                 told_before = lac
-                await self._turn(taken)
+                await self._turns.wait_with(taken)
                 release = self._held.hold(taken, context.peer())
                 try:
                     yield pb.LacReply(
@@ -284,7 +284,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             raise
         except StorageError:
             return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
-        await self._turn(taken)
+        await self._turns.wait_with(taken)
         release = self._held.hold(taken, context.peer())
         context.add_done_callback(lambda _: release())
         reply.code = self._counted(Code.OK)
@@ -434,14 +434,6 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._storage.write_lac(
             request.ledger_id, request.last_add_confirmed, request.master_key, answer
         )
-
-    async def _turn(self, taken: Taken) -> None:
-        """Wait for the turn of a reply, which holds this: no client can take it before."""
-        try:
-            await self._turns.wait(taken[1])
-        except BaseException:
-            give_back(taken)
-            raise
 
     async def _lac_of(self, ledger_id: int) -> pb.LacReply:
         if not _are_ids(ledger_id):

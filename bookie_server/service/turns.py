@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from bookie_server.service.grpc_stream import give_back
+
+if TYPE_CHECKING:
+    from bookie_server.service.grpc_stream import Taken
 
 LARGE_BYTES: Final = 65_536
 
@@ -19,3 +24,11 @@ class Turns:
         if size_bytes >= LARGE_BYTES:
             async with self._lock:
                 await asyncio.sleep(0)
+
+    async def wait_with(self, taken: Taken) -> None:
+        """As `wait`, for a reply that holds this: given back when the call ends before."""
+        try:
+            await self.wait(taken[1])
+        except BaseException:
+            give_back(taken)
+            raise
