@@ -89,7 +89,8 @@ def _stood(process: StoreProcess, proof: str, ledger_id: int) -> None:
 
 def _refused(process: StoreProcess, ledger_id: int, proof: str, error: LedgerLogError) -> None:
     world = process.world
-    is_there = world.held(proof) is not None
+    # Whoever deletes it takes the record first, and the proof behind it.
+    is_there = None not in (world.held(proof), world.held(world.record(ledger_id)))
     world.require(not is_there, f"ledger {ledger_id} is there, and its maker was told {error!r}")
     if all(each is None for each in world.seen(proof, 0)):  # else somebody ended it meanwhile
         world.refused.add(ledger_id)
