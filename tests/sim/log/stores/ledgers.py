@@ -104,9 +104,9 @@ async def _end(process: StoreProcess, asked: Asked, log_id: str, app: str) -> No
     if found is None:
         return
     ended = [i for i in await process.logs.registered(log_id, app) if random.random() < 0.5]
-    staged = [i for i in ended if not world.is_to_be_listed(i)]
+    staged = [i for i in ended if i not in world.listed]
     is_deleted = world.is_deleted(log_id)  # whoever removes it deals with what is listed
-    listed = [i for i in ended if world.is_to_be_listed(i) and not is_deleted]
+    listed = [i for i in ended if i in world.listed and not is_deleted]
     record = replace(found.value, epoch=found.value.epoch + random.randint(0, 1))
     await process.logs.write_producer(log_id, app, record, found.version, staged, listed)
 

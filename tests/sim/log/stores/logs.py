@@ -130,13 +130,16 @@ async def _remove(process: StoreProcess) -> None:
 
 
 async def _drop_some(process: StoreProcess, log_id: str) -> None:
-    """What is listed goes all; of the rest the removal has to find what is left."""
+    """What is listed goes all; of the rest the removal has to find what is left.
+
+    A deleted log lists nothing any more, so each pass deletes the same ones of its list.
+    """
     world, logs = process.world, process.logs
     for app in await logs.producers(log_id):
         while (found := await logs.read_producer(log_id, app)) is not None:
             ended = await logs.registered(log_id, app)
-            staged = [i for i in ended if not world.is_to_be_listed(i)]
-            listed = [i for i in ended if world.is_to_be_listed(i)]
+            staged = [i for i in ended if i not in world.listed]
+            listed = [i for i in ended if i in world.listed]
             await logs.write_producer(log_id, app, found.value, found.version, staged, listed)
             if not ended or world.random.random() < 0.2:
                 break
@@ -144,7 +147,7 @@ async def _drop_some(process: StoreProcess, log_id: str) -> None:
         await process.ledgers.delete(mark.ledger_id)
         await logs.forget_mark(log_id, mark.ledger_id)
     for ledger_id in sorted(world.listed):
-        if world.ledgers[ledger_id] == log_id and not world.is_registered(ledger_id):
+        if world.ledgers[ledger_id] == log_id:
             await process.ledgers.delete(ledger_id)
 
 

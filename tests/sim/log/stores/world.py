@@ -226,19 +226,16 @@ class StoreWorld(Hosts):
         if rest == "head" and data is not None and before is not None:
             self._head(log_id, data)
         elif above == "unlisted":
+            if changed.get(self.record(int(name)), b"") is None:
+                self.listed.discard(int(name))  # deleted, and made again by an attempt that is late
             is_head = self.paths.head(log_id) in changed
             self._mark(log_id, int(name), before, data, is_head=is_head)
         elif above.endswith("/ledgers") and data is not None:
             self.ledgers[int(name)] = log_id
             self._registrations[int(name)] = path
-            if self.is_to_be_listed(int(name)):
-                self.listed.add(int(name))
+            if int(name) % 3 == 0 and not self.is_deleted(log_id):
+                self.listed.add(int(name))  # and is released in the end
             self.require(int(name) not in self.refused, f"ledger {name} was refused")
-
-    @staticmethod
-    def is_to_be_listed(ledger_id: int) -> bool:
-        """Whether a ledger that is registered counts as listed, so it is released in the end."""
-        return ledger_id % 3 == 0
 
     def _head(self, log_id: str, data: bytes) -> None:
         """Pages that somebody touched since they were written are named by nobody."""
