@@ -10,6 +10,7 @@ What a caller may conclude, for every outcome of an append:
     pending, no ack quorum        AddTimeoutError            no
     pending, too few bookies      NotEnoughBookiesError      no
     pending, bookies stay BUSY    QuorumError                no
+    pending, none may be replaced QuorumError                no
     pending, ZooKeeper away       MetadataUnavailableError   no
 
 None of them is retriable on the same handle, which takes no more appends: create a new ledger.
@@ -56,6 +57,7 @@ FAILURES: dict[Failure, _Entry] = {
     Failure.TOO_MANY_CHANGES: _Entry(
         errors.QuorumError, "look at the bookies' health before writing on"
     ),
+    Failure.BOOKIE_FAILED: _Entry(errors.QuorumError, "create a new ledger to go on writing"),
     Failure.ADD_TIMEOUT: _Entry(
         errors.AddTimeoutError, "seal the ledger to learn what it holds, and write to a new one"
     ),
@@ -102,6 +104,7 @@ OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
 
 BECAUSE_OF_BOOKIES = {
     Failure.ADD_TIMEOUT,
+    Failure.BOOKIE_FAILED,
     Failure.LAC_UNKNOWN,
     Failure.NOT_ENOUGH_BOOKIES,
     Failure.OVERLOADED,
@@ -116,24 +119,13 @@ BOOKIES_SAID_MAX = 7
 
 def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
     """The exception for a machine that gave up, with its fields."""
-    codes: dict[str, str] = {}
-    if failed.failure in BECAUSE_OF_BOOKIES:
-        codes = {bookie_id: code.value for bookie_id, code in failed.codes}
-    if failed.failure is Failure.OVERLOADED:
-        codes |= dict.fromkeys(failed.bookie_ids, Code.BUSY.value)
-    return _build(
-        failed.failure,
+    return _build_failed(
         f"ledger {ledger_id}",
-        said=_said(codes),
-        codes=codes or None,
+        ledger_id,
+        failed,
         definite=failed.is_definite,
         retriable=failed.is_retriable,
-        ledger_id=ledger_id,
         entry_id=failed.entry_id,
-        bookie_ids=failed.bookie_ids,
-        wanted=failed.wanted,
-        available=failed.available,
-        last_add_confirmed=failed.last_add_confirmed,
         first_unknown_entry_id=failed.first_unknown_entry_id,
     )
 
@@ -153,14 +145,8 @@ def error_from_read(ledger_id: int, failed: ReadFailed) -> errors.LedgerLogError
 
 def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
     """The exception for an append that came after the writer had stopped: nothing was sent."""
-    return _build(
-        failed.failure,
-        f"nothing was sent: ledger {ledger_id}",
-        definite=True,
-        retriable=False,
-        ledger_id=ledger_id,
-        last_add_confirmed=failed.last_add_confirmed,
-    )
+    subject = f"nothing was sent: ledger {ledger_id}"
+    return _build_failed(subject, ledger_id, failed, definite=True, retriable=False)
 
 
 def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
@@ -176,6 +162,29 @@ def _said(codes: Mapping[str, str]) -> str:
     said = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(said) > BOOKIES_SAID_MAX else []
     return f" ({', '.join([*more, *said[-BOOKIES_SAID_MAX:]])})" if said else ""
+
+
+def _build_failed(
+    subject: str, ledger_id: int, failed: LedgerFailed, **about: Any
+) -> errors.LedgerLogError:
+    """What every exception of a machine that gave up says: why, and because of which bookies."""
+    codes: dict[str, str] = {}
+    if failed.failure in BECAUSE_OF_BOOKIES:
+        codes = {bookie_id: code.value for bookie_id, code in failed.codes}
+    if failed.failure is Failure.OVERLOADED:
+        codes |= dict.fromkeys(failed.bookie_ids, Code.BUSY.value)
+    return _build(
+        failed.failure,
+        subject,
+        said=_said(codes),
+        codes=codes or None,
+        ledger_id=ledger_id,
+        bookie_ids=failed.bookie_ids,
+        wanted=failed.wanted,
+        available=failed.available,
+        last_add_confirmed=failed.last_add_confirmed,
+        **about,
+    )
 
 
 def _build(

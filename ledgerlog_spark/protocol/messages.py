@@ -114,6 +114,7 @@ class Failure(Enum):
     BAD_REQUEST = "a bookie calls the request malformed"
     NOT_ENOUGH_BOOKIES = "too few bookies"
     TOO_MANY_CHANGES = "too many ensemble changes"
+    BOOKIE_FAILED = "a bookie failed, and the bookies of this ledger are not replaced"
     ADD_TIMEOUT = "no ack quorum in time"
     OVERLOADED = "its bookies have too many requests"
     METADATA_UNAVAILABLE = "the metadata store cannot be reached"

@@ -312,7 +312,9 @@ class LedgerWriter(UpdatingMachine):
         if not self._failed:
             return []
         if not self._may_change:
-            return self._fail(Failure.TOO_MANY_CHANGES, is_definite=False)
+            is_fixed = self._settings.ensemble_changes_max == 0
+            failure = Failure.BOOKIE_FAILED if is_fixed else Failure.TOO_MANY_CHANGES
+            return self._fail(failure, is_definite=False)
         self._pipeline.is_paused = True
         self.phase = WriterPhase.LISTING
         self._listing = self._numbers.next()

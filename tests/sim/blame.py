@@ -21,6 +21,7 @@ STORE = NETWORK | {"away", "cas", "impatient"}
 EXPLAINED_BY = {
     Failure.NOT_ENOUGH_BOOKIES: BOOKIE,
     Failure.TOO_MANY_CHANGES: BOOKIE,
+    Failure.BOOKIE_FAILED: BOOKIE,
     Failure.OVERLOADED: frozenset({"busy"}),
     Failure.ADD_TIMEOUT: BOOKIE | STORE,
     Failure.RECOVERY: BOOKIE,

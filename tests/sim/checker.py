@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from tests.sim.client import SimClient
 
 OVERHEAD_BYTES = 36
-_OF_FAILED_ADDS = (m.Failure.NOT_ENOUGH_BOOKIES, m.Failure.TOO_MANY_CHANGES)
+_OF_FAILED_ADDS = (
+    m.Failure.BOOKIE_FAILED,
+    m.Failure.NOT_ENOUGH_BOOKIES,
+    m.Failure.TOO_MANY_CHANGES,
+)
 FROZEN_MS_MAX = 500
 """For so long the timers of a process may be late, when it is stopped twice."""
 

@@ -151,7 +151,9 @@ def test_a_writer_that_may_change_no_ensemble_waits_for_a_bookie_that_is_busy() 
     world.audit()
 
 
-@pytest.mark.parametrize("failure", [Failure.NOT_ENOUGH_BOOKIES, Failure.TOO_MANY_CHANGES])
+@pytest.mark.parametrize(
+    "failure", [Failure.BOOKIE_FAILED, Failure.NOT_ENOUGH_BOOKIES, Failure.TOO_MANY_CHANGES]
+)
 def test_a_failure_in_a_calm_cluster_is_explained_by_nothing(failure: Failure) -> None:
     """Not by the first starts of its bookies either, which every schedule has."""
     world = world_with()

@@ -78,3 +78,51 @@ def test_an_append_after_the_failure_is_definitely_not_there() -> None:
     assert isinstance(error, errors.LedgerFencedError)
     assert error.definite
     assert "nothing was sent" in str(error)
+
+
+def test_an_append_after_the_failure_names_what_the_bookies_said() -> None:
+    failed = LedgerFailed(
+        Failure.NOT_ENOUGH_BOOKIES,
+        is_definite=False,
+        bookie_ids=("bookie-1",),
+        wanted=3,
+        available=2,
+        codes=(("bookie-1", Code.TIMEOUT),),
+    )
+    error = error_for_unsent(9, failed)
+    assert str(error).startswith(
+        "nothing was sent: ledger 9: too few bookies (needed 3, found 2) (bookie-1: timeout); start"
+    )
+    assert (error.codes, error.bookie_ids) == ({"bookie-1": "timeout"}, ("bookie-1",))
+    assert (error.wanted, error.available) == (3, 2)
+    busy = LedgerFailed(Failure.OVERLOADED, is_definite=False, bookie_ids=("bookie-3",))
+    assert error_for_unsent(9, busy).codes == {"bookie-3": "busy"}
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_an_append_after_the_failure_carries_what_pending_ones_do(failure: Failure) -> None:
+    failed = LedgerFailed(
+        failure,
+        is_definite=False,
+        last_add_confirmed=4,
+        bookie_ids=("bookie-1",),
+        wanted=3,
+        available=2,
+        codes=(("bookie-1", Code.TIMEOUT),),
+    )
+    pending, unsent = error_from_failure(9, failed), error_for_unsent(9, failed)
+    assert type(unsent) is type(pending)
+    assert unsent.fields == pending.fields
+    assert str(unsent) == f"nothing was sent: {pending}"
+
+
+def test_a_ledger_whose_bookies_are_not_replaced_names_the_one_that_failed() -> None:
+    failed = LedgerFailed(
+        Failure.BOOKIE_FAILED, is_definite=False, codes=(("bookie-2", Code.TIMEOUT),)
+    )
+    error = error_from_failure(9, failed)
+    assert isinstance(error, errors.QuorumError)
+    assert str(error) == (
+        "ledger 9: a bookie failed, and the bookies of this ledger are not replaced "
+        "(bookie-2: timeout); create a new ledger to go on writing"
+    )

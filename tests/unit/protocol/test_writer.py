@@ -191,11 +191,26 @@ def test_a_bookie_that_fails_again_is_the_last_one_of_those_that_failed() -> Non
 
 
 def test_it_changes_its_ensemble_at_most_as_often_as_allowed() -> None:
+    one = writer(ensemble_changes_max=1)
+    sends = one.handle(m.AddRequested((b"x",)))
+    (listing,) = fail_member(one, sends, Code.TIMEOUT)
+    (cas,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
+    stored = Versioned(cas.metadata, Version(1, 1))
+    changed = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.OK, stored))
+    (again,) = of(m.SendAdd, changed)
+    (failed,) = one.handle(m.AddReplied(again.request, Code.READ_ONLY))
+    assert isinstance(failed, m.LedgerFailed)
+    assert failed.failure is m.Failure.TOO_MANY_CHANGES
+    assert failed.codes == (("b3", Code.READ_ONLY),)
+
+
+def test_where_no_bookie_is_replaced_the_first_one_that_fails_ends_it() -> None:
     one = writer(ensemble_changes_max=0)
     sends = one.handle(m.AddRequested((b"x",)))
     (failed,) = fail_member(one, sends, Code.TIMEOUT)
     assert isinstance(failed, m.LedgerFailed)
-    assert failed.failure is m.Failure.TOO_MANY_CHANGES
+    assert failed.failure is m.Failure.BOOKIE_FAILED
+    assert failed.codes == (("b2", Code.TIMEOUT),)
 
 
 def test_a_failure_reported_after_confirmation_still_replaces_the_bookie() -> None:
