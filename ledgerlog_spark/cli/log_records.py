@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import sys
 from collections import deque
@@ -17,7 +18,12 @@ from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.log_changes import pair_of_property
 from ledgerlog_spark.cli.log_lookup import LogName, json_text, missing, shown_bytes, time_text
 from ledgerlog_spark.cli.output import AsJson, console, print_json
-from ledgerlog_spark.errors import ConfigurationError, LogNotFoundError
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    InternalError,
+    LedgerLogError,
+    LogNotFoundError,
+)
 from ledgerlog_spark.log.blocking import BlockingLogs
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log_records import LogContent, LogKind
@@ -89,20 +95,22 @@ def append(
 
     Returns when every record is on the disks of an ack quorum. This command
     takes over the leadership: a program that leads the log can append no more.
+    Another program may take it over in turn: it fails only what is not acknowledged by then.
     """
     values: Iterable[bytes] = (
         (record.encode() for record in records) if records else _lines_of_standard_input()
     )
-    appended = _Appended()
-    try:
-        with connect(uri) as client, client.open_log(name, lead=True) as leader:
-            _append_all(leader, values, appended)
-    finally:
-        # Also after an error and Ctrl-C: what was acknowledged stays.
-        if as_json:
-            print_json({"name": name, **appended.as_json()})
-        else:
-            console.print(appended.as_text(name), highlight=False, soft_wrap=True)
+    with connect(uri) as client:
+        leader = client.open_log(name, lead=True)
+        appended = _Appended()
+        try:
+            _append_and_close(leader, values, appended)
+        finally:
+            # Also after an error and Ctrl-C: what was acknowledged stays.
+            if as_json:
+                print_json({"name": name, **appended.as_json()})
+            else:
+                console.print(appended.as_text(name), highlight=False, soft_wrap=True)
 
 
 class _Appended:
@@ -150,18 +158,52 @@ def _lines_of_standard_input() -> Iterator[bytes]:
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
+def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
+    """What is acknowledged is in the log, whether its leader can close it or not."""
+    try:
+        _append_all(leader, values, appended)
+    except BaseException:
+        with contextlib.suppress(LedgerLogError):  # what failed first says more
+            leader.close()
+        raise
+    try:
+        leader.close()
+    except (InternalError, LogNotFoundError):
+        raise
+    except LedgerLogError as error:
+        typer.echo(
+            f"note: every record is acknowledged, but the log was not closed: {error}", err=True
+        )
+
+
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Many appends are under way at once; a person's lines are acknowledged one by one."""
+    """Many appends are under way at once; a person's lines are acknowledged one by one.
+
+    Raises:
+        LedgerLogError: Why the first record failed; or rather one whose outcome is unknown.
+    """
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
+    failed: list[LedgerLogError] = []
+
+    def take_oldest() -> None:
+        try:
+            appended.add(ahead.popleft().result())
+        except LedgerLogError as error:
+            failed.append(error)
+
     try:
         for value in values:
             ahead.append(leader.append_async(value))
-            while len(ahead) > ahead_max or (ahead and ahead[0].done()):
-                appended.add(ahead.popleft().result())
+            while not failed and (len(ahead) > ahead_max or (ahead and ahead[0].done())):
+                take_oldest()
+            if failed:
+                break
     finally:
         while ahead:
-            appended.add(ahead.popleft().result())
+            take_oldest()
+        if failed:
+            raise next((error for error in failed if not error.definite), failed[0])
 
 
 @app.command("tail", epilog="Example: ledgerlog logs tail orders --from-beginning")

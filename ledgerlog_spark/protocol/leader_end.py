@@ -34,11 +34,14 @@ def deposed(
         end_offset: Behind the last acknowledged record.
         pending_end_offset: Behind the last appended one.
     """
+    others, then = "no others of this leader are", ""
+    if end_offset < pending_end_offset:
+        others = f"those appended from there to {pending_end_offset} may be"
+        then = f", and read it from {end_offset} before you append them again"
     return LeaderDeposedError(
         f"log {log!r} has another leader, or one of its ledgers was sealed ({_happened(reason)}): "
-        f"records below offset {end_offset} are in the log for good, and those appended from "
-        f"there to {pending_end_offset} may be: open it with lead=True again to go on, and read "
-        f"it from {end_offset} before you append them again",
+        f"records below offset {end_offset} are in the log for good, and {others}: open it with "
+        f"lead=True again to go on{then}",
         log=log,
         end_offset=end_offset,
         pending_end_offset=pending_end_offset,

@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.fixtures.command_line import COMMAND, PATIENCE_SECONDS, ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ledgerlog_spark.local.cluster import Cluster
+    from ledgerlog_spark.log.blocking_leader import BlockingLeader
     from ledgerlog_spark.log.clients import BlockingLogClient
     from tests.fixtures.command_line import Ended
 
@@ -75,6 +77,40 @@ def test_a_log_that_is_missing_is_created_by_an_append_and_not_by_a_tail(run: Ru
 def test_nothing_to_append_says_so(run: Run, stdin: Callable[[bytes], None]) -> None:
     stdin(b"")
     assert "appended no records" in run("logs", "append", "nothing").out
+
+
+def test_leader_that_is_deposed_when_all_is_acknowledged_has_done_its_work(
+    run: Run, client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Taken:
+        """Standard input; the log is taken over between its last line and its end."""
+
+        def readline(self, _size: int) -> bytes:
+            return next(lines)
+
+    def given() -> Iterator[bytes]:
+        yield b"first\n"
+        batches = client.open_log("duel").tail_batches(0)
+        assert [record.value for record in next(batches)] == [b"first"]
+        others.append(client.open_log("duel", lead=True))
+        yield b""
+
+    others: list[BlockingLeader] = []
+    lines = given()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False, buffer=Taken()))
+    appended = run("logs", "append", "duel")
+    assert appended.out == "appended 1 record to log duel: offsets 0 to 0\n"
+    assert "has another leader" in appended.err
+    assert "may be" not in appended.err
+    assert appended.code == 0
+    assert others[0].append(b"second").offset == 1
+    others[0].close()
+
+
+def test_log_whose_name_is_refused_has_nothing_appended(run: Run) -> None:
+    refused = run("logs", "append", "bad name!", "x")
+    assert (refused.code, refused.out) == (2, "")
+    assert "bad name!" in refused.err
 
 
 def test_bytes_pass_through_a_pipe_as_they_are(run: Run, stdin: Callable[[bytes], None]) -> None:

@@ -1,0 +1,25 @@
+"""What the errors that end a leader say of its records."""
+
+from __future__ import annotations
+
+from ledgerlog_spark.errors import LedgerFencedError
+from ledgerlog_spark.protocol import leader_end
+
+FENCED = LedgerFencedError("ledger 7: another client is recovering the ledger", ledger_id=7)
+
+
+def test_deposed_leader_names_the_records_that_may_be_there() -> None:
+    error = leader_end.deposed("orders", FENCED, end_offset=5, pending_end_offset=8)
+    assert "records below offset 5 are in the log for good" in str(error)
+    assert "those appended from there to 8 may be" in str(error)
+    assert "read it from 5 before you append them again" in str(error)
+
+
+def test_where_all_is_acknowledged_the_error_names_no_records_to_append_again() -> None:
+    error = leader_end.deposed("orders", FENCED, end_offset=8, pending_end_offset=8)
+    assert str(error) == (
+        "log 'orders' has another leader, or one of its ledgers was sealed (another client "
+        "recovers ledger 7): records below offset 8 are in the log for good, and no others of "
+        "this leader are: open it with lead=True again to go on"
+    )
+    assert (error.end_offset, error.pending_end_offset) == (8, 8)
