@@ -51,6 +51,7 @@ class ReadAhead:
         entries_first: At the beginning; doubles with what is found.
         entries_max: Never more entries than this.
         size_bytes_max: Nor more than this many payload bytes, judged by the largest entry met.
+            Nothing is asked for, either, while as many wait to be written back.
         hedge_delay_ms: A member that did not answer for one to two times this is not waited for.
         batch_entries_max: Of one batch; 1 turns batches off.
         batch_size_bytes_max: Of one batch's answer.

@@ -129,6 +129,7 @@ class RecoveryTail:
             last_add_confirmed=found,
             numbers=numbers,
             window=window,
+            buffered_size_bytes_max=read_ahead.size_bytes_max,
         )
 
     @property

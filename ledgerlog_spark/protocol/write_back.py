@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LINGER_ENTRIES = 64
 LINGER_SIZE_BYTES = 256 << 10
-BUFFERED_SIZE_BYTES_MAX = 32 << 20
 
 
 class WriteBack:
@@ -41,7 +40,19 @@ class WriteBack:
         last_add_confirmed: int,
         numbers: RequestNumbers,
         window: Window,
+        buffered_size_bytes_max: int,
     ) -> None:
+        """Nothing is taken yet.
+
+        Args:
+            ledger_id: Of the ledger.
+            quorum: Of the ledger.
+            ensemble: Of its last fragment.
+            last_add_confirmed: What fencing found; the first entry taken follows it.
+            numbers: Of requests, shared with the owner.
+            window: How much may be on its way.
+            buffered_size_bytes_max: With so many payload bytes that wait there is no room.
+        """
         self.pipeline: AddPipeline | None = None
         self._ledger_id = ledger_id
         self._quorum = quorum
@@ -49,6 +60,7 @@ class WriteBack:
         self._found = last_add_confirmed
         self._numbers = numbers
         self._window = window
+        self._buffered_size_bytes_max = buffered_size_bytes_max
         self._buffered: deque[StoredEntry] = deque()
         self._buffered_size_bytes = 0
         self._measured_length: int | None = None
@@ -77,7 +89,7 @@ class WriteBack:
     @property
     def has_room(self) -> bool:
         """Whether reading further ahead keeps memory bounded."""
-        return self._buffered_size_bytes < BUFFERED_SIZE_BYTES_MAX
+        return self._buffered_size_bytes < self._buffered_size_bytes_max
 
     def set_length(self, length: int) -> None:
         """The length as another entry's header has it; only while nothing was taken."""

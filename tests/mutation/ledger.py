@@ -474,6 +474,13 @@ _RECOVERY = [
         "nothing further is asked for after a copy turned up late",
     ),
     Mutation(
+        "recovery_batch_leaves_absence_behind",
+        f"{PROTOCOL}/recovery_reads.py",
+        "            self._absent.pop(frontier, None)\n",
+        "",
+        "nothing further is asked for after a late batch brought an entry that seemed absent",
+    ),
+    Mutation(
         "recovery_unknown_is_absent",
         f"{PROTOCOL}/recovery_reads.py",
         """        if self.answers == len(self.members):
@@ -539,6 +546,13 @@ _RECOVERY = [
         "entries that wait for the window are left out of the closed ledger",
     ),
     Mutation(
+        "write_back_buffer_only_grows",
+        f"{PROTOCOL}/write_back.py",
+        "        self._buffered_size_bytes -= size_bytes\n",
+        "",
+        "a recovery stands still after so many bytes as it may buffer",
+    ),
+    Mutation(
         "write_back_small_runs_wait_for_ever",
         f"{PROTOCOL}/write_back.py",
         "if is_small and not is_end and pipeline.first_unconfirmed_entry_id is not None:",
@@ -570,6 +584,13 @@ _READING = [
         "                break\n",
         "bookies are asked for entries that they never had",
         equivalent="what they do not have is asked for one by one under the right ensemble",
+    ),
+    Mutation(
+        "reader_counts_pauses_over_a_whole_range",
+        f"{PROTOCOL}/reader.py",
+        "self._reloads = self._busy_rounds = 0\n",
+        "self._reloads = 0\n",
+        "a long read ends after twenty single pauses that were not in a row",
     ),
     Mutation(
         "lac_read_is_done_after_one",

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 NETWORK = frozenset({"drop", "tail", "partition", "freeze", "reset"})
 CRASHES = frozenset({"answer", "boot", "kill", "power", "restart", "torn"})
-BOOKIE = NETWORK | CRASHES | {"busy", "disk", "full", "garble", "impatient", "rot", "slow"}
+BOOKIE = (
+    NETWORK | CRASHES | {"busy", "disk", "full", "garble", "impatient", "refused", "rot", "slow"}
+)
 STORE = NETWORK | {"away", "cas", "impatient"}
 
 EXPLAINED_BY = {

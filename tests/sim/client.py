@@ -15,6 +15,7 @@ from tests.sim.checker import require
 from tests.sim.late_add import CODEC, KEY
 from tests.sim.liveness import Liveness
 from tests.sim.network import Message
+from tests.sim.pauses import ReaderPauses
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -70,6 +71,7 @@ class SimClient:
         self._events: deque[Any] = deque()
         self._is_handling = False
         self._liveness = Liveness()
+        self._pauses = ReaderPauses(name)
         self._perform = {
             m.SendAdd: self._send_add,
             m.SendRead: self._send_read,
@@ -114,6 +116,7 @@ class SimClient:
     def _handle(self, event: Any) -> None:
         checker = self.world.checkers
         effects = checker.around_handle(self, event)
+        self._pauses.check(self.machine, effects)
         for effect in effects:
             perform = self._perform.get(type(effect))
             if perform is not None:
@@ -243,6 +246,14 @@ class SimClient:
             effect.is_recovery,
         )
         bookie = self.world.bookies[effect.bookie_id]
+        faults, rate = self.world.faults, self.world.options.refused_read_rate
+
+        def serve(answer: Callable[..., None]) -> bool:
+            is_of_reader = not effect.fence
+            if is_of_reader and faults.happens(rate, "refused", self.name, effect.request):
+                answer(Code.BUSY, None)
+                return bookie.is_up
+            return bookie.read(request, answer)
 
         def reply(code: Code, stored: bytes | None) -> m.ReadReplied:
             entry = None
@@ -255,7 +266,7 @@ class SimClient:
         self._bookie_rpc(
             "read",
             effect,
-            serve=lambda answer: bookie.read(request, answer),
+            serve=serve,
             reply=reply,
             lost=m.ReadReplied(effect.request, Code.TIMEOUT, None),
             entry_id=effect.entry_id,

@@ -12,7 +12,7 @@ JITTER = "jitter"
 FELT_US = 500_000
 """A fault may be felt so long after it is over: retries wait, bookies come back."""
 
-HARMLESS = frozenset({"duplicate", "late", "stale", "tail"})
+HARMLESS = frozenset({"duplicate", "late", "refused", "stale", "tail"})
 """Kinds that stop nobody, so no budget limits them."""
 
 

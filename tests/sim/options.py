@@ -45,6 +45,9 @@ class Options:
         write_back_crash_rate: Bookies that die when recovery writes an entry back.
         change_crash_rate: Writers that die when they have changed their ensemble.
         late_add_rate: Bookies that were replaced and get adds of before, twice, after that.
+        overload_attempts: Of readers that only busy bookies answer.
+        refused_read_rate: Reads of one entry that a bookie refuses, for it is busy.
+        recovery_buffered_entries: So many entries wait to be written back; None for its own bound.
         cuts: Writers that no bookie of their ensemble, or no bookie at all, hears for a while.
     """
 
@@ -71,6 +74,8 @@ class Options:
     read_ahead_entries: int = 16_384
     read_pause_us: int = 0
     read_frames: int | None = None
+    overload_attempts: int = 20
+    refused_read_rate: float = 0.0
     old_record_rate: float = 0.0
     announcements: int = 0
     delete_at_ms: int | None = None
@@ -78,6 +83,7 @@ class Options:
     rpc_timeout_ms: int = 40
     hedge_ms: int = 15
     recovery_batch_entries: int = 1
+    recovery_buffered_entries: int | None = None
     ensemble_changes_max: int = 1_000
     add_quorum_timeout_ms: int | None = None
     metadata_attempts_max: int = 12
@@ -132,6 +138,7 @@ def _workload(draws: Draws, *, tight: bool) -> Options:
     window = draws.pick((1, 3, 8, 64), "window")
     gap_ms = draws.pick((0, 1, 3) if entries > 14 else (0, 1, 3, 10), "gap")
     pace_ms = max(gap_ms, 2.5 / min(8, window), 0.3)
+    refused_read_rate = draws.pick((0.0, 0.0, 0.0, 0.5), "refused")
     deletes_closed = draws.uniform("deleted when closed") < 0.05
     span_ms = max(30, int(entries * 2 / (1 + run_entries) * pace_ms))
     return Options(
@@ -155,17 +162,20 @@ def _workload(draws: Draws, *, tight: bool) -> Options:
             (None, None, 0, 1, 3) if tight else (None, None, None, entries // 2), "when stored"
         ),
         floor=draws.pick((None, None, None, "confirmed", "confirmed", "beyond"), "floor"),
-        readers=draws.pick((0, 1, 2, 4), "readers"),
-        read_batch_entries=draws.pick((1, 5, 64), "read batch"),
+        readers=draws.pick((0, 1, 2, 4), "readers") if not refused_read_rate else 4,
+        read_batch_entries=draws.pick((1, 5, 64), "read batch") if not refused_read_rate else 1,
+        refused_read_rate=refused_read_rate,
         read_ahead_entries=draws.pick((4, 16_384), "read ahead"),
         read_pause_us=draws.pick((0, 0, 3_000), "read pause"),
         read_frames=draws.pick((None, None, 3, 4), "read frames"),
         old_record_rate=draws.pick((0.0, 0.5), "old records"),
+        overload_attempts=draws.pick((2, 2, 3, 4), "overload attempts"),
         announcements=draws.pick((0, 0, 2, 5), "announcements"),
         delete_at_ms=span_ms if draws.uniform("deleted") < 0.05 else None,
         delete_closed_rate=0.5 if deletes_closed else 0.0,
         rpc_timeout_ms=draws.pick((10, 40, 40, 120), "timeout"),
         recovery_batch_entries=draws.pick((1, 2, 5, 64), "recovery batch"),
+        recovery_buffered_entries=draws.pick((None, None, 1, 4), "recovery buffered"),
         ensemble_changes_max=draws.pick((1_000,) * 9 + (1, 3), "changes max"),
         add_quorum_timeout_ms=draws.pick((None, None, None, None, 60, 200), "quorum timer"),
         metadata_attempts_max=draws.pick((3, 12, 12), "metadata attempts"),

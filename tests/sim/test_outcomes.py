@@ -71,6 +71,35 @@ def test_a_recovery_goes_on_without_a_bookie_that_has_no_successor() -> None:
     world.audit()
 
 
+def test_a_recovery_goes_on_behind_a_late_batch_of_what_seemed_absent() -> None:
+    """b0 alone has four entries. Two are on their way back when b1 and b2 deny the third one."""
+    world = world_with(rpc_timeout_ms=2_000, recovery_batch_entries=2)
+    lose(world, ("add", "w", "b1"), ("add", "w", "b2"))
+    for _ in range(4):
+        world.add()
+    world.run_for(10)
+    world.clients["w"].crash()
+    hold(world, ("add", "r", "b1"), ("add", "r", "b2"), ("read_reply", "b1", "r"))
+    late = [matching(kind, "b0", "r", 2) for kind in ("read_batch_reply", "read_reply")]
+    world.network.holds += late
+    recover(world)
+    recovery = world.clients["r"]
+    of_others = matching("read_reply", "b1", "r", 2)
+    denied = world.run_until(lambda: any(map(of_others, world.network.held)), 200)
+    assert denied, "no batch was given up"
+    world.network.release(matching("read_reply", "b1"))
+    world.run_for(10)
+    assert recovery.ended is None
+    world.network.release(late[0])
+    world.run_for(10)
+    world.network.holds.clear()
+    world.network.release(lambda _: True)
+    assert world.run_until(lambda: recovery.ended is not None, 500)
+    assert isinstance(recovery.ended, m.LedgerClosed)
+    assert world.checker.record.last_entry_id == 3
+    world.audit()
+
+
 def test_a_close_that_an_earlier_attempt_may_have_made_is_not_denied() -> None:
     """The first attempt's close is late, the second fences nobody, the third finds no record."""
     world = world_with(rpc_timeout_ms=20, metadata_attempts_max=3)

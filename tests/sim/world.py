@@ -157,6 +157,7 @@ class World:
                 entries_max=16,
                 hedge_delay_ms=self.options.hedge_ms,
                 batch_entries_max=self.options.recovery_batch_entries,
+                **self._recovery_bound(),
             ),
             window=Window(entries_max=self.options.window_entries, size_bytes_max=1 << 20),
             metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=attempts),
@@ -170,6 +171,12 @@ class World:
             ledger_id,
             address,
         )
+
+    def _recovery_bound(self) -> dict[str, int]:
+        entries = self.options.recovery_buffered_entries
+        if entries is None:
+            return {}
+        return {"size_bytes_max": entries * max(10, self.options.entry_size_bytes)}
 
     def payload(self, entry_id: int, ledger_id: int = LEDGER) -> bytes:
         text = f"w{ledger_id}:{entry_id}:".encode()
@@ -355,6 +362,11 @@ class World:
                 batch_entries_max=self.options.read_batch_entries,
                 entries_ahead_max=self.options.read_ahead_entries,
                 hedge_delay_ms=20,
+                overload=RetryPolicy(
+                    first_delay_ms=5,
+                    delay_max_ms=20,
+                    attempts_max=self.options.overload_attempts,
+                ),
                 **({} if frames is None else {"size_bytes_max": frames * FRAME_SIZE_BYTES_MAX}),
             ),
         )
