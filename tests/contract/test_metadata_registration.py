@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,12 +16,14 @@ from ledgerlog_spark.errors import (
     MetadataFormatError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata.registration import TreeRegistration
 from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.znode_tree import NodeMissingError
 from ledgerlog_spark.model import BookieInfo, Version
 from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, World, cluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 BOOKIE = BookieInfo(
     bookie_id="127.0.0.1:3181",
@@ -108,6 +110,36 @@ async def test_bookie_becomes_read_only_and_writable_again(
         places = await reader.registration.writable(), await reader.registration.read_only()
         assert places == (([], [BOOKIE.bookie_id]) if read_only else ([BOOKIE.bookie_id], []))
         assert await reader.registration.info(BOOKIE.bookie_id) == BOOKIE
+
+
+class ChangingTree:
+    """A tree on which something happens after each look that found nothing."""
+
+    def __init__(self, tree: Any, between: list[Callable[[], Awaitable[None]]]) -> None:
+        self._tree = tree
+        self._between = between
+
+    async def get(self, path: str) -> Any:
+        try:
+            return await self._tree.get(path)
+        except NodeMissingError:
+            if self._between:
+                await self._between.pop(0)()
+                await self._tree.sync(path)
+            raise
+
+
+@pytest.mark.parametrize("read_only", [True, False], ids=["read-only", "writable"])
+async def test_a_bookie_that_moves_between_two_looks_is_found(
+    world: World, stores: MetadataStores, reader: MetadataStores, *, read_only: bool
+) -> None:
+    async def move() -> None:
+        await stores.registration.register(BOOKIE, read_only=not read_only)
+
+    await stores.registration.register(BOOKIE, read_only=read_only)
+    await reader.registration.sync()
+    tree = ChangingTree(reader.tree, [move])
+    assert await TreeRegistration(tree, world.root).info(BOOKIE.bookie_id) == BOOKIE
 
 
 async def test_registering_again_changes_what_is_announced(

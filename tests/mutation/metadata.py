@@ -234,4 +234,14 @@ _LOGS = [
     ),
 ]
 
-MUTATIONS = [*_LEDGERS, *_LOGS]
+_REGISTRATION = [
+    Mutation(
+        "bookie_is_looked_for_twice",
+        f"{METADATA}/registration.py",
+        "for directory in (self._available, self._read_only, self._available):",
+        "for directory in (self._available, self._read_only):",
+        "a bookie that becomes writable between two looks is not registered",
+    ),
+]
+
+MUTATIONS = [*_LEDGERS, *_LOGS, *_REGISTRATION]

@@ -126,6 +126,7 @@ SUITES = {
         ("stores", "log", "handles"),
         (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
     ),
+    "ledgerlog_spark/metadata/reg": Suite((), (("tests/contract/test_metadata_registration.py",),)),
     "ledgerlog_spark/metadata/lea": Suite(
         ("stores",), (("tests/contract/test_metadata_leases.py",),)
     ),

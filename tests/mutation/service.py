@@ -172,6 +172,13 @@ MUTATIONS = [
         "who waits in line waits for ever",
     ),
     Mutation(
+        "virtual_time_stands_still",
+        f"{SERVICE}/budget.py",
+        "                    self.virtual_time += share.cost_of(size_bytes) // len(self.waiting)\n",
+        "",
+        "newcomers are served before those that waited longer",
+    ),
+    Mutation(
         "hosts_that_left_are_kept",
         f"{SERVICE}/budget.py",
         "                del self._hosts[share.host]\n",

@@ -143,6 +143,25 @@ def test_everybody_in_line_is_served_although_others_come_and_want_less() -> Non
             busy.give_back(busy.held_bytes)
 
 
+def test_who_was_served_before_and_came_first_is_not_behind_newcomers() -> None:
+    """What it got lies behind it as far as the virtual time has gone on."""
+    budget = Budget("adds", SIZE, is_draining=True)
+    full = budget.share("a")
+    full.force(SIZE)
+    order: list[str] = []
+    old = trusted(budget, "b")
+    for _ in range(5):
+        old.wait(PART, lambda: None)
+        full.give_back(PART)
+        old.give_back(PART)
+        full.force(PART)
+    old.wait(PART, lambda: order.append("old"))
+    for number in range(3):
+        trusted(budget, "c").wait(PART, lambda number=number: order.append(f"new {number}"))
+    full.give_back(SIZE)
+    assert order == ["old", "new 0", "new 1", "new 2"]
+
+
 def test_a_share_that_has_much_already_does_not_hold_up_those_behind_it() -> None:
     budget = Budget("reads", SIZE)
     hog = trusted(budget, "a")
