@@ -95,7 +95,7 @@ def append(
 
     Returns when every record is on the disks of an ack quorum. This command
     takes over the leadership: a program that leads the log can append no more.
-    Another program may take it over in turn: it fails only what is not acknowledged by then.
+    When another program takes over meanwhile, what is acknowledged stays.
     """
     values: Iterable[bytes] = (
         (record.encode() for record in records) if records else _lines_of_standard_input()

@@ -417,8 +417,7 @@ class LedgerFailed:
     Attributes:
         is_definite: The operation asked for certainly did not happen and will not.
         last_add_confirmed: Everything up to and including this is safe.
-        first_unknown_entry_id: From here to the last entry that was sent the outcome is unknown;
-            None when nothing was pending.
+        first_unknown_entry_id: First one whose outcome is unknown; None when nothing was pending.
         is_retriable: The same call may succeed later.
         entry_id: The entry that it is about, where there is one.
         bookie_ids: Bookies that it is about, where there are some.
