@@ -29,6 +29,8 @@ ENTRY_HEADER_SIZE_BYTES = 32
 FRAME_SIZE_BYTES_MAX = 5_253_120
 RUN_ENTRIES_MAX = 4_096
 RUN_SIZE_BYTES_MAX = 1 << 20
+PASSWORD_SIZE_BYTES_MAX = 1_024
+"""Of new ledgers: each one's record has it. Those of other programs may have a longer one."""
 
 
 class Code(Enum):

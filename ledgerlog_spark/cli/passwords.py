@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ledgerlog_spark.client.password_file import password_from_file
 from ledgerlog_spark.errors import ConfigurationError, UnauthorizedError
 
 PasswordFile = Annotated[
@@ -20,15 +21,19 @@ PasswordFile = Annotated[
 
 
 def password_from(path: Path | None) -> bytes:
-    """A password from a file, one newline at its end excluded."""
+    """A password from a file, without the line ends behind it; empty without a file.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or holds no password or a too long one.
+    """
     if path is None:
         return b""
     try:
-        return path.read_bytes().removesuffix(b"\n")
-    except OSError as error:
+        return password_from_file(path)
+    except ConfigurationError as error:
         raise ConfigurationError(
-            f"the password file {path} cannot be read: {error.strerror}", path=str(path)
-        ) from error
+            f"the password file {path} {error.message}", path=str(path)
+        ) from None
 
 
 @contextlib.contextmanager

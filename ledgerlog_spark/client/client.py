@@ -106,7 +106,7 @@ class LedgerClient:
             write_quorum: Copies of each entry (Qw), at most E.
             ack_quorum: Copies on disk before an append is acknowledged (Qa), at most Qw.
             digest_type: CRC32C, CRC32, HMAC or DUMMY.
-            password: Asked of everybody who reads or seals; stored in the clear.
+            password: Asked of everybody who reads or seals; at most 1,024 bytes, in the clear.
             custom_metadata: Kept with the record.
             explicit_lac: Whenever the writer is idle it tells bookies its last add confirmed,
                 through their control service, so that readers see its last entry within 100 ms
@@ -149,7 +149,7 @@ class LedgerClient:
             create: Creates the record, and what belongs to it.
             quorum: Of the ledger.
             digest_type: CRC32C, CRC32, HMAC or DUMMY.
-            password: Asked of everybody who reads or seals; stored in the clear.
+            password: Asked of everybody who reads or seals; at most 1,024 bytes, in the clear.
             custom_metadata: Kept with the record.
             ledger_id: One of `new_ledger_ids`, which is used up by this; None draws one.
             explicit_lac: As of `create_ledger`.

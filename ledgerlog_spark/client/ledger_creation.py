@@ -18,7 +18,14 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.model import DigestType, Fragment, LedgerMetadata, Quorum, Versioned
+from ledgerlog_spark.model import (
+    PASSWORD_SIZE_BYTES_MAX,
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    Quorum,
+    Versioned,
+)
 from ledgerlog_spark.protocol.placement import choose_ensemble
 from ledgerlog_spark.wire.ledger_path import LEDGER_ID_MAX
 
@@ -64,6 +71,22 @@ def checked_password(password: object) -> bytes:
             key="password",
         )
     return password
+
+
+def checked_new_password(password: object) -> bytes:
+    """The password as it is, for ledgers that are made.
+
+    Raises:
+        ConfigurationError: It is not bytes, or too long.
+    """
+    checked = checked_password(password)
+    if len(checked) > PASSWORD_SIZE_BYTES_MAX:
+        raise ConfigurationError(
+            f"password has {len(checked):,} bytes, and may have {PASSWORD_SIZE_BYTES_MAX:,}: take "
+            "a shorter one, or a digest of it",
+            key="password",
+        )
+    return checked
 
 
 def checked_ledger_id(ledger_id: Any) -> int:
@@ -139,7 +162,7 @@ async def create_record(
         MetadataUnknownError: An empty ledger may have been created; nobody knows its id.
     """
     kind = checked_digest_type(digest_type)
-    checked_password(password)
+    checked_new_password(password)
     custom = _checked_custom(custom_metadata)
     metadata = LedgerMetadata(
         quorum=quorum,

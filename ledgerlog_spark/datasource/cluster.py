@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.client.password_file import password_from_file
 from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -50,15 +50,14 @@ def password_in(file: str | None) -> bytes:
     """The password that a file holds, without its last line end; empty without a file.
 
     Raises:
-        ConfigurationError: The file cannot be read.
+        ConfigurationError: The file cannot be read, or holds no password or a too long one.
     """
     if file is None:
         return b""
     try:
-        return Path(file).read_bytes().rstrip(b"\r\n")
-    except OSError as error:
+        return password_from_file(file)
+    except ConfigurationError as error:
         raise ConfigurationError(
-            f'option "passwordFile" names {file!r}, which cannot be read on the driver: '
-            f"{error.strerror}",
+            f'option "passwordFile" names {file!r} on the driver, which {error.message}',
             option="passwordFile",
         ) from None

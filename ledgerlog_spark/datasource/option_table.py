@@ -175,7 +175,8 @@ TABLE = (
     Option("logPattern", Use.READ, pattern, None, "", "all logs whose whole name matches"),
     Option("ledgerId", Use.BATCH, whole_number(0), None, "", "one raw ledger, entry by entry"),
     Option("metadataServiceUri", Use.BOTH, text, None, "", "where ZooKeeper is"),
-    Option("passwordFile", Use.BOTH, text, None, "", "a file that holds the ledgers' password"),
+    Option("passwordFile", Use.BOTH, text, None, "", "a file that holds the ledgers' password, of "
+           "1 to 1,024 bytes"),
     Option("strictOptions", Use.BOTH, boolean, True, "", "false: an unknown option is a warning"),
     Option("engine", Use.BOTH, choice("auto", "jvm", "python"), "auto", "", "who runs scans"),
     Option("columns", Use.READ, names, None, "", "only these columns, in this order"),

@@ -151,10 +151,11 @@ def _is_missing(uri: str, log: str) -> bool:
 
 
 def _opened_state(uri: str, options: WriteOptions, schema_json: str) -> LogState:
-    log = opened(uri, options, stored_schema(storable(schema_json)))
+    schema, password = stored_schema(storable(schema_json)), password_in(options.password_file)
+    log = opened(uri, options, schema)
     state = log.state()
     check_bookies(uri, LogProperties.from_mapping(state.head.properties))
-    check_password(options.log, state.head, password_in(options.password_file))
+    check_password(options.log, state.head, password)
     _log_ids[uri, options.log] = log.log_id
     if len(_log_ids) > LOGS_MAX:
         del _log_ids[next(iter(_log_ids))]

@@ -9,6 +9,7 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.client.ledger_creation import checked_new_password
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
@@ -200,7 +201,7 @@ class Log(LogRecords):
                 others change after it fails the commit.
 
         Raises:
-            ConfigurationError: A bad app or batch id.
+            ConfigurationError: A bad app or batch id, or a password that is too long.
             StaleCheckpointError: A stream whose batch id went back.
             ProducerFencedError: A later run took over.
             UnauthorizedError: The log has another password.
@@ -208,6 +209,7 @@ class Log(LogRecords):
         app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else _checked_app(app)
         if batch_id < 0:
             raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
+        checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         state = planned or await self.state()
         check_password(self.name, state.head, password)

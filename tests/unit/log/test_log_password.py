@@ -319,3 +319,15 @@ def test_first_commit_that_has_to_try_again_still_finds_nothing_to_compare(
         (ask,) = machine.handle(log.reply(ask))
     assert isinstance(ask, m.Finished)
     check_password("flights", log.head.value, b"first")
+
+
+def test_job_with_a_longer_password_than_its_ledgers_may_have_is_refused_at_once(
+    in_world: Any,
+) -> None:
+    async def work(world: LogWorld) -> None:
+        log = await world.logs().create("flights")
+        with pytest.raises(ConfigurationError, match="1,025 bytes, and may have 1,024"):
+            await log.begin(schema=SCHEMA, password=b"x" * 1_025)
+        await log.begin(schema=SCHEMA, password=b"x" * 1_024)
+
+    in_world(work)
