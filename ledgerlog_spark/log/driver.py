@@ -266,7 +266,7 @@ class Driver:
     async def _registrations(self, wanted: set[int]) -> list[Any]:
         found = []
         for app in await self._store.producers(self.log_id):
-            # The record first: a registration that ends in between makes the write at it fail.
+            # A registration that ends in between makes the write at this record fail.
             producer = await self._store.read_producer(self.log_id, app)
             ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
             if ids and producer is not None:

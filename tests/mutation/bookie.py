@@ -413,6 +413,13 @@ _STORAGE = [
         "an announced LAC falls over a restart",
     ),
     Mutation(
+        "boot_counts_dropped_entries_as_last",
+        f"{STORAGE}/boot.py",
+        "max(piece.last for piece in pieces if piece.origin > tombstone)",
+        "max(piece.last for piece in pieces)",
+        "a fence is told of nothing where recovered entries lie behind dropped ones",
+    ),
+    Mutation(
         "boot_raises_no_check_epoch",
         f"{STORAGE}/boot.py",
         "            self.health.check_epoch += 1\n",

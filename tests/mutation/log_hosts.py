@@ -22,6 +22,18 @@ _DRIVER = [
         "a write that may have happened counts as not happened",
     ),
     Mutation(
+        "driver_reads_registrations_before_the_record",
+        f"{LOG}/driver.py",
+        """            producer = await self._store.read_producer(self.log_id, app)
+            ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
+""",
+        """            ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
+            producer = await self._store.read_producer(self.log_id, app)
+""",
+        "a registration that ended in between is ended again",
+        equivalent="the write deletes a node that is gone, and fails as one of an old version does",
+    ),
+    Mutation(
         "driver_clock_without_answer_shows_zero",
         f"{LOG}/driver.py",
         """        if read is not MetadataOutcome.OK:

@@ -132,6 +132,24 @@ def test_ledger_spread_over_its_tombstone_within_one_file_keeps_only_what_came_a
     assert machine.read(7, 2) == (Code.NO_ENTRY, None)
 
 
+def test_rebuilt_index_names_no_dropped_entry_as_the_last_one():
+    """The records of a file tell what was dropped from its own index."""
+    machine = started(settings=COLD)
+    filled(machine, 7, 3)
+    filled(machine, 8, 1)
+    assert machine.drop(7) is Code.OK
+    assert machine.add(7, (0, 1), b"back", is_recovery=True) is Code.OK
+    filled(machine, 9, 60)
+    slot = "slot-00000001"
+    machine.stop()
+    machine.disk.flip_bit(slot, len(machine.disk.seen_names[slot].seen) - 16_000, 3)
+    machine.start()
+    assert machine.serving.counters.boot.rebuilt_indexes == 1
+    assert machine.read(7, -1) == (Code.OK, entry(7, 1, b"back"))
+    assert machine.read(7, 2) == (Code.NO_ENTRY, None)
+    assert machine.held(7) == [(0, 1)]
+
+
 # What becomes of the files.
 
 
