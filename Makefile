@@ -68,7 +68,8 @@ sim-service: $(STAMP)
 sim-transport: $(STAMP)
 	$(BIN)/python -m tests.sim.transport --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
 
-sim-coverage: $(STAMP) ## Show what 500 schedules of either kind of log reach, and what they never do and why
+sim-coverage: $(STAMP) ## Show what schedules of ledgers and logs reach, and what they never do and why
+	$(BIN)/python -m tests.sim --coverage --workers $(CORES)
 	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1
 	$(BIN)/python -m tests.sim.leader --coverage --schedules 500 --seed 1
 

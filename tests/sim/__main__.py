@@ -10,16 +10,18 @@ from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 
-from tests.sim.coverage import Wanted, is_covered
+from tests.sim.coverage import Coverage, Wanted, covered
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.schedule import Outcome, run_schedule
 from tests.sim.shrink import shrink
 from tests.sim.unreached import CODES, FILES, REASONS, TABLES
 
+WANTED = Wanted(FILES, REASONS, TABLES, CODES)
+
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=1_000)
+    parser.add_argument("--schedules", type=int, help="1,000, or 5,000 with --coverage")
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="search with a defect on")
     parser.add_argument("--replay", action="store_true", help="print the story of --seed")
@@ -31,7 +33,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--workers", type=int, default=1, help="processes that share the seeds")
     parser.add_argument("--keep-going", action="store_true", help="past the first violation")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.schedules is None:
+        options.schedules = 5_000 if options.coverage else 1_000
+    return options
 
 
 def command(options: argparse.Namespace, seed: int, without: list[str]) -> str:
@@ -72,18 +77,30 @@ def report(options: argparse.Namespace, outcome: Outcome) -> None:
 
 def cover(options: argparse.Namespace) -> int:
     """Run the schedules and say what they reach; 1 when something has no reason not to be."""
+    seeds = range(options.seed, options.seed + options.schedules)
+    shares = [seeds[worker :: options.workers] for worker in range(options.workers)]
+    with get_context("fork").Pool(options.workers) as pool:
+        (whole, broken), *others = pool.map(partial(_share_covered, options), shares, chunksize=1)
+    for coverage, broken_there in others:
+        whole.add(coverage)
+        broken += broken_there
+    wrong = whole.report(sys.stdout, WANTED.reasons, WANTED.codes)
+    return 1 if wrong or broken else 0
+
+
+def _share_covered(options: argparse.Namespace, seeds: range) -> tuple[Coverage, int]:
+    """What one process's seeds reach, and how many of them end with a violation."""
     broken = 0
 
     def play() -> None:
         nonlocal broken
-        for seed in range(options.seed, options.seed + options.schedules):
+        for seed in seeds:
             outcome = run_schedule(seed)
             if outcome.violation is not None:
                 broken += 1
                 report(options, outcome)
 
-    is_whole = is_covered(Wanted(FILES, REASONS, TABLES, CODES), play, sys.stdout)
-    return 0 if is_whole and not broken else 1
+    return covered(WANTED, play), broken
 
 
 def played(options: argparse.Namespace) -> Iterator[Outcome]:

@@ -83,6 +83,11 @@ class Lines:
 
         return follow
 
+    def add(self, other: Lines) -> None:
+        """Take lines as met that `other` met, which looks at the same files."""
+        for key, missing in self._missing.items():
+            missing.intersection_update(other._missing[key])
+
     @property
     def reached(self) -> tuple[int, int]:
         """Lines met, and lines there are."""
@@ -198,6 +203,14 @@ class Coverage:
 
         return counted
 
+    def add(self, other: Coverage) -> None:
+        """Count what `other` counted, which looks at the same files and tables."""
+        self.transitions += other.transitions
+        self.effects += other.effects
+        self.codes += other.codes
+        self.failures += other.failures
+        self.lines.add(other.lines)
+
     def never(self) -> list[str]:
         """Transitions that no schedule met; REFUSED ones are mistakes of a caller."""
         return [
@@ -266,10 +279,15 @@ class Coverage:
 
 def is_covered(wanted: Wanted, play: Callable[[], object], out: TextIO) -> bool:
     """Whether `play` reaches what is wanted, and nothing that has a reason not to be reached."""
+    return not covered(wanted, play).report(out, wanted.reasons, wanted.codes)
+
+
+def covered(wanted: Wanted, play: Callable[[], object]) -> Coverage:
+    """What `play` reaches."""
     coverage = Coverage(wanted.files)
     with coverage.watching(wanted.tables):
         play()
-    return not coverage.report(out, wanted.reasons, wanted.codes)
+    return coverage
 
 
 def _spans(lines: Sequence[int]) -> str:
