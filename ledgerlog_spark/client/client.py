@@ -142,6 +142,7 @@ class LedgerClient:
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
         face: Face | None = None,
+        on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
         """The handle of a new ledger that is registered elsewhere in the same transaction.
 
@@ -155,6 +156,8 @@ class LedgerClient:
             explicit_lac: As of `create_ledger`.
             changes_ensemble: As of `create_ledger`.
             face: As of `create_ledger`.
+            on_failed: Gets why the handle takes no more appends, unless it is closed; also when no
+                append was pending.
 
         Raises:
             LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
@@ -171,7 +174,9 @@ class LedgerClient:
             drawn_id=drawn_id,
             create=create,
         )
-        return self._writing(chosen, created, changes_ensemble=changes_ensemble, face=face)
+        return self._writing(
+            chosen, created, changes_ensemble=changes_ensemble, face=face, on_failed=on_failed
+        )
 
     def _writing(
         self,
@@ -180,6 +185,7 @@ class LedgerClient:
         *,
         changes_ensemble: bool,
         face: Face | None,
+        on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
         handle = WriteHandle(
             ledger_id=ledger_id,
@@ -188,6 +194,7 @@ class LedgerClient:
             changes_ensemble=changes_ensemble,
             on_sent=face.on_sent if face else None,
             on_closed=partial(self._ends.newest, ledger_id),
+            on_failed=on_failed,
             complete=face.complete if face else complete_each,
         )
         self._writers.add(handle)

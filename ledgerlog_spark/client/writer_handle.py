@@ -74,6 +74,7 @@ class WriteHandle:
         changes_ensemble: bool = True,
         on_sent: Callable[[int, int], None] | None = None,
         on_closed: Callable[[LedgerMetadata], object] | None = None,
+        on_failed: Callable[[LedgerLogError], object] | None = None,
         complete: Complete = complete_each,
     ) -> None:
         """A handle of the record just created.
@@ -85,6 +86,8 @@ class WriteHandle:
             changes_ensemble: Replace bookies that fail; else the first one ends the handle.
             on_sent: Gets entries and payload bytes that no longer wait to be sent.
             on_closed: Gets the closed record.
+            on_failed: Gets why no more appends are taken, once all that were pending failed; also
+                when none was pending.
             complete: Completes the futures that were given to `submit`.
         """
         metadata = created.value
@@ -92,6 +95,7 @@ class WriteHandle:
         self.id = ledger_id
         self._on_sent = on_sent
         self._on_closed = on_closed
+        self._on_failed = on_failed
         self._complete = complete
         self._loop = asyncio.get_running_loop()
         limits = settings.writer
@@ -258,7 +262,8 @@ class WriteHandle:
         """
         if self._closing is None or _may_close_again(self._closing):
             if self._refusal is None:
-                self._refuse(self._closed_error)
+                self._refusal = self._closed_error
+                self._stop_announcing()  # readers hear of the end that the close writes
             self._closing = self._loop.create_task(self._close())
             self._closing.add_done_callback(_look_at_outcome)
         return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
@@ -266,7 +271,8 @@ class WriteHandle:
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, their outcome unknown. The client's close."""
         if self._refusal is None:
-            self._refuse(self._closed_error)
+            self._refusal = self._closed_error
+        self._stop_announcing()
         self._host.stop()
         self._fail_pending(
             LedgerClosedError(
@@ -329,9 +335,10 @@ class WriteHandle:
             if self._idle and not self.entries_pending:
                 _wake(self._idle)
         elif isinstance(indication, LedgerFailed):
-            self._on_failed(indication)
+            self._on_ledger_failed(indication)
         elif isinstance(indication, LedgerClosed):
             assert self._closed is not None
+            self._stop_announcing()
             if self._on_closed is not None:
                 self._on_closed(indication.versioned.value)
             if not self._closed.done():
@@ -355,21 +362,29 @@ class WriteHandle:
             size + 1,
         )
 
-    def _on_failed(self, failed: LedgerFailed) -> None:
+    def _on_ledger_failed(self, failed: LedgerFailed) -> None:
         error = error_from_failure(self.id, failed)
         if self._closed is not None:
             if not self._closed.done():
                 self._closed.set_exception(error)
             return
         error.retriable = False  # the handle takes no more appends
-        self._refuse(lambda: error_for_unsent(self.id, failed))
-        self._fail_pending(error)
+        self._refusal = lambda: error_for_unsent(self.id, failed)
+        self._fail(error)
 
     def _on_crash(self, crash: LedgerLogError) -> None:
-        self._refuse(lambda: _unsent(crash))
-        self._fail_pending(crash)
+        self._refusal = lambda: _unsent(crash)
+        self._fail(crash)
         if self._closed is not None and not self._closed.done():
             self._closed.set_exception(crash)
+
+    def _fail(self, error: LedgerLogError) -> None:
+        """Take no more; readers are still told of all that was acknowledged."""
+        self._fail_pending(error)
+        if self._announcer is not None:
+            self._announcer.on_confirmed(is_idle=True)
+        if self._on_failed is not None:
+            self._on_failed(error)
 
     def _fail_pending(self, error: LedgerLogError) -> None:
         """Fail what was sent with `error`, and what was not with a definite one."""
@@ -387,8 +402,7 @@ class WriteHandle:
         _wake(self._idle)
         _wake(self._room)
 
-    def _refuse(self, error: Callable[[], LedgerLogError]) -> None:
-        self._refusal = error
+    def _stop_announcing(self) -> None:
         if self._announcer is not None:
             self._announcer.stop()
 

@@ -166,6 +166,7 @@ class LeaderHost(EventQueue):
                 explicit_lac=True,
                 changes_ensemble=properties.changes_ensemble,
                 face=face,
+                on_failed=face.set_exception,
             )
         except LedgerLogError as error:
             return LedgerCreated(ask.request, LedgerOutcome.FAILED, error=error)

@@ -31,7 +31,8 @@ class LeaderWriter:
     """The face of a write handle, and the one waiter of all its appends.
 
     The handle confirms runs of entries in order and calls `complete` once for each; the first
-    failure withdraws everything that is pending, and what comes after it is not passed on.
+    failure withdraws everything that is pending, and what comes after it is not passed on. A
+    handle that fails between two appends says so as well.
     """
 
     def __init__(self, tell: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:

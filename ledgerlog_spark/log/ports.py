@@ -121,8 +121,13 @@ class Ledgers(Protocol):
         explicit_lac: bool = False,
         changes_ensemble: bool = True,
         face: Face | None = None,
+        on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> LedgerWriterHandle:
-        """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`, once."""
+        """A new ledger, its record made by `create`; `ledger_id` from `new_ledger_ids`, once.
+
+        When the handle takes no more appends without being closed, `on_failed` gets the reason,
+        whether an append was pending or not.
+        """
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
         """Ids that nobody was or will be given, rising."""

@@ -199,9 +199,12 @@ class LeaderLog:
             )
         if event.records < 1 or appends.next_offset + event.records > OFFSET_END:
             raise LocalProtocolError(f"an append of {event.records} records", log=self.log)
+        was_idle = appends.is_empty
         appends.add(event)
         self._now_ms = event.now_ms
         if not ledgers.takes_entries:
+            if was_idle and ledgers.current.is_broken:
+                self._forgive()
             return []
         effects: list[LeaderEffect] = [*appends.order(ledgers.current)]
         ledgers.look_at_size_and_age(self.properties, event.now_ms)
@@ -323,7 +326,8 @@ class LeaderLog:
         """Wait, then begin anew; but not for ever when appends wait for it."""
         assert self._ledgers is not None
         timer = attempts.fail(error)
-        is_needed = self._ledgers.current.is_broken or self.phase is LeaderPhase.CLOSING
+        is_waited_for = self._ledgers.current.is_broken and not self._appends.is_empty
+        is_needed = is_waited_for or self.phase is LeaderPhase.CLOSING
         if attempts.is_hopeless and is_needed:
             return self._stop(error)
         return [timer, *self._advance()]

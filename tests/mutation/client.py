@@ -120,9 +120,23 @@ _WRITING = [
     Mutation(
         "failed_handle_takes_appends",
         f"{CLIENT}/writer_handle.py",
-        "        self._refuse(lambda: error_for_unsent(self.id, failed))\n",
+        "        self._refusal = lambda: error_for_unsent(self.id, failed)\n",
         "",
         "appends to a handle that failed wait for ever",
+    ),
+    Mutation(
+        "failure_between_appends_is_not_told",
+        f"{CLIENT}/writer_handle.py",
+        "            self._on_failed(error)\n",
+        "            pass\n",
+        "the leader goes on with a ledger that takes nothing, and closes it at the next append",
+    ),
+    Mutation(
+        "failed_handle_announces_nothing",
+        f"{CLIENT}/writer_handle.py",
+        "            self._announcer.on_confirmed(is_idle=True)\n        if self._on_failed",
+        "            self._announcer.stop()\n        if self._on_failed",
+        "readers do not see the last entries that were acknowledged before a failure",
     ),
     Mutation(
         "abandoned_handle_answers_nobody",

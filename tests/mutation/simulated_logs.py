@@ -109,6 +109,27 @@ _STANDING_STILL = [
         "appends wait for ever for a ledger that takes none",
     ),
     Mutation(
+        "leader_hears_of_failed_appends_only",
+        f"{LOG}/leader_host.py",
+        "                on_failed=face.set_exception,\n",
+        "                on_failed=lambda _: None,\n",
+        "a ledger that fails between two appends stays open, and its end unread",
+    ),
+    Mutation(
+        "leader_gives_up_though_nothing_waits",
+        f"{PROTOCOL}/leader_log.py",
+        "is_waited_for = self._ledgers.current.is_broken and not self._appends.is_empty",
+        "is_waited_for = self._ledgers.current.is_broken",
+        "a leader ends for an outage in which nothing was appended",
+    ),
+    Mutation(
+        "append_pays_for_failures_before_it",
+        f"{PROTOCOL}/leader_log.py",
+        "            if was_idle and ledgers.current.is_broken:\n                self._forgive()\n",
+        "",
+        "the first append after an outage ends the leader at the next failure",
+    ),
+    Mutation(
         "tail_reads_the_same_list_again",
         f"{LOG}/record_reader.py",
         "                changes.is_list_stale = False\n                view = await",

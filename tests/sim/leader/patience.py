@@ -20,8 +20,9 @@ _LOOKED = {MetadataOutcome.OK, MetadataOutcome.GONE, MetadataOutcome.UNREADABLE}
 class PatienceStory:
     """Failures in a row of one leader: to make a ledger, to close one, to change the list, to look.
 
-    They count anew once something depends on what is tried: the ledger in use broke, or the leader
-    is to close. A look at the head is tried for ever.
+    They count anew once something depends on what is tried: the ledger in use broke, an append
+    comes that waits for the next one, or the leader is to close. A look at the head is tried for
+    ever, and so is the rest while no append waits.
     """
 
     def __init__(self, leader: SimLeader, policy: RetryPolicy) -> None:
@@ -43,7 +44,15 @@ class PatienceStory:
     @property
     def _is_needed(self) -> bool:
         """Whether appends, or a close, wait for what is tried."""
-        return self._is_closing or self._leader.rolls.ledger_id in self._broken
+        return self._is_closing or (self._is_broken and self._pending > 0)
+
+    @property
+    def _is_broken(self) -> bool:
+        return self._leader.rolls.ledger_id in self._broken
+
+    @property
+    def _pending(self) -> int:
+        return sum(append.acknowledged_ms is None for append in self._leader.appends)
 
     def hears(self, event: Any) -> None:
         """Before the machine handles an event."""
@@ -60,6 +69,8 @@ class PatienceStory:
                 ledgers = self._leader.machine._ledgers
                 if ledgers is not None and ledgers.find(event.ledger_id) is not None:
                     self._forgive()
+            case lm.AppendRequested() if self._is_broken and self._pending == 1:
+                self._forgive()
             case CloseRequested():
                 self._is_closing = True
                 self._forgive()

@@ -52,6 +52,10 @@ def tellings(world: ClientWorld) -> list[str]:
     return [bookie_id for what, bookie_id in world.transport.asked if what == "tell_lac"]
 
 
+def watched(world: ClientWorld) -> list[str]:
+    return [bookie_id for what, bookie_id in world.transport.asked if what == "watch_lac"]
+
+
 def herald(ledger: WriteHandle) -> str:
     ensemble = ledger.metadata.last_fragment.ensemble
     return ensemble[herald_index(ledger.id, len(ensemble))]
@@ -156,6 +160,23 @@ def test_writer_that_appends_again_and_again_tells_of_each_entry_and_writes_no_l
     in_world(work)
 
 
+def test_entry_that_was_acknowledged_just_before_the_ledger_failed_is_seen() -> None:
+    async def work(world: ClientWorld) -> None:
+        client = world.client(explicit_lac_ms=30_000)
+        ledger = await client.create_ledger(explicit_lac=True, changes_ensemble=False)
+        world.transport.without_control.add(herald(ledger))
+        following = await followed(world, ledger)
+        await asyncio.sleep(1)
+        (silent,) = {*world.names} - {herald(ledger), watched(world)[-1]}
+        world.transport.silent.add(silent)
+        await ledger.append(b"entry")
+        await asyncio.sleep(20)
+        assert not ledger.is_writable
+        await following.sees(0, 20)
+
+    in_world(work)
+
+
 def test_writer_that_was_closed_announces_nothing_more() -> None:
     async def work(world: ClientWorld) -> None:
         ledger = await written(world)
@@ -199,9 +220,8 @@ def test_follower_goes_to_the_next_bookie_when_one_fails() -> None:
         following = await followed(world, ledger)
         await ledger.append(b"entry")
         await following.sees(0, VISIBLE_SECONDS)
-        watched = [bookie_id for what, bookie_id in world.transport.asked if what == "watch_lac"]
-        assert watched[0] == herald(ledger)
-        assert len(set(watched)) == 2
+        assert watched(world)[0] == herald(ledger)
+        assert len(set(watched(world))) == 2
 
     in_world(work)
 
@@ -248,8 +268,7 @@ def test_bookie_that_came_into_the_ensemble_of_an_idle_writer_is_told_and_watche
         await ledger.append(b"confirmed by the others")
         await following.sees(1)
         assert first_herald not in ledger.metadata.last_fragment.ensemble
-        watched = [bookie_id for what, bookie_id in world.transport.asked if what == "watch_lac"]
-        assert watched == [first_herald, herald(ledger)]
+        assert watched(world) == [first_herald, herald(ledger)]
         await asyncio.sleep(1)
         assert herald(ledger) in lac_writes(world)
         assert ledger._announcer is not None

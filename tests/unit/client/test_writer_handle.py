@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
     InternalError,
     LedgerClosedError,
     LedgerFencedError,
+    LedgerLogError,
     LocalProtocolError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
@@ -22,7 +23,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata.memory_tree import MemoryTree
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState, Quorum
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import WriterSettings
@@ -374,6 +375,30 @@ def test_without_a_quorum_the_append_is_unknown_and_close_keeps_what_was_confirm
         assert (await ledger.close()).last_entry_id == 0
 
     in_world(work, settings=settings)
+
+
+def test_a_failure_between_two_appends_is_reported_once() -> None:
+    async def work(world: ClientWorld) -> None:
+        failures: list[LedgerLogError] = []
+        client = world.client()
+        ledger = await client.create_registered_ledger(
+            client.services.ledgers.create,
+            quorum=Quorum(3, 3, 2),
+            changes_ensemble=False,
+            on_failed=failures.append,
+        )
+        world.transport.silent.add(ledger.metadata.last_fragment.ensemble[0])
+        assert await ledger.append(b"acknowledged by the others") == 0
+        assert not failures
+        await asyncio.sleep(60)
+        (failure,) = failures
+        assert isinstance(failure, QuorumError)
+        with pytest.raises(QuorumError):
+            await ledger.append(b"later")
+        assert (await ledger.close()).last_entry_id == 0
+        assert len(failures) == 1
+
+    in_world(work)
 
 
 def test_when_failed_bookies_cannot_be_replaced_the_append_names_how_many_are_left() -> None:

@@ -451,6 +451,21 @@ def test_ledger_that_breaks_after_a_long_outage_gets_all_its_attempts() -> None:
     assert leader.orders[-1].ledger_id == bench.open_ids[0]
 
 
+def test_ledger_that_breaks_while_nothing_is_appended_is_replaced_as_soon_as_it_can_be() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.break_ledger(bench.open_ids[0])
+    for _ in range(3 * SETTINGS.retry.attempts_max):
+        leader.fail(lm.CreateLedger)
+        leader.fire()
+    assert leader.machine.phase is LeaderPhase.LEADING
+    leader.append()
+    leader.fail(lm.CreateLedger)
+    leader.fire()
+    leader.settle()
+    assert leader.orders[-1].ledger_id == bench.open_ids[0]
+
+
 def test_broken_ledger_is_closed_and_what_was_not_acknowledged_goes_to_the_next_once() -> None:
     bench = Bench({"onBookieFailure": "roll_ledger"})
     leader = filled(bench, entries=2, records=2)

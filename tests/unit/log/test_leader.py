@@ -395,6 +395,25 @@ def test_ledger_with_records_that_were_ordered_again_is_not_empty_and_is_rolled(
     in_world(work, bookies=5)
 
 
+def test_last_record_before_a_ledger_fails_is_seen_though_nothing_more_is_appended() -> None:
+    """Acknowledged by two bookies, and the third fails when nothing is pending any more."""
+
+    async def work(world: LeaderWorld) -> None:
+        leader = await world.lead(onBookieFailure="roll_ledger")
+        first = await leader.append(b"record 0")
+        metadata = await world.client().ledger_metadata(first.ledger_id)
+        world.transport.silent.add(metadata.last_fragment.ensemble[0])
+        assert (await leader.append(b"record 1")).ledger_id == first.ledger_id
+        await asyncio.sleep(60)
+        assert (await world.client().ledger_metadata(first.ledger_id)).is_closed
+        assert await world.values() == of(0, 2)
+        assert (await leader.append(b"record 2")).ledger_id != first.ledger_id
+        await leader.close()
+        assert await world.values() == of(0, 3)
+
+    in_world(work, bookies=4)
+
+
 def test_leader_writer_confirms_all_entries_of_a_run_at_once() -> None:
     told: list[Any] = []
     writer = LeaderWriter(told.append)

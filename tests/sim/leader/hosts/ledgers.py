@@ -42,11 +42,15 @@ NEWS_MS_MAX = 90
 class SimWriter:
     """A ledger that a process writes; what is submitted goes out with `send_now`."""
 
-    def __init__(self, client: LeaderLedgers, ledger: SimLedger, face: Any) -> None:
+    def __init__(
+        self, client: LeaderLedgers, ledger: SimLedger, face: Any, on_failed: Callable[[Any], Any]
+    ) -> None:
         self.id = ledger.ledger_id
         self.ledger = ledger
         self._client = client
         self._face = face
+        self._on_failed = on_failed
+        self._taken = 0
         self._waiter: Any = None
         self._queue: list[bytes] = []
         self._error: LedgerLogError | None = None
@@ -60,6 +64,7 @@ class SimWriter:
             waiter.set_exception(self._error or LedgerClosedError("it takes no more"))
             return
         self._queue.append(bytes(payload))
+        self._taken += 1
 
     def send_now(self) -> None:
         queue, self._queue = self._queue, []
@@ -120,7 +125,9 @@ class SimWriter:
         self._error = error
         self._queue.clear()
         if not self._is_silent:
-            self._waiter.set_exception(error)
+            if self._taken > self._confirmed + 1:  # nobody waits for an answer otherwise
+                self._waiter.set_exception(error)
+            self._on_failed(error)
 
 
 class SimReader:
@@ -272,6 +279,7 @@ class LeaderLedgers:
         explicit_lac: bool,
         changes_ensemble: bool,
         face: Any,
+        on_failed: Callable[[Any], Any],
     ) -> SimWriter:
         del digest_type, explicit_lac, changes_ensemble
         world = self.world
@@ -295,7 +303,7 @@ class LeaderLedgers:
             custom=custom_metadata,
         )
         ledger = world.quorums.create(0, ledger_id)
-        writer = world.writers[ledger_id] = SimWriter(self, ledger, face)
+        writer = world.writers[ledger_id] = SimWriter(self, ledger, face, on_failed)
         world.log_of[ledger_id] = log_id
         await create(ledger_id, metadata)
         writer.is_given = True

@@ -12,6 +12,7 @@ from unittest import mock
 
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log import leader as leader_module
+from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.log_records import LogKind
@@ -305,6 +306,7 @@ async def _settle(world: LeaderHosts) -> None:
     await rolling
     await asyncio.sleep(NEWS_SECONDS)
     await hear_of_an_append(leader, watches, world)
+    await _break_while_idle(world, leader)
     for news in watches[1:]:
         await news.end_with_client()
     await actors.close(process, leader)
@@ -333,6 +335,16 @@ async def _settle(world: LeaderHosts) -> None:
         is_left = world.paths.log(log_id) in world.nodes.current.nodes
         is_gone = other.deleted_at_ms is not None
         world.require(is_left != is_gone, "records of a deleted log stay for ever")
+
+
+async def _break_while_idle(world: LeaderHosts, leader: Leader) -> None:
+    """A ledger that breaks while nothing is appended does not stay the newest, and open."""
+    ledger = world.quorums.by_id[leader._ledger_id]
+    world.quorums.fail_writer(ledger)
+    await asyncio.sleep(NEWS_SECONDS)
+    world.require(
+        ledger.state is LedgerState.CLOSED, f"ledger {ledger.ledger_id} broke, and stays open"
+    )
 
 
 async def _run(seed: int) -> LeaderHosts:
