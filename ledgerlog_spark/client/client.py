@@ -16,7 +16,7 @@ from ledgerlog_spark.client.drawn_ids import DrawnIds
 from ledgerlog_spark.client.entry_copies import entry_copies
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.known_ends import KnownEnds
-from ledgerlog_spark.client.lac_announcer import EXPLICIT_LAC, EXPLICIT_LAC_KEY
+from ledgerlog_spark.client.lac_announcer import announced
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_creation import (
     CreateRecord,
@@ -126,7 +126,7 @@ class LedgerClient:
             quorum=Quorum(ensemble_size, write_quorum, ack_quorum),
             digest_type=digest_type,
             password=password,
-            custom_metadata=_with_lac(custom_metadata, explicit_lac=explicit_lac),
+            custom_metadata=announced(custom_metadata, explicit_lac=explicit_lac),
         )
         return self._writing(ledger_id, created, changes_ensemble=changes_ensemble, face=face)
 
@@ -156,8 +156,7 @@ class LedgerClient:
             explicit_lac: As of `create_ledger`.
             changes_ensemble: As of `create_ledger`.
             face: As of `create_ledger`.
-            on_failed: Gets why the handle takes no more appends, unless it is closed; also when no
-                append was pending.
+            on_failed: Gets why it takes no more appends, unless it is closed.
 
         Raises:
             LocalProtocolError: `ledger_id` was not drawn by this client, or was used before.
@@ -170,7 +169,7 @@ class LedgerClient:
             quorum=quorum,
             digest_type=digest_type,
             password=password,
-            custom_metadata=_with_lac(custom_metadata, explicit_lac=explicit_lac),
+            custom_metadata=announced(custom_metadata, explicit_lac=explicit_lac),
             drawn_id=drawn_id,
             create=create,
         )
@@ -491,10 +490,6 @@ class LedgerClient:
             )
         finally:
             host.stop()
-
-
-def _with_lac(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
-    return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
 
 
 def _check_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:

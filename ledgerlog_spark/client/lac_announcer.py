@@ -18,7 +18,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport.port import WriteLac
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ledgerlog_spark.client.ledger_bytes import LedgerBytes
     from ledgerlog_spark.client.services import Services
@@ -43,6 +43,11 @@ TIMER_SLACK_MS = 1.0
 def announces(metadata: LedgerMetadata) -> bool:
     """Whether the writer of the ledger announces."""
     return metadata.custom.get(EXPLICIT_LAC_KEY) == EXPLICIT_LAC
+
+
+def announced(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
+    """Custom metadata of a ledger, with `explicit_lac` of one whose writer announces."""
+    return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
 
 
 def herald_index(ledger_id: int, ensemble_size: int) -> int:
@@ -85,6 +90,11 @@ class LacAnnouncer:
             self._told_lac = lac
         if is_idle:
             self._on_idle(is_told=is_told)
+
+    def on_failed(self) -> None:
+        """Nothing more is sent, and nothing more is confirmed."""
+        if not self._is_idle:
+            self.on_confirmed(is_idle=True)
 
     def on_ensemble_changed(self) -> None:
         """Bookies came that know nothing, and readers are about to watch one of them."""

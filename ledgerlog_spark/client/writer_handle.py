@@ -382,7 +382,7 @@ class WriteHandle:
         """Take no more; readers are still told of all that was acknowledged."""
         self._fail_pending(error)
         if self._announcer is not None:
-            self._announcer.on_confirmed(is_idle=True)
+            self._announcer.on_failed()
         if self._on_failed is not None:
             self._on_failed(error)
 

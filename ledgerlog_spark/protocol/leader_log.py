@@ -199,12 +199,11 @@ class LeaderLog:
             )
         if event.records < 1 or appends.next_offset + event.records > OFFSET_END:
             raise LocalProtocolError(f"an append of {event.records} records", log=self.log)
-        was_idle = appends.is_empty
+        if ledgers.current.is_broken and appends.is_empty:
+            self._forgive()
         appends.add(event)
         self._now_ms = event.now_ms
         if not ledgers.takes_entries:
-            if was_idle and ledgers.current.is_broken:
-                self._forgive()
             return []
         effects: list[LeaderEffect] = [*appends.order(ledgers.current)]
         ledgers.look_at_size_and_age(self.properties, event.now_ms)
@@ -247,8 +246,6 @@ class LeaderLog:
         self._ledgers.wants_roll = False
         self._forgive()
         return self._advance()
-
-    # --- what is due ---
 
     def _advance(self) -> list[LeaderEffect]:
         """Start everything that is due and not under way."""
@@ -326,9 +323,8 @@ class LeaderLog:
         """Wait, then begin anew; but not for ever when appends wait for it."""
         assert self._ledgers is not None
         timer = attempts.fail(error)
-        is_waited_for = self._ledgers.current.is_broken and not self._appends.is_empty
-        is_needed = is_waited_for or self.phase is LeaderPhase.CLOSING
-        if attempts.is_hopeless and is_needed:
+        is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
+        if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):
             return self._stop(error)
         return [timer, *self._advance()]
 

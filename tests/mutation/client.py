@@ -134,8 +134,8 @@ _WRITING = [
     Mutation(
         "failed_handle_announces_nothing",
         f"{CLIENT}/writer_handle.py",
-        "            self._announcer.on_confirmed(is_idle=True)\n        if self._on_failed",
-        "            self._announcer.stop()\n        if self._on_failed",
+        "            self._announcer.on_failed()\n",
+        "            self._announcer.stop()\n",
         "readers do not see the last entries that were acknowledged before a failure",
     ),
     Mutation(

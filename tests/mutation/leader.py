@@ -156,14 +156,14 @@ MUTATIONS = [
     Mutation(
         "leader_tries_for_ever",
         f"{PROTOCOL}/leader_log.py",
-        "if attempts.is_hopeless and is_needed:",
+        "if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):",
         "if False:",
         "appends wait for a ledger that cannot be made, without end",
     ),
     Mutation(
         "leader_gives_up_what_it_does_not_need",
         f"{PROTOCOL}/leader_log.py",
-        "if attempts.is_hopeless and is_needed:",
+        "if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):",
         "if attempts.is_hopeless:",
         "an outage of the store ends a leader whose ledger is well",
     ),

@@ -118,14 +118,14 @@ _STANDING_STILL = [
     Mutation(
         "leader_gives_up_though_nothing_waits",
         f"{PROTOCOL}/leader_log.py",
-        "is_waited_for = self._ledgers.current.is_broken and not self._appends.is_empty",
-        "is_waited_for = self._ledgers.current.is_broken",
+        "is_needed = self._ledgers.current.is_broken and not self._appends.is_empty",
+        "is_needed = self._ledgers.current.is_broken",
         "a leader ends for an outage in which nothing was appended",
     ),
     Mutation(
         "append_pays_for_failures_before_it",
         f"{PROTOCOL}/leader_log.py",
-        "            if was_idle and ledgers.current.is_broken:\n                self._forgive()\n",
+        "        if ledgers.current.is_broken and appends.is_empty:\n            self._forgive()\n",
         "",
         "the first append after an outage ends the leader at the next failure",
     ),

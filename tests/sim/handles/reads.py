@@ -213,6 +213,8 @@ async def _believe(process: Process, story: Story, handle: ReadHandle) -> None:
         absent = error.fields["entry_id"]
         world.require(absent == position, f"delivered up to {position}, then {error!r}")
         world.require(absent > readable, f"entry {absent} is not found")
+        # What was true of it goes as well: not every bookie hears of the end of a failed writer.
+        process.ends.pop(story.ledger_id, None)
         await opened(process, story)  # which looks at the end
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import MetadataError, MetadataUnavailableError
+from ledgerlog_spark.errors import (
+    MetadataError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
 from tests.sim.log.hosts.tree import SimTree
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ class HandleTree(SimTree):
     answer_delay_ms = 0.0
     behind: NodeMap | None = None
     _away_until = 0.0
+    _is_behind = False
     _hangs = True
 
     def go_away(self, seconds: float, *, hangs: bool = True) -> None:
@@ -58,6 +63,13 @@ class HandleTree(SimTree):
             await asyncio.sleep(left if self._hangs else 0.002)
             raise MetadataUnavailableError("the metadata store was away")
         await super().pause()
+
+    async def answer(self) -> None:
+        """The store may go away meanwhile: nobody can tell then that the change was made."""
+        try:
+            await super().answer()
+        except MetadataUnavailableError as error:
+            raise MetadataUnknownError("the metadata store went away") from error
 
     def watch_children(self, path: str, on_change: Callable[[], None]) -> CancelWatch:
         """What it sees reaches its owner a little later."""
@@ -83,8 +95,14 @@ class HandleTree(SimTree):
         """The next session may be with a server that is behind what the last one showed."""
         super().expire_session()
         if self._earlier is not None and self._happens(0.7):
-            self._held = self._earlier[1]
+            self._held, self._is_behind = self._earlier[1], True
             self.returns += 1
+
+    def _catch_up(self) -> None:
+        super()._catch_up()
+        if self._is_behind:
+            self._is_behind = False
+            self._call_all_watches()  # what the server did not know changes now
 
     async def sync(self, path: str = "/") -> None:
         """No server that this process meets is behind what a sync showed."""

@@ -107,8 +107,12 @@ class SimTree(MemoryTree):
             self._cross(operations)
         outcome = await super()._write(operations, version)
         self._clock.note(self._world.now_ms())
-        await self.pause()
+        await self.answer()
         return outcome
+
+    async def answer(self) -> None:
+        """The way back of a change that was made."""
+        await self.pause()
 
     def _cross(self, operations: Any) -> None:
         for operation in operations:
