@@ -47,6 +47,7 @@ ALL = (*ROWS_A, (3, "z"))
 APPEND = 'write.format("ledger").mode("append").save("{a}")'
 OVERWRITE = 'write.format("ledger").mode("overwrite").save("{a}")'
 NEW = 'write.format("ledger").mode("append").save("{x}")'
+REPLACE_NEW = 'write.format("ledger").mode("overwrite").save("{x}")'
 DEFINE = "CREATE TABLE {n} USING ledger OPTIONS (log '{x}')"
 NOT_KEPT = "no effect: a table keeps the log that it was made with"
 
@@ -126,14 +127,13 @@ FRAMES = (
               instead="df." + NEW + "; " + DEFINE),
     Statement("DataFrame", 'df.writeTo("{n}").using("{f}").option("{o}", "{x}")'
               ".createOrReplace()",
-              instead="df." + OVERWRITE + "; CREATE TABLE {n} USING ledger OPTIONS (log '{a}')",
-              leaves=("a", ((3, "z"),))),
+              instead="df." + REPLACE_NEW + "; " + DEFINE, leaves=("x", ((3, "z"),))),
     Statement("DataFrame", 'df.write.format("{f}").mode("append").saveAsTable("{t}")',
               instead="df." + APPEND),
     Statement("DataFrame", 'df.write.format("{f}").option("{o}", "{x}").saveAsTable("{n}")',
               instead="df." + NEW + "; " + DEFINE),
     Statement("DataFrame", 'df.write.format("{f}").option("{o}", "{x}").mode("overwrite")'
-              '.saveAsTable("{n}")', instead="df." + NEW + "; " + DEFINE),
+              '.saveAsTable("{n}")', instead="df." + REPLACE_NEW + "; " + DEFINE),
     Statement("DataFrame", 'df.write.format("{f}").bucketBy(2, "k").option("{o}", "{x}")'
               '.saveAsTable("{n}")', instead="df." + NEW + "; " + DEFINE),
     Statement("DataFrame", 'df.write.format("{f}").bucketBy(2, "k").mode("append").save("{a}")',
@@ -160,7 +160,7 @@ DEFINITIONS = (
     Statement("create", "CREATE TABLE IF NOT EXISTS {t} USING {f} OPTIONS ({o} '{x}') AS SELECT 1"),
     Statement("create", "CREATE OR REPLACE TABLE {n} USING {f} OPTIONS ({o} '{x}') "
               "AS SELECT * FROM {u}",
-              instead='spark.table("{u}").' + OVERWRITE, leaves=("a", ROWS_B)),
+              instead='spark.table("{u}").' + REPLACE_NEW + "; " + DEFINE, leaves=("x", ROWS_B)),
     Statement("create", "CREATE OR REPLACE TABLE {t} USING {f} OPTIONS ({o} '{a}') "
               "AS SELECT * FROM {u}",
               instead='spark.table("{u}").' + OVERWRITE, leaves=("a", ROWS_B)),
@@ -228,8 +228,9 @@ _READ = (
 _START = _READ + '.format("{f}").start("{x}").awaitTermination()'
 STREAMS = (
     Statement("stream", _START),
-    Statement("stream", _READ + '.toTable("{u}").awaitTermination()', instead=_START,
-              leaves=("x", ROWS_A)),
+    Statement("stream", _READ + '.toTable("{u}").awaitTermination()',
+              instead=_READ + '.format("{f}").start("{b}").awaitTermination()',
+              leaves=("b", (*ROWS_B, *ROWS_A))),
     Statement("stream", _READ + '.format("{f}").option("{o}", "{x}").toTable("{n}")'
               ".awaitTermination()", instead=_START, leaves=("x", ROWS_A)),
 )  # fmt: skip
