@@ -481,6 +481,13 @@ _RECOVERY = [
         "nothing further is asked for after a late batch brought an entry that seemed absent",
     ),
     Mutation(
+        "recovery_waits_for_a_batch_that_it_gave_up",
+        f"{PROTOCOL}/presence_batch.py",
+        "            self._current = 0\n            return True\n",
+        "            return True\n",
+        "a bookie that hangs holds recovery up for the deadline of a request",
+    ),
+    Mutation(
         "recovery_unknown_is_absent",
         f"{PROTOCOL}/recovery_reads.py",
         """        if self.answers == len(self.members):

@@ -201,6 +201,24 @@ def test_a_batch_that_is_late_is_not_waited_for_and_counts_when_it_comes() -> No
     assert cluster.stored.value.last_entry_id == 20
 
 
+def test_a_batch_that_hangs_holds_up_no_further_batch() -> None:
+    """Nobody waits for its deadline: the next one is asked of a member that answered."""
+    one = LedgerRecovery(ledger_id=1, password=b"secret")
+    cluster = Cluster(OPEN, holding(20))
+    effects = one.handle(m.Start())
+    while not any(isinstance(e, m.StartTimer) for e in effects):
+        effects = [e for x in effects for e in one.handle(cluster.reply(x))]
+    (hung,) = [e for e in effects if isinstance(e, m.SendReadBatch)]
+    (timer,) = [e for e in effects if isinstance(e, m.StartTimer)]
+    (timer,) = one.handle(m.TimerFired(timer.request))
+    *singles, _ = one.handle(m.TimerFired(timer.request))
+    (other,) = [e for e in singles if e.bookie_id == "b1"]
+    effects = one.handle(cluster.reply(other))
+    (following,) = [e for e in effects if isinstance(e, m.SendReadBatch)]
+    assert (following.bookie_id, following.first_entry_id) == ("b1", 1)
+    assert hung.bookie_id == "b0"
+
+
 def test_every_read_of_an_entry_by_itself_fences() -> None:
     reads: list[m.SendRead] = []
 
