@@ -59,9 +59,9 @@ class LedgerDataSource(DataSource):
             schema_json = schema_of(options.for_read(), self._service_uri(options))
         except VersionNotAvailableError as error:
             # Spark asks the same for streams, which have no use for a version at all.
+            named = "timestampAsOf" if "timestamp_as_of" in options.given else "versionAsOf"
             raise VersionNotAvailableError(
-                f'{error.message.rstrip(".")}. A stream takes neither "versionAsOf" nor '
-                '"timestampAsOf", which are options of spark.read.',
+                f'{error.message.rstrip(".")}. With spark.readStream leave "{named}" out.',
                 **error.fields,
             ) from error
         return _struct(with_table_options(schema_json, table_options(given)))

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ledgerlog_spark.datasource import planning
 from ledgerlog_spark.datasource.batch_reader import BatchReader
 from ledgerlog_spark.datasource.configure import configure
 from ledgerlog_spark.datasource.raw_reader import RawReader
 from ledgerlog_spark.datasource.schemas import raw_schema
 from ledgerlog_spark.datasource.table_options import with_table_options
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import ConfigurationError, VersionNotAvailableError
 from pyspark_ledger import DefaultSource
 
 ROOT = Path(__file__).parents[3]
@@ -42,6 +43,24 @@ def test_the_look_up_imports_nothing_heavy() -> None:
 def test_options_are_checked_before_any_connection_is_made() -> None:
     with pytest.raises(ConfigurationError, match='Did you mean "log"'):
         reader(subscribe="flights")
+
+
+@pytest.mark.parametrize("option", [{"timestampAsOf": "-99999999d"}, {"versionAsOf": "9"}], ids=str)
+def test_a_version_that_is_not_there_is_advice_for_a_stream_only_if_it_is_one(
+    option: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_there(*_: object) -> str:
+        raise VersionNotAvailableError("log 'a' can be read as of 2026 or later", oldest=3)
+
+    monkeypatch.setattr(planning, "schema_of", not_there)
+    source = DefaultSource({"log": "a", "metadataServiceUri": "zk://nowhere/ledgers", **option})
+    with pytest.raises(VersionNotAvailableError) as caught:
+        source.schema()
+    (name,) = option
+    assert str(caught.value) == (
+        f"log 'a' can be read as of 2026 or later. With spark.readStream leave \"{name}\" out."
+    )
+    assert caught.value.oldest == 3
 
 
 def test_no_reader_takes_filters() -> None:
