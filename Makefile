@@ -103,7 +103,7 @@ ack-audit: $(STAMP) ## Trace a bookie: the sync that covers it precedes each ans
 mutation-score: $(STAMP) ## Count how many of a list of plausible mistakes the simulators and the tests notice
 	$(BIN)/python -m tests.mutation
 
-matrix: $(STAMP) ## Test in every Python and PySpark that the metadata allows (needs those Pythons)
+matrix: $(STAMP) ## Unit, Spark, stream and leader tests in every Python and PySpark that the metadata allows
 	$(BIN)/python -m tests.matrix
 
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a good client's slowest append and the bookies' memory

@@ -18,11 +18,13 @@ from ledgerlog_spark.cli.main import app
 from tests.abuse.abuses import ABUSES
 from tests.architecture.test_docs import GUIDES as DOCS
 from tests.architecture.test_style import PYTHON, ROOT
+from tests.matrix.__main__ import TESTS as MATRIX_TESTS
 
 GUIDES = [*DOCS, ROOT / "benchmarks" / "README.md"]
 COMMANDS: Any = get_command(app)
 SHARED = [ROOT / "benchmarks" / "options.py"]
 LIMITS = (ROOT / "docs" / "LIMITS.md").read_text()
+TESTING = (ROOT / "docs" / "TESTING.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 METRICS = LIMITS.partition("## Metrics\n")[2].partition("\n#")[0]
@@ -147,6 +149,11 @@ def test_the_number_of_abuses_is_the_same_wherever_it_is_named() -> None:
     kinds = len(ABUSES.keys() - {"nothing"})
     assert re.findall(r"(\d+) kinds of abuse", LIMITS) == [str(kinds)] * 2
     assert re.findall(r"^abuse-test:.* (\d+) ways", MAKEFILE, re.MULTILINE) == [str(kinds)]
+
+
+def test_folders_of_the_matrix_are_documented() -> None:
+    row = next(line for line in TESTING.splitlines() if line.startswith("| `tests/matrix`"))
+    assert FILE.findall(row)[1:] == list(MATRIX_TESTS)
 
 
 def test_lanes_have_the_sizes_that_are_documented() -> None:
