@@ -24,10 +24,10 @@ _DRIVER = [
     Mutation(
         "driver_reads_registrations_before_the_record",
         f"{LOG}/driver.py",
-        """            producer = await self._store.read_producer(self.log_id, app)
+        """producer = await self._store.read_producer(self.log_id, app)
             ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
 """,
-        """            ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
+        """ids = [i for i in await self._store.registered(self.log_id, app) if i in wanted]
             producer = await self._store.read_producer(self.log_id, app)
 """,
         "a registration that ended in between is ended again",

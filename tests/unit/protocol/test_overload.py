@@ -400,3 +400,28 @@ def test_a_recovery_whose_bookies_stay_busy_ends() -> None:
     assert isinstance(end, m.LedgerFailed)
     assert end.is_retriable
     assert listings > 0
+
+
+def waited(busy: BusyBookies, index: int, runs: int) -> None:
+    """A refusal and the wait for it, after which so many runs are sent again."""
+    busy.refused(index)
+    timer = busy.wait(index)
+    assert timer is not None, "a bookie that goes on storing was given up"
+    assert busy.fired(timer.request) == index
+    busy.resumed(index, runs)
+
+
+def test_a_busy_bookie_that_stores_some_of_what_it_is_sent_is_waited_for_as_long_as_it_takes() -> (
+    None
+):
+    busy = BusyBookies(RequestNumbers())
+    for _ in range(2 * OVERLOAD.attempts_max):
+        waited(busy, 0, runs=2)
+        busy.stored(0)
+        assert busy.is_busy(0), "it was sent two runs"
+
+
+def test_a_bookie_that_is_sent_nothing_after_its_wait_is_not_busy() -> None:
+    busy = BusyBookies(RequestNumbers())
+    waited(busy, 0, runs=0)
+    assert not busy

@@ -179,7 +179,7 @@ def test_an_entry_is_absent_only_after_all_members_said_so_twice() -> None:
 
 
 def test_each_entry_is_looked_for_again_after_a_load_of_its_own() -> None:
-    """Every bookie denies both entries at first; a recovery writes them back meanwhile."""
+    """Every bookie denies every entry at first; a recovery writes them back meanwhile."""
     written_back: set[tuple[str, int]] = set()
 
     def refuse(bookie_id: str, entry_id: int) -> Code | None:
@@ -188,10 +188,11 @@ def test_each_entry_is_looked_for_again_after_a_load_of_its_own() -> None:
         written_back.add((bookie_id, entry_id))
         return Code.NO_ENTRY
 
-    replicas = Replicas(PLAIN, 9, refuse)
-    end = replicas.run(reader(PLAIN, 0, 1, batch_entries_max=1))
+    replicas = Replicas(PLAIN, 99, refuse)
+    entries = 3 * ReaderSettings().reloads_max
+    end = replicas.run(reader(PLAIN, 0, entries - 1, batch_entries_max=1))
     assert isinstance(end, m.RangeRead)
-    assert (replicas.delivered, replicas.loads) == ([0, 1], 2)
+    assert (replicas.delivered, replicas.loads) == (list(range(entries)), entries)
 
 
 @pytest.mark.parametrize(
