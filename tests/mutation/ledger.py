@@ -593,34 +593,6 @@ _READING = [
         equivalent="what they do not have is asked for one by one under the right ensemble",
     ),
     Mutation(
-        "reader_counts_pauses_over_a_whole_range",
-        f"{PROTOCOL}/reader.py",
-        "self._reloads = self._busy_rounds = 0\n",
-        "self._reloads = 0\n",
-        "a long read ends after twenty single pauses that were not in a row",
-    ),
-    Mutation(
-        "reader_counts_loads_over_a_whole_range",
-        f"{PROTOCOL}/reader.py",
-        "self._reloads = self._busy_rounds = 0\n",
-        "self._busy_rounds = 0\n",
-        "a long read ends after three entries that were each looked for again",
-    ),
-    Mutation(
-        "refusals_count_although_something_was_stored",
-        f"{PROTOCOL}/overload.py",
-        "        busy.rounds = 0\n",
-        "",
-        "a bookie that is slow for long and stores all the time ends a writer",
-    ),
-    Mutation(
-        "bookie_without_runs_stays_busy",
-        f"{PROTOCOL}/overload.py",
-        "        if not runs:\n            del self._busy[index]\n",
-        "",
-        "another bookie that refuses alone is not replaced",
-    ),
-    Mutation(
         "lac_read_is_done_after_one",
         f"{PROTOCOL}/lac.py",
         "if not self._sent or (covered and not self._waits_for_all):",
@@ -640,13 +612,6 @@ _READING = [
         "return self._advance()  # a late answer brings nothing but room for another request",
         "return []",
         "a reader that waits for room only stands still",
-    ),
-    Mutation(
-        "writer_without_changes_replaces_busy",
-        "ledgerlog_spark/protocol/writer.py",
-        "if self._may_change and self._busy.should_be_replaced(refused.index):",
-        "if self._busy.should_be_replaced(refused.index):",
-        "a writer that may change no ensemble ends at a busy bookie although its quorum answers",
     ),
 ]
 

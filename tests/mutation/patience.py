@@ -1,0 +1,85 @@
+"""Mistakes in whom the machines of a ledger wait for, how long, and when they count anew."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+PROTOCOL = "ledgerlog_spark/protocol"
+
+_FAILED_BOOKIES = [
+    Mutation(
+        "bookies_that_failed_often_are_never_tried_again",
+        f"{PROTOCOL}/ensemble_change.py",
+        "        self._waiting.clear()\n        self._counts_lately.clear()\n",
+        "        self._waiting.clear()\n",
+        "a writer finds no replacement although all bookies are back",
+    ),
+    Mutation(
+        "another_ensemble_inherits_failures_in_a_row",
+        f"{PROTOCOL}/ensemble_change.py",
+        "            forgotten.clear()\n        self._counts_lately.clear()\n",
+        "            forgotten.clear()\n",
+        "bookies that failed before another process changed the ensemble are passed over",
+    ),
+    Mutation(
+        "settled_index_goes_on_waiting",
+        f"{PROTOCOL}/ensemble_change.py",
+        "        self._waiting.discard(index)\n",
+        "",
+        "a bookie that just failed gets no moment before it is tried again",
+    ),
+    Mutation(
+        "waits_for_a_replacement_are_counted_for_ever",
+        f"{PROTOCOL}/ensemble_change.py",
+        "        self.rounds.pop(index, None)\n",
+        "",
+        "a writer ends after so many short failures of one bookie in its whole life",
+    ),
+    Mutation(
+        "bookie_that_answered_is_named_in_errors",
+        f"{PROTOCOL}/ensemble_change.py",
+        "        self.rounds.pop(index, None)\n        self.codes.pop(bookie_id, None)\n",
+        "        self.rounds.pop(index, None)\n",
+        "an error names a bookie that has long been well",
+    ),
+]
+
+_BUSY = [
+    Mutation(
+        "reader_counts_pauses_over_a_whole_range",
+        f"{PROTOCOL}/reader.py",
+        "self._reloads = self._busy_rounds = 0\n",
+        "self._reloads = 0\n",
+        "a long read ends after twenty single pauses that were not in a row",
+    ),
+    Mutation(
+        "reader_counts_loads_over_a_whole_range",
+        f"{PROTOCOL}/reader.py",
+        "self._reloads = self._busy_rounds = 0\n",
+        "self._busy_rounds = 0\n",
+        "a long read ends after three entries that were each looked for again",
+    ),
+    Mutation(
+        "refusals_count_although_something_was_stored",
+        f"{PROTOCOL}/overload.py",
+        "        busy.rounds = 0\n",
+        "",
+        "a bookie that is slow for long and stores all the time ends a writer",
+    ),
+    Mutation(
+        "bookie_without_runs_stays_busy",
+        f"{PROTOCOL}/overload.py",
+        "        if not runs:\n            del self._busy[index]\n",
+        "",
+        "another bookie that refuses alone is not replaced",
+    ),
+    Mutation(
+        "writer_without_changes_replaces_busy",
+        "ledgerlog_spark/protocol/writer.py",
+        "if self._may_change and self._busy.should_be_replaced(refused.index):",
+        "if self._busy.should_be_replaced(refused.index):",
+        "a writer that may change no ensemble ends at a busy bookie although its quorum answers",
+    ),
+]
+
+MUTATIONS = [*_FAILED_BOOKIES, *_BUSY]

@@ -1,0 +1,59 @@
+"""Who failed a ledger lately, and what a wait makes good again."""
+
+from __future__ import annotations
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.protocol.ensemble_change import FAILURES_IN_A_ROW_MAX, FailedBookies
+
+ENSEMBLE = ("b0", "b1", "b2")
+
+
+def failed_often(bookie_id: str) -> FailedBookies:
+    """The bookie took index 0 as often as it may, and failed each time; then b0 failed there."""
+    bookies = FailedBookies()
+    for _ in range(FAILURES_IN_A_ROW_MAX):
+        bookies.report(0, bookie_id, Code.UNAVAILABLE)
+        bookies.settle(0)
+    bookies.report(0, "b0", Code.UNAVAILABLE)
+    return bookies
+
+
+def test_who_failed_too_often_is_tried_again_after_a_wait() -> None:
+    bookies = failed_often("b3")
+    assert bookies.choose(ENSEMBLE, ("b3",)).unreplaced == (0,)
+    bookies.wait(0)
+    bookies.waits_are_over()
+    assert bookies.choose(ENSEMBLE, ("b3",)).ensemble == ("b3", "b1", "b2")
+
+
+def test_who_failed_too_often_is_tried_again_of_another_ensemble() -> None:
+    bookies = failed_often("b3")
+    bookies.forget_indexes()
+    bookies.report(1, "b1", Code.UNAVAILABLE)
+    assert bookies.choose(ENSEMBLE, ("b3",)).ensemble == ("b0", "b3", "b2")
+
+
+def test_an_index_that_was_settled_waits_no_longer() -> None:
+    bookies = FailedBookies()
+    bookies.report(0, "b0", Code.UNAVAILABLE)
+    bookies.wait(0)
+    bookies.settle(0)
+    bookies.waits_are_over()
+    assert not bookies.has_waited(0)
+    bookies.report(0, "b3", Code.UNAVAILABLE)
+    bookies.wait(0)
+    assert bookies.rounds == {0: 2}
+
+
+def test_an_answer_ends_what_is_told_of_a_failure_and_counts_waits_anew() -> None:
+    bookies = FailedBookies()
+    bookies.report(0, "b0", Code.UNAVAILABLE)
+    bookies.report(1, "b1", Code.TIMEOUT)
+    bookies.wait(0)
+    bookies.waits_are_over()
+    bookies.settle(0)
+    bookies.recovered(0, "b0")
+    assert bookies.codes == {"b1": Code.TIMEOUT}
+    bookies.report(0, "b0", Code.IO_ERROR)
+    bookies.wait(0)
+    assert bookies.rounds == {0: 1}
