@@ -82,4 +82,28 @@ _BUSY = [
     ),
 ]
 
-MUTATIONS = [*_FAILED_BOOKIES, *_BUSY]
+_ROOM = [
+    Mutation(
+        "reader_that_is_over_holds_room",
+        f"{PROTOCOL}/read_room.py",
+        "        self._of_reader = self._on_room = None\n        self.is_denied",
+        "        self._on_room = None\n        self.is_denied",
+        "the other ranges of a task wait for room that a reader that failed keeps",
+    ),
+    Mutation(
+        "reader_that_is_over_is_told_of_its_turn",
+        f"{PROTOCOL}/read_room.py",
+        "        self._of_reader = self._on_room = None\n        self.is_denied",
+        "        self._of_reader = None\n        self.is_denied",
+        "a reader that ended is given an event",
+    ),
+    Mutation(
+        "room_keeps_ranges_that_were_left",
+        f"{PROTOCOL}/read_room.py",
+        "            self._places.remove(place)\n",
+        "            pass\n",
+        "a consumer of many ranges keeps something of each",
+    ),
+]
+
+MUTATIONS = [*_FAILED_BOOKIES, *_BUSY, *_ROOM]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from random import Random
 
 import pytest
@@ -160,3 +162,27 @@ def test_a_reader_that_is_over_is_not_notified() -> None:
     place.end()
     room.offer()
     assert notified == [1]
+
+
+def test_what_a_reader_that_is_over_held_makes_room_and_its_turn_is_none_of_its_own() -> None:
+    room = ReadRoom()
+    place = room.place()
+    notified: list[int] = []
+    place.begin(lambda: BOUND, lambda: notified.append(1))
+    place.settled()
+    assert (room.reserved_size_bytes, room.ahead_size_bytes) == (BOUND, BOUND)
+    place.end()
+    assert (room.reserved_size_bytes, room.ahead_size_bytes) == (0, 0)
+    place.take_turn()
+    assert notified == []
+
+
+def test_a_room_keeps_no_range_that_was_left() -> None:
+    room = ReadRoom()
+    place = room.place()
+    left = weakref.ref(place)
+    place.leave()
+    place.leave()
+    del place
+    gc.collect()
+    assert left() is None
