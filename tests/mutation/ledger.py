@@ -91,6 +91,13 @@ _PIPELINE = [
         "the window fills and the writer stops",
     ),
     Mutation(
+        "pipeline_keeps_what_was_answered",
+        f"{PROTOCOL}/add_pipeline.py",
+        "sent = self._sent.pop(reply.request, None)",
+        "sent = self._sent.get(reply.request, None)",
+        "a writer keeps every payload that it ever sent",
+    ),
+    Mutation(
         "pipeline_striped_entries_all_sent",
         f"{PROTOCOL}/add_pipeline.py",
         "entry_ids = owned if len(owned) < run.entries else None",

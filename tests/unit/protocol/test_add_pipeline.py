@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +46,17 @@ def test_the_window_counts_what_a_slow_third_replica_still_owes() -> None:
     ok(adds, first[2])
     assert adds.can_add
     assert (adds.entries_in_flight, adds.size_bytes_in_flight) == (1, 1)
+
+
+def test_nothing_is_kept_of_a_run_that_everybody_answered() -> None:
+    adds = pipeline(Quorum(3, 3, 2))
+    payload = memoryview(b"x")
+    sends = adds.add([payload])
+    kept = weakref.ref(payload)
+    assert ok(adds, *sends) == [RunConfirmed(0, 0)]
+    del payload, sends
+    gc.collect()
+    assert kept() is None
 
 
 def test_the_window_counts_bytes_as_well() -> None:
