@@ -16,7 +16,7 @@
 - `entry_copies`: asks every bookie for its copy, for checks.
 - `errors_from_codes`: the one table from outcomes to exceptions, and what each lets a caller
   conclude.
-- `settings`: timeouts and limits.
+- `settings`: timeouts and limits. `password_file`: a password out of a file.
 
 `ledgerlog_spark.connect` puts them together with a transport and the metadata stores.
 """
