@@ -59,6 +59,25 @@ def test_nothing_is_kept_of_a_run_that_everybody_answered() -> None:
     assert kept() is None
 
 
+def test_what_is_withdrawn_is_forgotten_and_never_confirmed() -> None:
+    """The first run is confirmed, and the third bookie has not stored it; the second is not."""
+    adds = pipeline(Quorum(3, 3, 2))
+    payloads = memoryview(b"x"), memoryview(b"y")
+    late, pending = adds.add([payloads[0]]), adds.add([payloads[1]])
+    kept = [weakref.ref(payload) for payload in payloads]
+    assert ok(adds, *late[:2]) == [RunConfirmed(0, 0)]
+    assert adds.withdraw() == 1
+    assert adds.first_unconfirmed_entry_id is None
+    assert (adds.entries_in_flight, adds.size_bytes_in_flight) == (0, 0)
+    for send in (late[2], *pending):
+        assert adds.take_reply(AddReplied(send.request, Code.OK)) is None
+    assert adds.confirm() == []
+    assert adds.resend(2) == [], "nothing is owed any more"
+    del payloads, late, pending, send
+    gc.collect()
+    assert [each() for each in kept] == [None, None]
+
+
 def test_the_window_counts_bytes_as_well() -> None:
     adds = pipeline(Quorum(1, 1, 1))
     (send,) = adds.add([b"x" * 1000])
