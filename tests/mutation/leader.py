@@ -9,6 +9,13 @@ LOG = "ledgerlog_spark/log"
 
 MUTATIONS = [
     Mutation(
+        "leader_rolls_while_it_closes",
+        "ledgerlog_spark/protocol/leader_log.py",
+        "        self._ledgers.wants_roll = False\n        self._forgive()\n",
+        "        self._forgive()\n",
+        "a close makes one more ledger, which nobody writes",
+    ),
+    Mutation(
         "leader_switches_while_ordered",
         "ledgerlog_spark/protocol/leader_rolling.py",
         "return not appends.has_ordered",

@@ -436,6 +436,21 @@ def test_roll_that_fails_is_tried_for_ever_while_appends_get_through() -> None:
     assert leader.machine.phase is LeaderPhase.LEADING
 
 
+def test_close_ends_a_roll_that_nobody_needs_any_more() -> None:
+    bench = Bench()
+    leader = filled(bench)
+    leader.tell(lm.RollRequested())
+    leader.append()
+    leader.fail(lm.CreateLedger)
+    leader.tell(CloseRequested())
+    leader.fire()
+    assert not leader.has(lm.CreateLedger)
+    assert leader.confirm(bench.open_ids[0])
+    leader.settle()
+    assert leader.machine.phase is LeaderPhase.CLOSED
+    assert len(bench.ledgers) == 1
+
+
 def test_ledger_that_breaks_after_a_long_outage_gets_all_its_attempts() -> None:
     bench = Bench()
     leader = filled(bench)
