@@ -16,6 +16,13 @@ MUTATIONS = [
         "a close makes one more ledger, which nobody writes",
     ),
     Mutation(
+        "leader_stays_unsure_after_a_change",
+        "ledgerlog_spark/protocol/leader_log.py",
+        "        self._change = None\n        self._is_unsure = False\n        self._adopt",
+        "        self._change = None\n        self._adopt",
+        "a leader that ended after an unsure change leaves a ledger that no list names",
+    ),
+    Mutation(
         "leader_switches_while_ordered",
         "ledgerlog_spark/protocol/leader_rolling.py",
         "return not appends.has_ordered",
