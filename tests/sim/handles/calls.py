@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.sim.handles.process import Process
+    from tests.sim.handles.world import HandleWorld
 
 DELETED_PAYLOADS = [b"deleted soon %d" % number for number in range(5)]
 
@@ -89,13 +90,14 @@ async def look_around(process: Process, story: Story) -> None:
 
 async def delete(process: Process) -> None:
     """A ledger is written, read and deleted; then nobody opens it."""
-    world, client = process.world, process.client
+    world, client, returns = process.world, process.client, process.tree.returns
     others = [each for each in world.processes if not each.is_over]
     try:
         handle = await ended(process, "create", client.create_ledger(password=b"p"))
         await ended(process, "append_batch", handle.append_batch(DELETED_PAYLOADS))
         await ended(process, "close", handle.close())
         for other in world.random.sample(others, 1):
+            await ended(other, "sync", other.client.services.ledgers.sync())
             reader = await ended(other, "open", other.client.open_ledger(handle.id, password=b"p"))
             found = [bytes(entry.payload) async for entry in reader.read()]
             world.require(found == DELETED_PAYLOADS, f"{found} was read")
@@ -119,9 +121,20 @@ async def delete(process: Process) -> None:
         except LedgerLogError as error:
             world.judge(process, error, None)
             continue
-        world.require(call.__name__ == "refresh" and other is not process, f"{call} succeeded")
+        is_old = call.__name__ == "refresh" and other is not process
+        is_old = is_old or process.tree.returns > returns  # to a server that was behind
+        world.require(is_old or await _came_back(world, handle.id), f"{call} succeeded")
     follower.cancel()
     world.counts["deletions"] += 1
+
+
+async def _came_back(world: HandleWorld, ledger_id: int) -> bool:
+    """Whether a creation that was lost, and made again, arrived after the deletion."""
+    try:
+        await world.truth.load(ledger_id)
+    except LedgerNotFoundError:
+        return False
+    return True
 
 
 async def _deleted(process: Process, ledger_id: int) -> None:
