@@ -15,7 +15,8 @@ class LeaderSettings:
     Attributes:
         window: Behind `can_append`: appends and their bytes that are not acknowledged.
         retry: Between attempts at one change of the list, at making or at closing a ledger. As
-            long as appends get through in the current ledger there is no last attempt.
+            long as appends get through in the current ledger, or none waits, there is no last
+            attempt.
         open_timeout_ms: From `Start` to `LeaderOpened`, or to `LeaderStopped`.
     """
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tests.sim.handles.world import HandleWorld
 
 NAME = "orders"
+ROLL_SECONDS_MAX = 10
+"""A pause before each of three steps, when the one before it failed just before calm began."""
 
 
 class LogStory:
@@ -213,7 +215,7 @@ async def lead(process: Process, story: LogStory, after_ms: int) -> None:
             if random.random() < 0.5:
                 reign.append(random.randint(1, 5))
             with contextlib.suppress(LedgerLogError):
-                await ended(process, "roll", rolling)
+                await ended(process, "roll", rolling, calm_seconds_max=ROLL_SECONDS_MAX)
         if random.random() < 0.6:
             await asyncio.sleep(random.choice((0.001, 0.05, 0.3, 1.5)))
         if not leader.is_leading:
@@ -232,7 +234,7 @@ async def check_age(reign: Reign) -> None:
         if is_first:  # the timer is that of the ledger before
             reign.append(1)
             with contextlib.suppress(LedgerLogError):
-                await ended(reign.process, "roll", leader.roll())
+                await ended(reign.process, "roll", leader.roll(), calm_seconds_max=ROLL_SECONDS_MAX)
         reign.append(1)
         await ended(reign.process, "flush of a leader", leader.flush())
         left = leader._ledger_id
