@@ -251,14 +251,14 @@ class Share:
             budget.waiting and budget.is_overtaking(self, self._place_for(size_bytes))
         ):
             return False
-        budget.count(self, size_bytes)
+        self._hold(size_bytes)
         return True
 
     def extend(self, size_bytes: int) -> bool:
         """Hold so many more bytes for what was granted and turned out larger: ahead of the line."""
         if size_bytes > self._budget.allowance_of(self):
             return False
-        self._budget.count(self, size_bytes)
+        self._hold(size_bytes)
         return True
 
     def refuse(self) -> None:
@@ -268,7 +268,14 @@ class Share:
 
     def force(self, size_bytes: int) -> None:
         """Hold so many more bytes, which exist already; the caller bounds them."""
-        self._budget.count(self, size_bytes)
+        self._hold(size_bytes)
+
+    def _hold(self, size_bytes: int) -> None:
+        """More bytes of a host entitle it to less, so whoever stood behind it may have his."""
+        budget = self._budget
+        budget.count(self, size_bytes)
+        if budget.waiting:
+            budget.grant_waiting()
 
     def wait(self, size_bytes: int, granted: Callable[[], None]) -> None:
         """Wait for what `take` did not grant; one wait at a time.

@@ -186,6 +186,13 @@ MUTATIONS = [
         "each address that ever connected takes memory, and counts as one that shares",
     ),
     Mutation(
+        "bytes_of_others_wake_nobody",
+        f"{SERVICE}/budget.py",
+        "        budget.count(self, size_bytes)\n        if budget.waiting:\n",
+        "        budget.count(self, size_bytes)\n        if False:\n",
+        "who stood behind a host that has too much by now waits although there is room",
+    ),
+    Mutation(
         "who_leaves_the_line_wakes_nobody",
         f"{SERVICE}/budget.py",
         "            self.leave_line()\n            self._budget.grant_waiting()\n",

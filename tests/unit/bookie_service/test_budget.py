@@ -202,6 +202,20 @@ def test_who_leaves_the_line_makes_way_for_those_behind_at_once() -> None:
     assert granted == ["second"]
 
 
+def test_who_stood_behind_a_host_is_served_when_others_come_and_that_host_has_too_much() -> None:
+    budget = Budget("writes", 110_000, is_draining=True)
+    budget.share("a").force(76_000)
+    granted: list[str] = []
+    budget.share("a").wait(50_000, lambda: granted.append("large"))
+    small = budget.share("a")
+    small.wait(60_000, lambda: granted.append("all"))  # so its next place is behind the other
+    small.stop_waiting()
+    assert not small.take(4_000), "the one before it is entitled to what comes free"
+    small.wait(4_000, lambda: granted.append("small"))
+    assert budget.share("b").take(24_000)
+    assert granted == ["small"]
+
+
 def test_pressure_is_reported_when_a_share_waits_or_is_refused() -> None:
     budget = Budget("reads", SIZE)
     reports: list[int] = []
