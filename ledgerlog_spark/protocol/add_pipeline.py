@@ -15,7 +15,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.errors import LocalProtocolError
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX, Code
 from ledgerlog_spark.protocol.messages import AddReplied, Run, RunConfirmed, SendAdd
 from ledgerlog_spark.protocol.quorum import is_acknowledged, owned_entries, write_set_masks
 
@@ -25,6 +26,33 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import Quorum
     from ledgerlog_spark.protocol.messages import Payload
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+
+ENTRY_OVERHEAD_BYTES = 64
+"""Header, longest digest, id and length: what an entry of a run takes beside its payload."""
+
+FRAME_OVERHEAD_BYTES = 256
+"""More than the head of any frame."""
+
+
+def check_run(payloads: Sequence[Payload]) -> None:
+    """Refuse what is no run.
+
+    Raises:
+        LocalProtocolError: It has no entries or too many, or it does not fit into a frame.
+    """
+    if not 1 <= len(payloads) <= RUN_ENTRIES_MAX:
+        raise LocalProtocolError(
+            f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(payloads)}: split it",
+            entries=len(payloads),
+        )
+    size_bytes = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
+    if size_bytes > FRAME_SIZE_BYTES_MAX - FRAME_OVERHEAD_BYTES:
+        raise LocalProtocolError(
+            f"a run of {size_bytes} bytes with its headers is larger than a frame of "
+            f"{FRAME_SIZE_BYTES_MAX} bytes: split it",
+            size_bytes=size_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,49 +1,97 @@
-"""Phases x events as a table that can be printed, walked by a test, and looked up by `handle`."""
+"""Phases x events as a table that can be printed, walked by a test, and looked up by `handle`.
+
+A table holds the methods themselves. It stands below its class, and mypy checks each row: the
+method exists, it belongs to the table's machine, it takes the event, and it returns its effects.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final, TypeVar
 
 from ledgerlog_spark.errors import LocalProtocolError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+M = TypeVar("M")
+"""A machine."""
 
-IGNORED = "ignored"
-"""The reply comes too late to matter, on purpose."""
+E = TypeVar("E")
+"""An event, or several."""
 
-REFUSED = "refused"
-"""The caller's bug: `LocalProtocolError`, and nothing changes."""
+F = TypeVar("F")
+"""The effects of a machine."""
 
-Row = dict[type, str]
-"""Event type to the name of the method that handles it, or IGNORED, or REFUSED."""
 
-Table = dict[Enum, Row]
+class Unhandled(Enum):
+    """Why an event has no handler in a phase."""
+
+    IGNORED = "ignored"
+    """The reply comes too late to matter, on purpose."""
+
+    REFUSED = "refused"
+    """The caller's bug: `LocalProtocolError`, and nothing changes."""
+
+
+IGNORED: Final = Unhandled.IGNORED
+REFUSED: Final = Unhandled.REFUSED
+
+Handler = Callable[[M, Any], list[F]]
+"""A method of a machine that takes one event; `on` checked which one."""
+
+Handled = tuple[type, Handler[M, F]]
+"""An event's type and its handler."""
+
+Row = Mapping[type, Handler[M, F] | Unhandled]
+"""Event type to its handler, or IGNORED, or REFUSED."""
+
+Table = Mapping[Enum, Row[M, F]]
 """A pair that is missing cannot happen; if it does it is our bug and fails an assertion."""
 
 
-def row(handled: Mapping[type, str], *, ignored: tuple[type, ...] = ()) -> Row:
-    """One phase's row: what is handled, and what is ignored on purpose."""
-    return {**dict.fromkeys(ignored, IGNORED), **handled}
+def on(event: type[E], handler: Callable[[M, E], list[F]]) -> Handled[M, F]:
+    """The method that handles an event; it has to take that event."""
+    return event, handler
 
 
-def dispatch(machine: Any, table: Table, phase: Enum, event: Any) -> list[Any]:
+def on_each(
+    events: Iterable[type[E]], handler: Callable[[M, E], list[F]]
+) -> tuple[Handled[M, F], ...]:
+    """One method for several events; it has to take all of them."""
+    return tuple((event, handler) for event in events)
+
+
+def row(
+    *handled: Handled[M, F], ignored: tuple[type, ...] = (), refused: tuple[type, ...] = ()
+) -> Row[M, F]:
+    """One phase's row.
+
+    Args:
+        handled: Events that have a handler.
+        ignored: Events that are ignored on purpose, unless they have a handler.
+        refused: Events that a caller must not send now.
+    """
+    return {
+        **dict.fromkeys(ignored, IGNORED),
+        **dict.fromkeys(refused, REFUSED),
+        **dict(handled),
+    }
+
+
+def dispatch(machine: M, table: Table[M, F], phase: Enum, event: object) -> list[F]:
     """The effects of `event` on `machine`, which is in `phase`.
 
     Raises:
         LocalProtocolError: The caller may not ask for this now; nothing was changed.
         AssertionError: The pair cannot happen.
     """
-    name = table[phase].get(type(event))
-    if name == IGNORED:
+    handler = table[phase].get(type(event))
+    if handler is IGNORED:
         return []
-    assert name is not None, f"{type(machine).__name__} in {phase.name} cannot get {event!r}"
-    if name == REFUSED:
+    assert handler is not None, f"{type(machine).__name__} in {phase.name} cannot get {event!r}"
+    if handler is REFUSED:
         raise LocalProtocolError(
             f"{type(event).__name__} is not allowed while the {type(machine).__name__} is "
             f"{phase.name}: look at its phase, or at can_add, before asking",
             phase=phase.name,
         )
-    effects: list[Any] = getattr(machine, name)(event)
-    return effects
+    return handler(machine, event)

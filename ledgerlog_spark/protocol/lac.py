@@ -5,13 +5,15 @@ lag behind it: a header carries the LAC of the moment when its run was built (PR
 none of them answers and some are busy, all are asked again a little later, about 10 s in all.
 """
 
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
 from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, row
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
 from ledgerlog_spark.protocol.messages import (
     Failure,
     LacAdvanced,
@@ -145,9 +147,11 @@ class LacReader:
         return [LacRead(self.last_add_confirmed, is_covered_now)]
 
 
-LAC_TABLE: Table = {
-    LacPhase.NEW: row({Start: "_on_start"}),
-    LacPhase.ASKING: row({LacReplied: "_on_replied", TimerFired: "_on_timer_fired"}),
-    LacPhase.DONE: row({}, ignored=(LacReplied, TimerFired)),
+LAC_TABLE: Table[LacReader, Effect] = {
+    LacPhase.NEW: row(on(Start, LacReader._on_start)),
+    LacPhase.ASKING: row(
+        on(LacReplied, LacReader._on_replied), on(TimerFired, LacReader._on_timer_fired)
+    ),
+    LacPhase.DONE: row(ignored=(LacReplied, TimerFired)),
 }
 """Phases x events of a LAC read."""

@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY
+from ledgerlog_spark.protocol import leader_end
 from ledgerlog_spark.protocol.add_pipeline import Window
+from ledgerlog_spark.protocol.leader_entry import OFFSET_END
 from ledgerlog_spark.protocol.leader_messages import (
     AppendEntry,
     AppendRequested,
     AppendsAcknowledged,
+    LeaderStopped,
     LedgerEnd,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError, LogNotFoundError
 
 
 class LeaderLedger:
@@ -122,6 +128,7 @@ class LeaderAppends:
     """
 
     __slots__ = (
+        "_log",
         "_ordered",
         "_size_bytes",
         "_waiting",
@@ -132,7 +139,8 @@ class LeaderAppends:
         "next_offset",
     )
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, log: str, window: Window) -> None:
+        self._log = log
         self.next_offset = 0
         self.end_offset = 0
         self.last_ms = 0
@@ -141,11 +149,6 @@ class LeaderAppends:
         self._size_bytes = 0
         self._ordered: deque[PendingAppend] = deque()
         self._waiting: deque[PendingAppend] = deque()
-
-    @property
-    def ends(self) -> dict[str, int]:
-        """Behind the last acknowledged record and behind the last one, as errors name them."""
-        return {"end_offset": self.end_offset, "pending_end_offset": self.next_offset}
 
     def begin(self, *, next_offset: int, last_ms: int) -> None:
         """Go on behind what the log holds."""
@@ -178,6 +181,43 @@ class LeaderAppends:
     def first_unsent_append(self) -> int:
         """Appends from this number on are in no ledger, nor on their way to one."""
         return self._waiting[0].number if self._waiting else self.next_append
+
+    def check(self, event: AppendRequested) -> None:
+        """Refuse an append that cannot be taken.
+
+        Raises:
+            LocalProtocolError: The window is full, or it has no records or too many.
+        """
+        if not self.can_append:
+            raise LocalProtocolError(
+                "the window is full: wait until can_append is true again", log=self._log
+            )
+        if event.records < 1 or self.next_offset + event.records > OFFSET_END:
+            raise LocalProtocolError(f"an append of {event.records} records", log=self._log)
+
+    def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
+        """The error of the leader when another one has taken over; `reason` shows that."""
+        return leader_end.deposed(
+            self._log,
+            reason,
+            end_offset=self.end_offset,
+            pending_end_offset=self.next_offset,
+        )
+
+    def deleted(self) -> LogNotFoundError:
+        """The error of the leader when its log was deleted."""
+        return leader_end.deleted(
+            self._log, end_offset=self.end_offset, pending_end_offset=self.next_offset
+        )
+
+    def stopped(self, error: LedgerLogError) -> LeaderStopped:
+        """The end of the leader: what is acknowledged, and what may be in the log."""
+        return LeaderStopped(
+            error,
+            end_offset=self.end_offset,
+            first_unknown_append=self.first_unknown_append,
+            first_unsent_append=self.first_unsent_append,
+        )
 
     def add(self, event: AppendRequested) -> None:
         """Take an append; it waits."""

@@ -70,3 +70,34 @@ class Attempts:
             return False
         self._timer = 0
         return True
+
+
+class LeaderAttempts:
+    """What a leader tries, each of it one at a time.
+
+    Attributes:
+        listing: Changes of the list.
+        creating: A next ledger.
+        closing: The ledger that was left.
+    """
+
+    __slots__ = ("closing", "creating", "listing")
+
+    def __init__(self, policy: RetryPolicy, numbers: RequestNumbers) -> None:
+        self.listing = Attempts(policy, numbers)
+        self.creating = Attempts(policy, numbers)
+        self.closing = Attempts(policy, numbers)
+
+    @property
+    def errors(self) -> tuple[LedgerLogError | None, ...]:
+        """Of the newest attempt at closing, at creating and at listing."""
+        return self.closing.error, self.creating.error, self.listing.error
+
+    def forgive(self) -> None:
+        """Failures of a time when nothing depended on it do not count now that something does."""
+        for attempts in (self.listing, self.creating, self.closing):
+            attempts.forgive()
+
+    def wake(self, request: int) -> bool:
+        """Whether that was the timer of a delay; if so the delay is over."""
+        return any(a.wake(request) for a in (self.listing, self.creating, self.closing))

@@ -8,24 +8,21 @@ What has to be done follows from what is there: after each event `_advance` star
 and not under way yet. One creation, one close and one change of the list at a time.
 """
 
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import (
-    ConfigurationError,
     LeaderDeposedError,
     LedgerLogError,
     LedgerNotFoundError,
-    LocalProtocolError,
     LogNotFoundError,
 )
-from ledgerlog_spark.protocol import leader_end
-from ledgerlog_spark.protocol.dispatch import dispatch
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, on_each, row
 from ledgerlog_spark.protocol.leader_appends import LeaderAppends, LeaderLedger
-from ledgerlog_spark.protocol.leader_attempts import Attempts
-from ledgerlog_spark.protocol.leader_entry import OFFSET_END
+from ledgerlog_spark.protocol.leader_attempts import Attempts, LeaderAttempts
 from ledgerlog_spark.protocol.leader_inner import InnerMachine
 from ledgerlog_spark.protocol.leader_list import ClosedLedger, ListChange
 from ledgerlog_spark.protocol.leader_look import HeadLook
@@ -39,7 +36,6 @@ from ledgerlog_spark.protocol.leader_messages import (
     HeadChanged,
     LeaderClosed,
     LeaderOpened,
-    LeaderStopped,
     LedgerBroken,
     LedgerCreated,
     LedgerOutcome,
@@ -48,8 +44,14 @@ from ledgerlog_spark.protocol.leader_messages import (
     RollRequested,
 )
 from ledgerlog_spark.protocol.leader_opening import LeaderOpening, Opened
-from ledgerlog_spark.protocol.leader_phases import LEADER_TABLE, LeaderPhase
-from ledgerlog_spark.protocol.leader_rolling import LeaderLedgers, RollStep
+from ledgerlog_spark.protocol.leader_phases import (
+    ASKED,
+    LIST_REPLIES,
+    OPENING_REPLIES,
+    TOO_LATE,
+    LeaderPhase,
+)
+from ledgerlog_spark.protocol.leader_rolling import AgeTimer, LeaderLedgers, RollStep
 from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.leader_tokens import LeaderTokens
 from ledgerlog_spark.protocol.log_messages import DropLedger, Finished
@@ -60,9 +62,9 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.leader_inner import Ended
     from ledgerlog_spark.protocol.leader_messages import LeaderEffect, LeaderEvent
+    from ledgerlog_spark.protocol.leader_phases import ListReply, OpeningReply
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_messages import HeadRead, Synced
-    from ledgerlog_spark.protocol.log_records import LogHead
 
 
 class LeaderLog:
@@ -88,18 +90,15 @@ class LeaderLog:
         self._settings = settings or LeaderSettings()
         self._tokens = LeaderTokens(token)
         self._numbers = RequestNumbers()
-        self._appends = LeaderAppends(self._settings.window)
+        self._appends = LeaderAppends(log, self._settings.window)
         self._ledgers: LeaderLedgers | None = None
         self._list = InnerMachine(self._numbers)
         self._change: tuple[list[ClosedLedger], LeaderLedger | None] | None = None
-        self._listing = Attempts(self._settings.retry, self._numbers)
-        self._creating = Attempts(self._settings.retry, self._numbers)
-        self._closing = Attempts(self._settings.retry, self._numbers)
+        self._attempts = LeaderAttempts(self._settings.retry, self._numbers)
         self._look = HeadLook(self._settings.retry, self._numbers)
         self._to_close: LeaderLedger | None = None
         self._open_timer = 0
-        self._age_timer = 0
-        self._age_timer_of: LeaderLedger | None = None
+        self._age_timer = AgeTimer(self._numbers)
         self._dropping: set[int] = set()
         self._is_unsure = False
         self._broken_early: set[int] = set()
@@ -129,8 +128,7 @@ class LeaderLog:
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
         """What a roll waits for, and why the newest attempt at that failed, if one did."""
         assert self._ledgers is not None
-        errors = (self._closing.error, self._creating.error, self._listing.error)
-        return self._ledgers.roll_wait(errors, is_closing=self._is_finishing)
+        return self._ledgers.roll_wait(self._attempts.errors, is_closing=self._is_finishing)
 
     def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
         """Take one event; the host performs the effects in order after this returned.
@@ -166,7 +164,7 @@ class LeaderLog:
         first.is_broken = first.ledger_id in self._broken_early
         self._ledgers = LeaderLedgers(first)
         self._now_ms = first.opened_ms
-        self._adopt(head)
+        self.properties = self.properties.updated(head.properties)
         self._appends.begin(next_offset=head.end_offset, last_ms=head.commit_time_ms)
         self.phase = LeaderPhase.LEADING
         opened_now = LeaderOpened(head, opened.ledger_id, head.end_offset)
@@ -183,24 +181,14 @@ class LeaderLog:
         self._broken_early.add(event.ledger_id)
         return []
 
-    def _adopt(self, head: LogHead) -> None:
-        """Properties may be set while the log is led; those of a later version are left alone."""
-        with contextlib.suppress(ConfigurationError):
-            self.properties = LogProperties.from_mapping(head.properties)
-
     # --- appends ---
 
     def _on_append(self, event: AppendRequested) -> list[LeaderEffect]:
         appends, ledgers = self._appends, self._ledgers
         assert ledgers is not None
-        if not appends.can_append:
-            raise LocalProtocolError(
-                "the window is full: wait until can_append is true again", log=self.log
-            )
-        if event.records < 1 or appends.next_offset + event.records > OFFSET_END:
-            raise LocalProtocolError(f"an append of {event.records} records", log=self.log)
+        appends.check(event)
         if ledgers.current.is_broken and appends.is_empty:
-            self._forgive()
+            self._attempts.forgive()
         appends.add(event)
         self._now_ms = event.now_ms
         if not ledgers.takes_entries:
@@ -227,9 +215,9 @@ class LeaderLog:
         if ledger is None:
             return self._on_broken_early(event)
         if event.is_lost:
-            return self._stop(self._deposed(event.error))
+            return self._stop(self._appends.deposed(event.error))
         ledger.is_broken = True
-        self._forgive()
+        self._attempts.forgive()
         return self._advance()
 
     def _on_roll_requested(self, _event: RollRequested) -> list[LeaderEffect]:
@@ -244,7 +232,7 @@ class LeaderLog:
         self.phase = LeaderPhase.CLOSING
         assert self._ledgers is not None
         self._ledgers.wants_roll = False
-        self._forgive()
+        self._attempts.forgive()
         return self._advance()
 
     def _advance(self) -> list[LeaderEffect]:
@@ -278,40 +266,44 @@ class LeaderLog:
 
     def _close_one(self) -> list[LeaderEffect]:
         assert self._ledgers is not None
-        if not self._closing.is_idle:
+        if not self._attempts.closing.is_idle:
             return []
         self._to_close = self._ledgers.to_close(is_closing=self._is_finishing)
         if self._to_close is None:
             return []
-        return [CloseLedger(self._closing.begin(), self._to_close.ledger_id)]
+        return [CloseLedger(self._attempts.closing.begin(), self._to_close.ledger_id)]
 
     def _on_close_answered(self, event: CloseAnswered) -> list[LeaderEffect]:
         ledger = self._to_close
         assert ledger is not None
-        assert event.request == self._closing.request
+        assert event.request == self._attempts.closing.request
         if event.outcome is LedgerOutcome.OK:
-            self._closing.succeed()
+            self._attempts.closing.succeed()
             acknowledged = self._appends.confirm(ledger, event.last_entry_id)
             ledger.close_at(event.last_entry_id, event.size_bytes)
             return [*acknowledged, *self._advance()]
         assert event.error is not None
         if event.outcome is LedgerOutcome.LOST:
-            return self._stop(self._deposed(event.error))
-        return self._try_again(self._closing, event.error)
+            return self._stop(self._appends.deposed(event.error))
+        return self._try_again(self._attempts.closing, event.error)
 
     def _create(self) -> list[LeaderEffect]:
         assert self._ledgers is not None
-        if self._is_finishing or not self._creating.is_idle or not self._ledgers.may_create():
+        if (
+            self._is_finishing
+            or not self._attempts.creating.is_idle
+            or not self._ledgers.may_create()
+        ):
             return []
-        return [CreateLedger(self._creating.begin(), self.properties)]
+        return [CreateLedger(self._attempts.creating.begin(), self.properties)]
 
     def _on_created(self, event: LedgerCreated) -> list[LeaderEffect]:
         assert self._ledgers is not None
-        assert event.request == self._creating.request
+        assert event.request == self._attempts.creating.request
         if event.outcome is not LedgerOutcome.OK:
             assert event.error is not None
-            return self._try_again(self._creating, event.error)
-        self._creating.succeed()
+            return self._try_again(self._attempts.creating, event.error)
+        self._attempts.creating.succeed()
         self._ledgers.next = LeaderLedger(event.ledger_id)
         self._ledgers.next.is_broken = event.ledger_id in self._broken_early
         return self._advance()
@@ -328,27 +320,20 @@ class LeaderLog:
             return self._stop(error)
         return [timer, *self._advance()]
 
-    def _forgive(self) -> None:
-        """Failures of a time when nothing depended on it do not count now that something does."""
-        for attempts in (self._listing, self._creating, self._closing):
-            attempts.forgive()
-
     # --- the list ---
 
     def _change_list(self) -> list[LeaderEffect]:
         """An attempt that failed is made again as it was, for it may still get through (J4)."""
         ledgers = self._ledgers
         assert ledgers is not None
-        if self._list.request or not self._listing.is_idle:
+        if self._list.request or not self._attempts.listing.is_idle:
             return []
         dropped: list[LeaderEffect] = []
         if self._change is None:
             dropped = self._drop_next() if self._is_finishing else []
-            closed = ledgers.closed(is_closing=self._is_finishing)
-            added = ledgers.to_add(closed)
-            if not closed and added is None:
+            self._change = ledgers.change_due(is_closing=self._is_finishing)
+            if self._change is None:
                 return dropped
-            self._change = closed, added
         closed, added = self._change
         change = ListChange(
             self.log,
@@ -362,7 +347,7 @@ class LeaderLog:
     def _start_list(self, machine: LogMachine) -> list[LeaderEffect]:
         return self._on_list_step(*self._list.start(machine))
 
-    def _on_list_reply(self, event: Any) -> list[LeaderEffect]:
+    def _on_list_reply(self, event: OpeningReply) -> list[LeaderEffect]:
         if self._look.is_answer(event):
             return self._on_looked(event)
         if event.request not in self._dropping:
@@ -382,11 +367,11 @@ class LeaderLog:
             return self._on_opened(result)
         assert self._ledgers is not None
         assert self._change is not None
-        self._listing.succeed()
+        self._attempts.listing.succeed()
         self._ledgers.relist(*self._change)
         self._change = None
         self._is_unsure = False
-        self._adopt(result)
+        self.properties = self.properties.updated(result.properties)
         return [ListChanged(result), *self._advance()]
 
     def _on_list_failed(self, error: LedgerLogError) -> list[LeaderEffect]:
@@ -395,13 +380,13 @@ class LeaderLog:
         if isinstance(error, LeaderDeposedError | LedgerNotFoundError):
             self._change, self._is_unsure = None, False  # no attempt can get through any more
         if isinstance(error, LeaderDeposedError):
-            return self._stop(self._deposed(error))
+            return self._stop(self._appends.deposed(error))
         if isinstance(error, LedgerNotFoundError):
-            return [*self._drop_next(), *self._try_again(self._listing, error)]
+            return [*self._drop_next(), *self._try_again(self._attempts.listing, error)]
         self._is_unsure = self._is_unsure or not error.definite
         if error.retriable:
-            return self._try_again(self._listing, error)
-        return self._stop(self._deleted() if isinstance(error, LogNotFoundError) else error)
+            return self._try_again(self._attempts.listing, error)
+        return self._stop(self._appends.deleted() if isinstance(error, LogNotFoundError) else error)
 
     # --- the head, when somebody changed it ---
 
@@ -411,29 +396,22 @@ class LeaderLog:
 
     def _on_looked(self, event: HeadRead | Synced) -> list[LeaderEffect]:
         is_gone, timers = self._look.take(event)
-        return self._stop(self._deleted()) if is_gone else [*timers, *self._look.begin()]
+        return self._stop(self._appends.deleted()) if is_gone else [*timers, *self._look.begin()]
 
     # --- the end ---
 
     def _is_all_done(self) -> bool:
         assert self._ledgers is not None
-        is_idle = not (self._creating.request or self._closing.request or self._dropping)
+        is_idle = not (
+            self._attempts.creating.request or self._attempts.closing.request or self._dropping
+        )
         return (
             self._is_finishing and is_idle and not self._list.request and not self._ledgers.listed
         )
 
     def _stop(self, error: LedgerLogError) -> list[LeaderEffect]:
-        appends = self._appends
         self.phase = LeaderPhase.STOPPED
-        return [
-            *self._drop_next(),
-            LeaderStopped(
-                error,
-                end_offset=appends.end_offset,
-                first_unknown_append=appends.first_unknown_append,
-                first_unsent_append=appends.first_unsent_append,
-            ),
-        ]
+        return [*self._drop_next(), self._appends.stopped(error)]
 
     def _drop_next(self) -> list[LeaderEffect]:
         """Drop a next ledger, unless the list names it or an attempt may list it."""
@@ -446,7 +424,7 @@ class LeaderLog:
         unused, ledgers.next = ledgers.next, None
         return self._drop(unused.ledger_id)
 
-    def _on_late_reply(self, event: Any) -> list[LeaderEffect]:
+    def _on_late_reply(self, event: ListReply) -> list[LeaderEffect]:
         """An attempt to list a ledger was out at the end: one that was refused lists nothing."""
         self._dropping.discard(event.request)
         refused = self._list.take_refusal(event)
@@ -457,39 +435,23 @@ class LeaderLog:
         ledger_id = refused.unlisted_ledger
         return [] if ledger_id is None else self._drop(ledger_id)
 
-    def _deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        return leader_end.deposed(self.log, reason, **self._appends.ends)
-
-    def _deleted(self) -> LogNotFoundError:
-        return leader_end.deleted(self.log, **self._appends.ends)
-
     # --- timers and numbers ---
 
     def _on_timer(self, event: TimerFired) -> list[LeaderEffect]:
-        if event.request == self._age_timer:
+        if self._age_timer.wake(event.request):
             return self._on_age_timer()
         if self._look.wake(event.request):
             return [*self._look.begin()]
-        for attempts in (self._listing, self._creating, self._closing):
-            if attempts.wake(event.request):
-                return self._advance()
-        return []
+        return self._advance() if self._attempts.wake(event.request) else []
 
     def _arm_age_timer(self) -> list[StartTimer]:
-        """For a log that nobody appends to; else `look_at_size_and_age` is exact."""
-        if self._age_timer:
-            return []
         assert self._ledgers is not None
-        self._age_timer = self._numbers.next()
-        self._age_timer_of = self._ledgers.current
-        return [StartTimer(self._age_timer, self.properties.roll_age_ms)]
+        return self._age_timer.arm(self._ledgers.current, self.properties.roll_age_ms)
 
     def _on_age_timer(self) -> list[LeaderEffect]:
-        self._age_timer = 0
         assert self._ledgers is not None
-        current = self._ledgers.current
-        if current is self._age_timer_of and current.entries and self.phase is LeaderPhase.LEADING:
-            self._ledgers.wants_roll = True
+        if self._age_timer.is_of(self._ledgers.current) and self.phase is LeaderPhase.LEADING:
+            self._ledgers.wants_roll = self._ledgers.wants_roll or self._ledgers.current.entries > 0
         return [*self._arm_age_timer(), *self._advance()]
 
     def _drop(self, ledger_id: int) -> list[LeaderEffect]:
@@ -497,3 +459,41 @@ class LeaderLog:
         request = self._numbers.next()
         self._dropping.add(request)
         return [DropLedger(request, ledger_id)]
+
+
+_OPENS = (
+    *on_each(OPENING_REPLIES, LeaderLog._on_list_reply),
+    on(LedgerBroken, LeaderLog._on_broken_early),
+    on(TimerFired, LeaderLog._on_open_timer),
+    on(HeadChanged, LeaderLog._on_head_changed),
+    on(GiveUp, LeaderLog._on_opening_given_up),
+)
+_LEADS = (
+    *on_each(LIST_REPLIES, LeaderLog._on_list_reply),
+    on(EntriesConfirmed, LeaderLog._on_confirmed),
+    on(LedgerBroken, LeaderLog._on_broken),
+    on(LedgerCreated, LeaderLog._on_created),
+    on(CloseAnswered, LeaderLog._on_close_answered),
+    on(TimerFired, LeaderLog._on_timer),
+    on(HeadChanged, LeaderLog._on_head_changed),
+    on(GiveUp, LeaderLog._on_given_up),
+)
+_LATE = (
+    *on_each(LIST_REPLIES, LeaderLog._on_late_reply),
+    on(LedgerCreated, LeaderLog._on_created_too_late),
+)
+
+LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
+    LeaderPhase.NEW: row(on(Start, LeaderLog._on_start), refused=ASKED),
+    LeaderPhase.OPENING: row(*_OPENS, refused=ASKED),
+    LeaderPhase.LEADING: row(
+        *_LEADS,
+        on(AppendRequested, LeaderLog._on_append),
+        on(RollRequested, LeaderLog._on_roll_requested),
+        on(CloseRequested, LeaderLog._on_close_requested),
+    ),
+    LeaderPhase.CLOSING: row(*_LEADS, refused=ASKED),
+    LeaderPhase.CLOSED: row(*_LATE, ignored=TOO_LATE, refused=ASKED),
+    LeaderPhase.STOPPED: row(*_LATE, ignored=TOO_LATE, refused=ASKED),
+}
+"""Phases x events of a leader."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.protocol.leader_attempts import Attempts
@@ -47,7 +47,7 @@ class HeadLook:
         request = self._attempts.begin()
         return [Sync(request) if self._is_missed and not self._is_synced else ReadHead(request)]
 
-    def is_answer(self, event: object) -> bool:
+    def is_answer(self, event: object) -> TypeGuard[HeadRead | Synced]:
         """Whether it is the reply to the request that is out."""
         return isinstance(event, HeadRead | Synced) and event.request == self._attempts.request
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.leader_list import ClosedLedger
 from ledgerlog_spark.protocol.log_records import OPEN_LEDGERS_MAX
+from ledgerlog_spark.protocol.messages import StartTimer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.errors import LedgerLogError
     from ledgerlog_spark.protocol.leader_appends import LeaderAppends, LeaderLedger
     from ledgerlog_spark.protocol.log_properties import LogProperties
+    from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 
 class RollStep(Enum):
@@ -155,8 +157,49 @@ class LeaderLedgers:
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
         return self.next if has_room else None
 
+    def change_due(
+        self, *, is_closing: bool
+    ) -> tuple[list[ClosedLedger], LeaderLedger | None] | None:
+        """The change of the list that can be made now: what becomes an item, what is added."""
+        closed = self.closed(is_closing=is_closing)
+        added = self.to_add(closed)
+        return (closed, added) if closed or added is not None else None
+
     def relist(self, closed: list[ClosedLedger], added: LeaderLedger | None) -> None:
         """Note that the list was changed so."""
         del self.listed[: len(closed)]
         if added is not None:
             self.listed.append(added)
+
+
+class AgeTimer:
+    """One timer at a time, for a log that nobody appends to.
+
+    With appends, `LeaderLedgers.look_at_size_and_age` is exact.
+    """
+
+    __slots__ = ("_ledger", "_numbers", "_request")
+
+    def __init__(self, numbers: RequestNumbers) -> None:
+        self._ledger: LeaderLedger | None = None
+        self._numbers = numbers
+        self._request = 0
+
+    def arm(self, current: LeaderLedger, roll_age_ms: int) -> list[StartTimer]:
+        """The timer of the current ledger, unless one runs."""
+        if self._request:
+            return []
+        self._request = self._numbers.next()
+        self._ledger = current
+        return [StartTimer(self._request, roll_age_ms)]
+
+    def wake(self, request: int) -> bool:
+        """Whether that was this timer; if so it does not run any more."""
+        if request != self._request or not self._request:
+            return False
+        self._request = 0
+        return True
+
+    def is_of(self, current: LeaderLedger) -> bool:
+        """Whether it was armed for the ledger that is still the current one."""
+        return current is self._ledger

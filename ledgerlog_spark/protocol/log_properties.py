@@ -108,6 +108,13 @@ class LogProperties:
             values[name] = text if name in _TEXTS else _integer(option, text)
         return cls(**values)  # type: ignore[arg-type]  # checked above, by name
 
+    def updated(self, properties: Mapping[str, str]) -> LogProperties:
+        """What a newer head has; these as they are when a later version of ledgerlog set them."""
+        try:
+            return LogProperties.from_mapping(properties)
+        except ConfigurationError:
+            return self
+
     def to_mapping(self) -> dict[str, str]:
         """What a head stores: by option name, all that differs from the defaults."""
         defaults = LogProperties().to_full_mapping()

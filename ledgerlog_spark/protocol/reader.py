@@ -7,6 +7,8 @@ only when every member of its write set said so, then the record was loaded agai
 so once more under the same ensemble (PROTOCOL.md#E2).
 """
 
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
 from __future__ import annotations
 
 from collections import deque
@@ -15,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import NO_ENTRY, Code
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, row
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
 from ledgerlog_spark.protocol.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.messages import (
     BatchReplied,
@@ -443,21 +445,21 @@ class LedgerReader:
         return [*effects, self._arm_hedge()]
 
 
-_ANSWERS: dict[type, str] = {
-    ReadReplied: "_on_read_replied",
-    BatchReplied: "_on_batch_replied",
-    TimerFired: "_on_timer_fired",
-    EntriesTaken: "_on_taken",
-}
+_ANSWERS = (
+    on(ReadReplied, LedgerReader._on_read_replied),
+    on(BatchReplied, LedgerReader._on_batch_replied),
+    on(TimerFired, LedgerReader._on_timer_fired),
+    on(EntriesTaken, LedgerReader._on_taken),
+)
 
-READER_TABLE: Table = {
-    ReaderPhase.NEW: row({Start: "_on_start"}, ignored=(RoomMade,)),
-    ReaderPhase.READING: row({**_ANSWERS, RoomMade: "_on_room_made"}),
+READER_TABLE: Table[LedgerReader, Effect] = {
+    ReaderPhase.NEW: row(on(Start, LedgerReader._on_start), ignored=(RoomMade,)),
+    ReaderPhase.READING: row(*_ANSWERS, on(RoomMade, LedgerReader._on_room_made)),
     ReaderPhase.RELOADING: row(
-        {**_ANSWERS, MetadataLoaded: "_on_metadata_loaded"}, ignored=(RoomMade,)
+        *_ANSWERS, on(MetadataLoaded, LedgerReader._on_metadata_loaded), ignored=(RoomMade,)
     ),
     ReaderPhase.DONE: row(
-        {EntriesTaken: "_on_taken"},
+        on(EntriesTaken, LedgerReader._on_taken),
         ignored=(ReadReplied, BatchReplied, TimerFired, MetadataLoaded, RoomMade),
     ),
 }

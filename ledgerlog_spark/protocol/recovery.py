@@ -9,6 +9,8 @@ An attempt that could not decide something is tried again, from the beginning, a
 `RecoverySettings.retry` says. The record then stays IN_RECOVERY, which is a legal state to leave.
 """
 
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.add_pipeline import Window
-from ledgerlog_spark.protocol.dispatch import Table, dispatch, row
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
 from ledgerlog_spark.protocol.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.fencing import Fencing, FencingState
 from ledgerlog_spark.protocol.messages import (
@@ -327,32 +329,32 @@ _REPLIES = (
     ReadReplied,
     TimerFired,
 )
-_UPDATING: dict[type, str] = {
-    MetadataWritten: "_on_update_reply",
-    MetadataLoaded: "_on_update_reply",
-    TimerFired: "_on_update_reply",
-}
+_UPDATING = (
+    on(MetadataWritten, LedgerRecovery._on_update_reply),
+    on(MetadataLoaded, LedgerRecovery._on_update_reply),
+    on(TimerFired, LedgerRecovery._on_update_reply),
+)
 
-RECOVERY_TABLE: Table = {
-    RecoveryPhase.NEW: row({Start: "_begin"}),
-    RecoveryPhase.LOADING: row({MetadataLoaded: "_on_loaded"}, ignored=_REPLIES),
-    RecoveryPhase.MARKING: row(_UPDATING, ignored=_REPLIES),
-    RecoveryPhase.FENCING: row({ReadReplied: "_on_fence_replied"}, ignored=_REPLIES),
+RECOVERY_TABLE: Table[LedgerRecovery, Effect] = {
+    RecoveryPhase.NEW: row(on(Start, LedgerRecovery._begin)),
+    RecoveryPhase.LOADING: row(on(MetadataLoaded, LedgerRecovery._on_loaded), ignored=_REPLIES),
+    RecoveryPhase.MARKING: row(*_UPDATING, ignored=_REPLIES),
+    RecoveryPhase.FENCING: row(on(ReadReplied, LedgerRecovery._on_fence_replied), ignored=_REPLIES),
     RecoveryPhase.READING: row(
-        {
-            ReadReplied: "_on_entry_replied",
-            BatchReplied: "_on_entry_replied",
-            AddReplied: "_on_add_replied",
-            BookiesListed: "_on_bookies_listed",
-            TimerFired: "_on_hedge_timer",
-        },
+        on(ReadReplied, LedgerRecovery._on_entry_replied),
+        on(BatchReplied, LedgerRecovery._on_entry_replied),
+        on(AddReplied, LedgerRecovery._on_add_replied),
+        on(BookiesListed, LedgerRecovery._on_bookies_listed),
+        on(TimerFired, LedgerRecovery._on_hedge_timer),
         ignored=_REPLIES,
     ),
     RecoveryPhase.MEASURING: row(
-        {ReadReplied: "_on_measure_replied", TimerFired: "_on_hedge_timer"}, ignored=_REPLIES
+        on(ReadReplied, LedgerRecovery._on_measure_replied),
+        on(TimerFired, LedgerRecovery._on_hedge_timer),
+        ignored=_REPLIES,
     ),
-    RecoveryPhase.CLOSING: row(_UPDATING, ignored=_REPLIES),
-    RecoveryPhase.WAITING: row({TimerFired: "_on_retry_timer"}, ignored=_REPLIES),
-    RecoveryPhase.DONE: row({}, ignored=_REPLIES),
+    RecoveryPhase.CLOSING: row(*_UPDATING, ignored=_REPLIES),
+    RecoveryPhase.WAITING: row(on(TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
+    RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
 """Phases x events of recovery; what an earlier attempt asked for is ignored when it comes late."""

@@ -14,6 +14,8 @@ A bookie that answers BUSY has not failed: what it refused is sent again after a
 confirmation goes on with the others. `overload.py` says for how long, and when it is replaced.
 """
 
+# ruff: noqa: SLF001 (the table below the class holds its methods)
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -21,17 +23,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.model import (
-    FRAME_SIZE_BYTES_MAX,
-    NO_ENTRY,
-    RUN_ENTRIES_MAX,
-    Code,
-    LedgerMetadata,
-    LedgerState,
-    Versioned,
-)
-from ledgerlog_spark.protocol.add_pipeline import AddPipeline, MemberAnswer, Window
-from ledgerlog_spark.protocol.dispatch import REFUSED, Table, dispatch, row
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
+from ledgerlog_spark.protocol.add_pipeline import AddPipeline, MemberAnswer, Window, check_run
+from ledgerlog_spark.protocol.dispatch import Table, dispatch, on, row
 from ledgerlog_spark.protocol.ensemble_change import FailedBookies, FragmentChange
 from ledgerlog_spark.protocol.messages import (
     AddReplied,
@@ -92,12 +86,6 @@ class WriterSettings:
     ensemble_changes_max: int = 1_000
     add_quorum_timeout_ms: int | None = None
 
-
-ENTRY_OVERHEAD_BYTES = 64
-"""Header, longest digest, id and length: what an entry of a run takes beside its payload."""
-
-FRAME_OVERHEAD_BYTES = 256
-"""More than the head of any frame."""
 
 FATAL_ADD_CODES = {
     Code.FENCED: Failure.FENCED,
@@ -204,28 +192,14 @@ class LedgerWriter(UpdatingMachine):
         return dispatch(self, WRITER_TABLE, self.phase, event)
 
     def _on_add_requested(self, event: AddRequested) -> list[Effect]:
-        self._check_add(event)
-        return [*self._pipeline.add(event.payloads), *self._arm_quorum_timer()]
-
-    def _check_add(self, event: AddRequested) -> None:
         if not self._pipeline.can_add:
             raise LocalProtocolError(
                 "the window is full: wait until can_add is true again",
                 entries_in_flight=self.entries_in_flight,
                 size_bytes_in_flight=self.size_bytes_in_flight,
             )
-        if not 1 <= len(event.payloads) <= RUN_ENTRIES_MAX:
-            raise LocalProtocolError(
-                f"a run has 1 to {RUN_ENTRIES_MAX} entries, not {len(event.payloads)}: split it",
-                entries=len(event.payloads),
-            )
-        size_bytes = sum(map(len, event.payloads)) + ENTRY_OVERHEAD_BYTES * len(event.payloads)
-        if size_bytes > FRAME_SIZE_BYTES_MAX - FRAME_OVERHEAD_BYTES:
-            raise LocalProtocolError(
-                f"a run of {size_bytes} bytes with its headers is larger than a frame of "
-                f"{FRAME_SIZE_BYTES_MAX} bytes: split it",
-                size_bytes=size_bytes,
-            )
+        check_run(event.payloads)
+        return [*self._pipeline.add(event.payloads), *self._arm_quorum_timer()]
 
     def _on_add_replied(self, event: AddReplied) -> list[Effect]:
         answer = self._pipeline.take_reply(event)
@@ -468,33 +442,34 @@ class LedgerWriter(UpdatingMachine):
 
 ADDING = (WriterPhase.OPEN, WriterPhase.LISTING, WriterPhase.CHANGING)
 
-_ADDS: dict[type, str] = {
-    AddRequested: "_on_add_requested",
-    AddReplied: "_on_add_replied",
-    CloseRequested: "_on_close_requested",
-    TimerFired: "_on_timer_fired",
-}
+_ADDS = (
+    on(AddRequested, LedgerWriter._on_add_requested),
+    on(AddReplied, LedgerWriter._on_add_replied),
+    on(CloseRequested, LedgerWriter._on_close_requested),
+    on(TimerFired, LedgerWriter._on_timer_fired),
+)
+_WRITES = (
+    on(MetadataWritten, LedgerWriter._on_update_reply),
+    on(MetadataLoaded, LedgerWriter._on_update_reply),
+)
 _REPLIES = (AddReplied, BookiesListed, MetadataLoaded, MetadataWritten, TimerFired)
-_NO_MORE: dict[type, str] = {AddRequested: REFUSED, CloseRequested: REFUSED}
+_ASKED = (AddRequested, CloseRequested)
 
-WRITER_TABLE: Table = {
-    WriterPhase.OPEN: row(_ADDS),
-    WriterPhase.LISTING: row({**_ADDS, BookiesListed: "_on_bookies_listed"}),
-    WriterPhase.CHANGING: row(
-        {**_ADDS, MetadataWritten: "_on_update_reply", MetadataLoaded: "_on_update_reply"}
-    ),
+WRITER_TABLE: Table[LedgerWriter, Effect] = {
+    WriterPhase.OPEN: row(*_ADDS),
+    WriterPhase.LISTING: row(*_ADDS, on(BookiesListed, LedgerWriter._on_bookies_listed)),
+    WriterPhase.CHANGING: row(*_ADDS, *_WRITES),
     WriterPhase.CLOSING: row(
-        {
-            **_NO_MORE,
-            MetadataWritten: "_on_update_reply",
-            MetadataLoaded: "_on_update_reply",
-            TimerFired: "_on_update_reply",
-        },
+        *_WRITES,
+        on(TimerFired, LedgerWriter._on_update_reply),
         ignored=(AddReplied, BookiesListed),
+        refused=_ASKED,
     ),
-    WriterPhase.CLOSED: row(_NO_MORE, ignored=_REPLIES),
+    WriterPhase.CLOSED: row(ignored=_REPLIES, refused=_ASKED),
     WriterPhase.FAILED: row(
-        {AddRequested: REFUSED, CloseRequested: "_on_close_after_failure"}, ignored=_REPLIES
+        on(CloseRequested, LedgerWriter._on_close_after_failure),
+        ignored=_REPLIES,
+        refused=(AddRequested,),
     ),
 }
 """Phases x events of the writer."""

@@ -274,8 +274,8 @@ MUTATIONS = [
     Mutation(
         "swept_ledger_stays_the_next_one",
         "ledgerlog_spark/protocol/leader_log.py",
-        "return [*self._drop_next(), *self._try_again(self._listing, error)]",
-        "return self._try_again(self._listing, error)",
+        "return [*self._drop_next(), *self._try_again(self._attempts.listing, error)]",
+        "return self._try_again(self._attempts.listing, error)",
         "a leader lists a ledger again that is being deleted",
     ),
     Mutation(

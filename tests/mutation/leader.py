@@ -11,15 +11,15 @@ MUTATIONS = [
     Mutation(
         "leader_rolls_while_it_closes",
         "ledgerlog_spark/protocol/leader_log.py",
-        "        self._ledgers.wants_roll = False\n        self._forgive()\n",
-        "        self._forgive()\n",
+        "        self._ledgers.wants_roll = False\n        self._attempts.forgive()\n",
+        "        self._attempts.forgive()\n",
         "a close makes one more ledger, which nobody writes",
     ),
     Mutation(
         "leader_stays_unsure_after_a_change",
         "ledgerlog_spark/protocol/leader_log.py",
-        "        self._change = None\n        self._is_unsure = False\n        self._adopt",
-        "        self._change = None\n        self._adopt",
+        "        self._change = None\n        self._is_unsure = False\n",
+        "        self._change = None\n",
         "a leader that ended after an unsure change leaves a ledger that no list names",
     ),
     Mutation(
@@ -155,7 +155,7 @@ MUTATIONS = [
         "leader_goes_on_after_fence",
         f"{PROTOCOL}/leader_log.py",
         """        if event.is_lost:
-            return self._stop(self._deposed(event.error))
+            return self._stop(self._appends.deposed(event.error))
         ledger.is_broken = True""",
         """        ledger.is_broken = True""",
         "a leader that was replaced goes on in a new ledger",
@@ -184,7 +184,7 @@ MUTATIONS = [
     Mutation(
         "leader_counts_old_failures",
         f"{PROTOCOL}/leader_log.py",
-        "        ledger.is_broken = True\n        self._forgive()\n",
+        "        ledger.is_broken = True\n        self._attempts.forgive()\n",
         "        ledger.is_broken = True\n",
         "failures of a time when nothing depended on it end the leader at once",
     ),
@@ -335,7 +335,7 @@ MUTATIONS = [
         "leader_tries_again_to_close_what_another_recovered",
         f"{PROTOCOL}/leader_log.py",
         "        if event.outcome is LedgerOutcome.LOST:\n"
-        "            return self._stop(self._deposed(event.error))\n",
+        "            return self._stop(self._appends.deposed(event.error))\n",
         "",
         "a leader that was replaced goes on in its next ledger",
     ),

@@ -97,8 +97,8 @@ _STANDING_STILL = [
     Mutation(
         "leader_stands_still_after_a_failed_attempt",
         f"{PROTOCOL}/leader_log.py",
-        "            if attempts.wake(event.request):\n                return self._advance()\n",
-        "            if attempts.wake(event.request):\n                return []\n",
+        "return self._advance() if self._attempts.wake(event.request) else []",
+        "return [] if self._attempts.wake(event.request) else []",
         "a leader whose attempt at a ledger failed makes no other",
     ),
     Mutation(
@@ -125,7 +125,8 @@ _STANDING_STILL = [
     Mutation(
         "append_pays_for_failures_before_it",
         f"{PROTOCOL}/leader_log.py",
-        "        if ledgers.current.is_broken and appends.is_empty:\n            self._forgive()\n",
+        "        if ledgers.current.is_broken and appends.is_empty:\n"
+        "            self._attempts.forgive()\n",
         "",
         "the first append after an outage ends the leader at the next failure",
     ),

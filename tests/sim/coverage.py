@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 import ledgerlog_spark.protocol as protocol_package
 from ledgerlog_spark.protocol import dispatch as dispatch_module
-from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED
+from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Unhandled
 from ledgerlog_spark.protocol.log_machine import LogMachine
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +132,7 @@ class Coverage:
         self.failures: Counter[str] = Counter()
         self.lines = Lines(prefixes)
         self._tables: dict[int, str] = {}
-        self._entries: dict[str, str] = {}
+        self._entries: dict[str, Callable[..., list[Any]] | Unhandled] = {}
 
     @contextmanager
     def watching(self, tables: Sequence[str]) -> Iterator[None]:
@@ -152,8 +152,8 @@ class Coverage:
                 if table is not None and id(table) not in self._tables:
                     self._tables[id(table)] = name
                     for phase, row in table.items():
-                        for event, method in row.items():
-                            self._entries[f"{name}.{phase.name}.{event.__name__}"] = method
+                        for event, handler in row.items():
+                            self._entries[f"{name}.{phase.name}.{event.__name__}"] = handler
 
         def counted(machine: Any, table: Any, phase: Any, event: Any) -> list[Any]:
             name = self._tables.get(id(table))
@@ -215,8 +215,8 @@ class Coverage:
         """Transitions that no schedule met; REFUSED ones are mistakes of a caller."""
         return [
             name
-            for name, method in self._entries.items()
-            if name not in self.transitions and method != REFUSED
+            for name, handler in self._entries.items()
+            if name not in self.transitions and handler is not REFUSED
         ]
 
     def report(self, out: TextIO, reasons: Mapping[str, str], wanted: Sequence[str]) -> int:
@@ -273,7 +273,7 @@ class Coverage:
         ):
             out.write(f"{title}\n")
             for name in sorted(counts):
-                ignored = " (ignored)" if self._entries.get(name) == IGNORED else ""
+                ignored = " (ignored)" if self._entries.get(name) is IGNORED else ""
                 out.write(f"  {counts[name]:9,} {name}{ignored}\n")
 
 

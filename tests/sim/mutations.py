@@ -34,6 +34,7 @@ from ledgerlog_spark.protocol.recovery_tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.writer import LedgerWriter
 from tests.sim.bookie import MetadataFromStore
 from tests.sim.disk import SimFile
+from tests.sim.handlers import replace as replace_in
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,8 @@ def applied(name: str) -> Iterator[None]:
     """Apply one mutation for as long as the context lasts."""
     with ExitStack() as undo:
         for owner, attribute, replacement in MUTATIONS[name].patches:
-            original = owner.__dict__[attribute]
-            setattr(owner, attribute, replacement)
-            undo.callback(setattr, owner, attribute, original)
+            assert attribute in vars(owner), (owner, attribute)
+            replace_in(undo, owner, attribute, replacement)
         yield
 
 

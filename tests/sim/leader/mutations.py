@@ -26,6 +26,7 @@ from ledgerlog_spark.protocol.log_head_change import HeadChanger
 from ledgerlog_spark.protocol.log_messages import DropLedger
 from ledgerlog_spark.protocol.log_truncate import TruncateMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
+from tests.sim.handlers import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,11 +52,7 @@ def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[
     """Apply one mutation for as long as the context lasts; None for those of the machine."""
     with ExitStack() as undo:
         for owner, attribute, replacement in (among or MUTATIONS)[name].patches:
-            if attribute in owner.__dict__:
-                undo.callback(setattr, owner, attribute, owner.__dict__[attribute])
-            else:
-                undo.callback(delattr, owner, attribute)
-            setattr(owner, attribute, replacement)
+            replace(undo, owner, attribute, replacement)
         yield
 
 

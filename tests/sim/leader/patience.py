@@ -35,9 +35,9 @@ class PatienceStory:
     def _attempts(self) -> dict[str, Attempts]:
         machine = self._leader.machine
         return {
-            "making": machine._creating,
-            "closing": machine._closing,
-            "listing": machine._listing,
+            "making": machine._attempts.creating,
+            "closing": machine._attempts.closing,
+            "listing": machine._attempts.listing,
             "looking": machine._look._attempts,
         }
 

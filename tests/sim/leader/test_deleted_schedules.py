@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ledgerlog_spark.protocol.leader_log import LeaderLog
+from tests.sim.handlers import replace
 from tests.sim.leader.deleted import deleted_schedule, told_of_the_deletion
 from tests.sim.leader.schedules import run_schedules
 from tests.sim.log.checks import Violation
@@ -36,12 +38,11 @@ def test_no_leader_goes_on_in_a_deleted_log(show: Callable[[object], None]) -> N
     assert told > SCHEDULES // 3
 
 
-def test_a_schedule_catches_a_leader_that_does_not_look_at_its_head(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_schedule_catches_a_leader_that_does_not_look_at_its_head() -> None:
     def deaf(_leader: LeaderLog, _event: HeadChanged) -> list[object]:
         return []
 
-    monkeypatch.setattr(LeaderLog, "_on_head_changed", deaf)
-    with pytest.raises(Violation, match=r"goes on in a deleted log|never learned"):
-        run_schedules(range(SCHEDULES_TO_CATCH_MAX), None, deleted_schedule)
+    with ExitStack() as undo:
+        replace(undo, LeaderLog, "_on_head_changed", deaf)
+        with pytest.raises(Violation, match=r"goes on in a deleted log|never learned"):
+            run_schedules(range(SCHEDULES_TO_CATCH_MAX), None, deleted_schedule)

@@ -58,7 +58,7 @@ REASONS: dict[str, str] = {
     "*/leader_end.py:_happened": PEOPLE,
     "*/leader_log.py:LeaderLog.next_append": PEOPLE,
     "*/leader_log.py:LeaderLog._on_open_timer": LATE,
-    "*/leader_log.py:LeaderLog._on_append": CALLER,
+    "*/leader_appends.py:LeaderAppends.check": CALLER,
     "*/leader_log.py:LeaderLog._on_confirmed": LATE,
     "*/leader_rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
     "*/leader_opening.py:LeaderOpening._on_sealed": OVERTAKEN,

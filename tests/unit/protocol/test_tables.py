@@ -11,7 +11,7 @@ import pytest
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
 from ledgerlog_spark.protocol import messages as m
-from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Table
+from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Table, Unhandled
 from ledgerlog_spark.protocol.lac import LAC_TABLE, LacPhase, LacReader
 from ledgerlog_spark.protocol.read_room import RoomMade
 from ledgerlog_spark.protocol.reader import READER_TABLE, LedgerReader, ReaderPhase
@@ -23,7 +23,7 @@ EVENTS: tuple[type, ...] = get_args(m.Event)
 METADATA = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),))
 NOT_ASKED = 1_000_000
 
-MACHINES: dict[type, tuple[type[Enum], Table]] = {
+MACHINES: dict[type, tuple[type[Enum], Table[Any, Any]]] = {
     LedgerWriter: (WriterPhase, WRITER_TABLE),
     LedgerRecovery: (RecoveryPhase, RECOVERY_TABLE),
     LedgerReader: (ReaderPhase, READER_TABLE),
@@ -129,10 +129,10 @@ def test_each_pair_is_handled_or_ignored_or_refused_or_asserted(
     if entry is None:
         with pytest.raises(AssertionError):
             one.handle(event_of(event))
-    elif entry == REFUSED:
+    elif entry is REFUSED:
         with pytest.raises(LocalProtocolError):
             one.handle(event_of(event))
-    elif entry == IGNORED:
+    elif entry is IGNORED:
         assert one.handle(event_of(event)) == []
     elif event in (m.Start, m.AddRequested, m.CloseRequested):
         assert one.handle(event_of(event)), "asking for something has effects"
@@ -144,13 +144,14 @@ def test_each_pair_is_handled_or_ignored_or_refused_or_asserted(
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda kind: kind.__name__)
-def test_every_phase_has_a_row_of_known_methods(machine: type) -> None:
+def test_every_phase_has_a_row_of_methods_of_its_machine(machine: type) -> None:
     phases, table = MACHINES[machine]
     assert list(table) == list(phases)
     for phase_row in table.values():
-        for event, name in phase_row.items():
+        for event, handler in phase_row.items():
             assert event in EVENTS
-            assert name in (IGNORED, REFUSED) or callable(getattr(machine, name))
+            is_method = handler is getattr(machine, getattr(handler, "__name__", ""), None)
+            assert isinstance(handler, Unhandled) or is_method
 
 
 def rendered() -> str:
@@ -164,8 +165,9 @@ def rendered() -> str:
             "|---|---|---|",
         ]
         for phase, phase_row in table.items():
-            for event, name in phase_row.items():
-                shown = name if name in (IGNORED, REFUSED) else f"`{name}`"
+            for event, handler in phase_row.items():
+                is_method = not isinstance(handler, Unhandled)
+                shown = f"`{handler.__name__}`" if is_method else handler.value
                 lines.append(f"| {phase.name} | {event.__name__} | {shown} |")
         lines.append("")
     return "\n".join(lines)

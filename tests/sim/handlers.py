@@ -1,0 +1,40 @@
+"""Replaces methods of shipped classes, those too that a dispatch table holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from ledgerlog_spark.protocol.lac import LAC_TABLE
+from ledgerlog_spark.protocol.leader_log import LEADER_TABLE
+from ledgerlog_spark.protocol.reader import READER_TABLE
+from ledgerlog_spark.protocol.recovery import RECOVERY_TABLE
+from ledgerlog_spark.protocol.writer import WRITER_TABLE
+
+TABLES: tuple[Mapping[Any, Any], ...] = (
+    WRITER_TABLE,
+    RECOVERY_TABLE,
+    READER_TABLE,
+    LAC_TABLE,
+    LEADER_TABLE,
+)
+
+
+def replace(undo: ExitStack, owner: Any, name: str, replacement: Any) -> None:
+    """Set an attribute of a class or module until `undo` ends.
+
+    A table holds the function itself, so the row has to change as well as the class.
+    """
+    missing = object()
+    original = vars(owner).get(name, missing)
+    if original is missing:
+        undo.callback(delattr, owner, name)
+    else:
+        undo.callback(setattr, owner, name, original)
+    setattr(owner, name, replacement)
+    for table in TABLES:
+        for row in table.values():
+            for event in [event for event, handler in row.items() if handler is original]:
+                row[event] = replacement
+                undo.callback(row.__setitem__, event, original)
