@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,14 +61,14 @@ def resolver(port: int, properties: dict[str, str], grpc_port: int | None = None
 
 
 @asynccontextmanager
-async def in_process(storage: Any, tmp_path):
+async def in_process(storage: Any, tmp_path: Path) -> AsyncIterator[InProcessTransport]:
     yield InProcessTransport(
         {BOOKIE: storage}, StorageRequests(AddRequest, ReadRequest, BatchReadRequest)
     )
 
 
 @asynccontextmanager
-async def v2_of_ours(storage: Any, tmp_path):
+async def v2_of_ours(storage: Any, tmp_path: Path) -> AsyncIterator[V2Transport]:
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
     server = V2Server(settings, storage, Lanes.of(settings), ServiceCounters())
     listener = listen("127.0.0.1", 0)
@@ -80,7 +82,7 @@ async def v2_of_ours(storage: Any, tmp_path):
 
 
 @asynccontextmanager
-async def v2_without_runs(storage: Any, tmp_path):
+async def v2_without_runs(storage: Any, tmp_path: Path) -> AsyncIterator[V2Transport]:
     async with (
         small_server(storage, takes_runs=False) as server,
         control_service(storage, tmp_path) as grpc_port,
@@ -89,13 +91,13 @@ async def v2_without_runs(storage: Any, tmp_path):
 
 
 @asynccontextmanager
-async def grpc_of_ours(storage: Any, tmp_path):
+async def grpc_of_ours(storage: Any, tmp_path: Path) -> AsyncIterator[GrpcTransport]:
     async with control_service(storage, tmp_path) as port:
         yield GrpcTransport(resolver(1, {}, grpc_port=port))
 
 
 @asynccontextmanager
-async def control_service(storage: Any, tmp_path):
+async def control_service(storage: Any, tmp_path: Path) -> AsyncIterator[int]:
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
     lanes = Lanes.of(settings)
     stores = memory_metadata()
@@ -123,7 +125,7 @@ TRANSPORTS = {
 
 
 @asynccontextmanager
-async def memory_storage(tmp_path):
+async def memory_storage(tmp_path: Path) -> AsyncIterator[MemoryStorage]:
     yield MemoryStorage()
 
 
@@ -133,7 +135,7 @@ class EveryLedgerIsOpen:
 
 
 @asynccontextmanager
-async def bookie_storage(tmp_path):
+async def bookie_storage(tmp_path: Path) -> AsyncIterator[Any]:
     """What a real bookie runs, on real files."""
     tasks = OsTasks()
     files = OsFileSystem(tmp_path / "entries")
@@ -157,12 +159,14 @@ STORAGES = {"memory": memory_storage, "bookie": bookie_storage}
 
 
 @pytest.fixture(params=STORAGES)
-def storage_name(request) -> str:
+def storage_name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture(params=TRANSPORTS)
-async def world(request, storage_name: str, tmp_path):
+async def world(
+    request: pytest.FixtureRequest, storage_name: str, tmp_path: Path
+) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(STORAGES[storage_name](tmp_path))
         held = HeldStorage(storage)
@@ -181,7 +185,9 @@ def caller(world: World) -> Caller:
 @pytest.mark.parametrize(
     "entry_ids", [range(3), range(1), range(7, 100, 3), (0, 1, 5, 6, 20), (1 << 40,)]
 )
-async def test_entries_of_a_run_are_read_back_as_they_were_added(caller: Caller, entry_ids) -> None:
+async def test_entries_of_a_run_are_read_back_as_they_were_added(
+    caller: Caller, entry_ids: Sequence[int]
+) -> None:
     assert await caller.add(run_of(7, entry_ids)) is Code.OK
     for entry_id in entry_ids:
         assert await caller.read(7, entry_id) == (Code.OK, stored(7, entry_id))
@@ -264,7 +270,9 @@ async def test_same_request_many_times_at_once_is_answered_each_time(caller: Cal
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 65_536, 1 << 20, ENTRY_SIZE_BYTES_MAX - 36])
-async def test_entry_of_any_size_that_fits_a_frame_reads_back(caller: Caller, size_bytes) -> None:
+async def test_entry_of_any_size_that_fits_a_frame_reads_back(
+    caller: Caller, size_bytes: int
+) -> None:
     payload = bytes(range(256)) * (size_bytes // 256) + bytes(size_bytes % 256)
     assert await caller.add(run_of(7, range(1), payload)) is Code.OK
     code, entry = await caller.read(7, 0)

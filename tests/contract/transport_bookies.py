@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -331,7 +331,7 @@ def refuse_lacs(connection: SmallConnection, request: Request) -> bool:
 
 
 @asynccontextmanager
-async def small_server(storage: Any, *, takes_runs: bool):
+async def small_server(storage: Any, *, takes_runs: bool) -> AsyncIterator[SmallServer]:
     server = SmallServer(storage, takes_runs=takes_runs)
     await server.start()
     try:

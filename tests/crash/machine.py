@@ -13,6 +13,7 @@ from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadReques
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
+from bookie_server.storage.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.manifest import initialize_directory
 from ledgerlog_spark.model import Code
@@ -167,8 +168,8 @@ class Machine:
         storage = self.serving
         pool, keeper = storage._files, storage._keeper
         assert len(self.files.opened) <= pool.open_count <= self.settings.open_files_max
-        files = [file for file in (*keeper.opened, keeper.spare) if file is not None]
-        files += keeper._unmarked
+        files: list[OpenFile | FinishedFile] = [*keeper.opened, *keeper._unmarked]
+        files += [] if keeper.spare is None else [keeper.spare]
         known = {file.entry.slot for file in files} | set(keeper._pinned)
         # The maintenance at work: the file that it prepared, and one that it cuts.
         assert len(set(pool.held_names) - known) <= 2, (pool.held_names, known)

@@ -384,7 +384,7 @@ class Run:
                 model.check_read(ledger_id, entry_id, code, data)
                 key = (ledger_id, entry_id)
                 read[key] = data
-                possible = model.possible.pop(key, {})
+                possible = model.possible.pop(key, Counter())
                 if any(count > 0 and age == ANY_AGE for (age, _), count in possible.items()):
                     sent_again.add(key)
                 if data is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from bookie_server.core.manifest_codec import decode_manifest, encode_manifest
+from bookie_server.core.requests import AddRequest
 from bookie_server.errors import (
     DamagedDirectoryError,
     DirectoryLockedError,
@@ -16,6 +18,8 @@ from bookie_server.errors import (
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
+from tests.fixtures.kinds import now
+from tests.sim.disk import Content
 
 
 def filled(machine: Machine, count: int, payload: bytes = bytes(3_000)) -> None:
@@ -23,7 +27,7 @@ def filled(machine: Machine, count: int, payload: bytes = bytes(3_000)) -> None:
         assert machine.add(1, (number,), payload) is Code.OK
 
 
-def test_full_disk_refuses_adds_and_takes_fences_and_recovery_adds_until_there_is_room():
+def test_full_disk_refuses_adds_and_takes_fences_and_recovery_adds_until_there_is_room() -> None:
     machine = Machine(settings=replace(SMALL, free_bytes_min=1 << 18))
     machine.start()
     filled(machine, 5)
@@ -53,7 +57,7 @@ def test_full_disk_refuses_adds_and_takes_fences_and_recovery_adds_until_there_i
     assert machine.add(3, (0,)) is Code.OK
 
 
-def test_full_disk_refuses_control_records_before_the_last_file_overflows():
+def test_full_disk_refuses_control_records_before_the_last_file_overflows() -> None:
     machine = Machine()
     machine.start()
     machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + 4_000
@@ -68,7 +72,7 @@ def test_full_disk_refuses_control_records_before_the_last_file_overflows():
     assert machine.fence(1)[0] is Code.OK
 
 
-def test_recovery_adds_are_taken_again_once_the_disk_has_room():
+def test_recovery_adds_are_taken_again_once_the_disk_has_room() -> None:
     machine = Machine()
     machine.start()
     filled(machine, 3)
@@ -77,7 +81,7 @@ def test_recovery_adds_are_taken_again_once_the_disk_has_room():
     while machine.add(1, (number,), bytes(3_000), is_recovery=True) is Code.OK:
         number += 1
         assert number < 200
-    assert not machine.serving.is_writable
+    assert not now(machine.serving.is_writable)
     machine.disk.faults.capacity_bytes = None
     machine.scheduler.run_for(2 * SMALL.allocation_retry_ms)
     assert machine.serving.is_writable
@@ -85,7 +89,7 @@ def test_recovery_adds_are_taken_again_once_the_disk_has_room():
     assert machine.add(1, (number + 1,), bytes(3_000)) is Code.OK
 
 
-def test_no_room_for_the_first_file_refuses_to_start():
+def test_no_room_for_the_first_file_refuses_to_start() -> None:
     machine = Machine()
     machine.disk.faults.capacity_bytes = 10_000
     with pytest.raises(DiskFullError):
@@ -93,7 +97,7 @@ def test_no_room_for_the_first_file_refuses_to_start():
 
 
 @pytest.mark.parametrize("fault", ["sync_errors", "write_errors"])
-def test_failed_group_is_never_acknowledged_and_ends_the_storage(fault):
+def test_failed_group_is_never_acknowledged_and_ends_the_storage(fault: str) -> None:
     machine = Machine(3)
     machine.start()
     filled(machine, 3)
@@ -120,7 +124,7 @@ def test_failed_group_is_never_acknowledged_and_ends_the_storage(fault):
         assert machine.read(1, number) == (Code.OK, entry(1, number, bytes(3_000)))
 
 
-def test_read_error_is_unknown_and_passes():
+def test_read_error_is_unknown_and_passes() -> None:
     machine = Machine(1)
     machine.start()
     filled(machine, 30)
@@ -131,7 +135,7 @@ def test_read_error_is_unknown_and_passes():
     assert machine.serving.failure is None
 
 
-def test_second_process_on_a_directory_is_refused():
+def test_second_process_on_a_directory_is_refused() -> None:
     machine = Machine()
     machine.start()
     with pytest.raises(DirectoryLockedError):
@@ -153,13 +157,13 @@ def torn(machine: Machine) -> None:
     raise AssertionError("no write was torn")
 
 
-def _unanswered(seed: int):
+def _unanswered(seed: int) -> tuple[AddRequest, Callable[[Code], None]]:
     from tests.crash.machine import add_request
 
     return add_request(7, range(seed * 8, seed * 8 + 8), b"%d" % seed * 400), lambda _code: None
 
 
-def contents(machine: Machine):
+def contents(machine: Machine) -> list[Content]:
     return list(machine.disk.seen_names.values())
 
 
@@ -172,7 +176,9 @@ def contents(machine: Machine):
         (Standing.UNKNOWN, Code.IO_ERROR),
     ],
 )
-def test_first_add_after_a_cut_tail_goes_through_the_metadata_check(standing, answer):
+def test_first_add_after_a_cut_tail_goes_through_the_metadata_check(
+    standing: Standing, answer: Code
+) -> None:
     machine = Machine(5, standing=standing)
     machine.start()
     assert machine.add(1, (0,)) is Code.OK
@@ -196,7 +202,7 @@ def test_first_add_after_a_cut_tail_goes_through_the_metadata_check(standing, an
         assert machine.add(1, (2,)) is Code.OK
 
 
-def test_fence_that_the_metadata_check_makes_is_durable_before_an_add_hears_of_it():
+def test_fence_that_the_metadata_check_makes_is_durable_before_an_add_hears_of_it() -> None:
     machine = Machine(5, standing=Standing.NOT_WRITABLE)
     machine.start()
     torn(machine)
@@ -208,7 +214,7 @@ def test_fence_that_the_metadata_check_makes_is_durable_before_an_add_hears_of_i
     assert machine.add(1, (0,)) is Code.FENCED
 
 
-def test_adds_that_wait_for_the_metadata_check_are_answered_within_its_time():
+def test_adds_that_wait_for_the_metadata_check_are_answered_within_its_time() -> None:
     machine = Machine(5)
     machine.start()
     torn(machine)
@@ -231,7 +237,7 @@ def test_adds_that_wait_for_the_metadata_check_are_answered_within_its_time():
 def small_directory(*, is_clean: bool) -> tuple[Machine, dict[tuple[int, int], tuple[bytes, ...]]]:
     machine = Machine(11, settings=replace(SMALL, recent_bytes_max=1))
     machine.start()
-    stored = {}
+    stored: dict[tuple[int, int], tuple[bytes, ...]] = {}
     for ledger_id, ids in ((1, range(3)), (2, (0, 2)), (1, (1,))):
         payload = b"%d-%d" % (ledger_id, len(stored))
         assert machine.add(ledger_id, ids, payload) is Code.OK
@@ -243,7 +249,9 @@ def small_directory(*, is_clean: bool) -> tuple[Machine, dict[tuple[int, int], t
     return machine, stored
 
 
-def check_never_wrong_and_never_absent(machine: Machine, stored) -> bool:
+def check_never_wrong_and_never_absent(
+    machine: Machine, stored: dict[tuple[int, int], tuple[bytes, ...]]
+) -> bool:
     """Whether everything was readable."""
     is_whole = True
     for (ledger_id, entry_id), data in stored.items():
@@ -260,7 +268,7 @@ def check_never_wrong_and_never_absent(machine: Machine, stored) -> bool:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_any_damaged_byte_of_an_entry_log_file_is_unknown_and_never_absent(is_clean):
+def test_any_damaged_byte_of_an_entry_log_file_is_unknown_and_never_absent(is_clean: bool) -> None:
     sample, _ = small_directory(is_clean=is_clean)
     name = "slot-00000001"
     size = len(sample.disk.seen_names[name].seen)
@@ -282,7 +290,7 @@ def test_any_damaged_byte_of_an_entry_log_file_is_unknown_and_never_absent(is_cl
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_truncated_entry_log_file_is_unknown_and_never_absent(is_clean):
+def test_truncated_entry_log_file_is_unknown_and_never_absent(is_clean: bool) -> None:
     for size in (0, 100, 8192, 8300, 8704, 9300, 10_000, 12_000):
         machine, stored = small_directory(is_clean=is_clean)
         content = machine.disk.seen_names["slot-00000001"]
@@ -293,7 +301,7 @@ def test_truncated_entry_log_file_is_unknown_and_never_absent(is_clean):
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_missing_entry_log_file_is_unknown_and_stays_so(is_clean):
+def test_missing_entry_log_file_is_unknown_and_stays_so(is_clean: bool) -> None:
     machine, stored = small_directory(is_clean=is_clean)
     machine.disk.seen_names.pop("slot-00000001")
     machine.disk.durable_names.pop("slot-00000001")
@@ -304,7 +312,7 @@ def test_missing_entry_log_file_is_unknown_and_stays_so(is_clean):
         machine.stop()
 
 
-def test_damaged_index_is_rebuilt_from_its_records():
+def test_damaged_index_is_rebuilt_from_its_records() -> None:
     machine = Machine(2, settings=replace(SMALL, recent_bytes_max=1))
     machine.start()
     filled(machine, 60)
@@ -324,7 +332,7 @@ def test_damaged_index_is_rebuilt_from_its_records():
     assert machine.serving.counters.boot.rebuilt_indexes >= 2
 
 
-def test_any_damaged_byte_of_manifest_or_ledger_states_refuses_to_start():
+def test_any_damaged_byte_of_manifest_or_ledger_states_refuses_to_start() -> None:
     sample, _ = small_directory(is_clean=True)
     for name in sorted(n for n in sample.disk.seen_names if not n.startswith("slot-")):
         if name == "UNCLEAN":
@@ -344,7 +352,7 @@ def test_any_damaged_byte_of_manifest_or_ledger_states_refuses_to_start():
                 machine.start()
 
 
-def test_missing_manifest_refuses_to_start_and_leaves_the_files_alone():
+def test_missing_manifest_refuses_to_start_and_leaves_the_files_alone() -> None:
     machine, _ = small_directory(is_clean=True)
     machine.disk.seen_names.pop("MANIFEST")
     before = sorted(machine.disk.seen_names)
@@ -353,7 +361,7 @@ def test_missing_manifest_refuses_to_start_and_leaves_the_files_alone():
     assert sorted(machine.disk.seen_names) == before
 
 
-def test_emptied_directory_refuses_to_start_and_stays_empty():
+def test_emptied_directory_refuses_to_start_and_stays_empty() -> None:
     machine, _ = small_directory(is_clean=True)
     machine.disk.wipe()
     with pytest.raises(DamagedDirectoryError, match="another bookie_id"):
@@ -361,7 +369,7 @@ def test_emptied_directory_refuses_to_start_and_stays_empty():
     assert machine.disk.seen_names == {}
 
 
-def test_full_disk_never_gives_a_file_away_that_may_have_held_records():
+def test_full_disk_never_gives_a_file_away_that_may_have_held_records() -> None:
     """The last open file lost the header of its only record: it is not the unused spare."""
     machine = Machine(11)
     machine.start()
@@ -377,8 +385,8 @@ def test_full_disk_never_gives_a_file_away_that_may_have_held_records():
             copy[8192 : min(8704, records_end)] = bytes(max(0, min(512, records_end - 8192)))
     manifest = machine.manifest()
     data = encode_manifest(replace(manifest, files=(replace(entry_log, first_sequence=1),)))
-    for copy in (machine.disk.seen_names["MANIFEST"], machine.disk.durable_names["MANIFEST"]):
-        copy.seen[:] = copy.durable[:] = data
+    for names in (machine.disk.seen_names, machine.disk.durable_names):
+        names["MANIFEST"].seen[:] = names["MANIFEST"].durable[:] = data
     machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + 4_096
     for _ in range(2):
         machine.start()
@@ -386,12 +394,15 @@ def test_full_disk_never_gives_a_file_away_that_may_have_held_records():
         machine.crash()
 
 
-def test_lac_that_a_damaged_entry_carried_is_unknown_until_a_larger_one_comes():
+def test_lac_that_a_damaged_entry_carried_is_unknown_until_a_larger_one_comes() -> None:
     machine = Machine()
     machine.start()
     filled(machine, 6, bytes(300))
     machine.scheduler.run_for(200)
-    run = machine.serving._keeper.active.index.find(1, 5).target
+    piece = machine.serving._keeper.active.index.find(1, 5)
+    assert piece is not None
+    run = piece.target
+    assert run.identity is not None
     machine.disk.flip_bit(run.identity.name, run.offset + run.header_size + 100, 1)
     for restart in (machine.crash, machine.stop, machine.stop):
         restart()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.storage import active_index, slices
+from bookie_server.storage.file_keeper import FileKeeper
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry
 from tests.sim.runtime import Host
@@ -19,14 +21,14 @@ SLICE_MS = 5
 
 
 @pytest.fixture
-def bookie(_slices_take_time):
+def bookie(_slices_take_time: None) -> Iterator[Filled]:
     filled = Filled()
     yield filled
     filled.machine.scheduler.close()
 
 
 @pytest.fixture(autouse=True)
-def _slices_take_time(monkeypatch):
+def _slices_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of one piece or ledger, each of which takes SLICE_MS."""
     for module in (slices, active_index):
         monkeypatch.setattr(module, "UNITS_PER_TURN", 1)
@@ -49,7 +51,7 @@ class Filled:
         assert number >= PIECES
 
     @property
-    def keeper(self):
+    def keeper(self) -> FileKeeper:
         return self.machine.serving._keeper
 
     def add(self, ledger_id: int) -> int:
@@ -71,7 +73,7 @@ class Filled:
         assert (boot.damaged_records, boot.rebuilt_indexes) == (0, 0)
 
 
-def test_adds_do_not_wait_for_the_index_of_a_full_file(bookie):
+def test_adds_do_not_wait_for_the_index_of_a_full_file(bookie: Filled) -> None:
     full = bookie.keeper.full
     waits = [bookie.add(1) for _ in range(5)]
     assert bookie.keeper.full is full, "its index was still encoded"
@@ -80,7 +82,7 @@ def test_adds_do_not_wait_for_the_index_of_a_full_file(bookie):
     bookie.check()
 
 
-def test_what_a_full_file_holds_is_read_listed_and_dropped(bookie):
+def test_what_a_full_file_holds_is_read_listed_and_dropped(bookie: Filled) -> None:
     machine = bookie.machine
     bookie.add(2)
     bookie.check()
@@ -98,7 +100,7 @@ def test_what_a_full_file_holds_is_read_listed_and_dropped(bookie):
     assert machine.held(2) == [(0, bookie.next[2] - 1)]
 
 
-def test_a_dropped_ledger_is_remembered_for_as_long_as_a_full_file_names_it(bookie):
+def test_a_dropped_ledger_is_remembered_for_as_long_as_a_full_file_names_it(bookie: Filled) -> None:
     machine = bookie.machine
     assert machine.drop(3) is Code.OK
     machine.host.wall_offset_ms += 1_000 * (SETTINGS.tombstone_keep_s + 1)
@@ -108,8 +110,10 @@ def test_a_dropped_ledger_is_remembered_for_as_long_as_a_full_file_names_it(book
     assert 3 in list(machine.serving.ledgers())
 
 
-def test_another_roll_waits_until_the_index_of_the_full_file_is_durable(bookie):
-    files = {bookie.keeper.full.entry.file_id}
+def test_another_roll_waits_until_the_index_of_the_full_file_is_durable(bookie: Filled) -> None:
+    first = bookie.keeper.full
+    assert first is not None
+    files = {first.entry.file_id}
     codes: list[Code] = []
     for _ in range(3 * PIECES):
         request = add_request(1, (bookie.next[1],))
@@ -127,7 +131,7 @@ def test_another_roll_waits_until_the_index_of_the_full_file_is_durable(bookie):
     bookie.check()
 
 
-def test_a_clean_stop_leaves_no_full_file_without_its_index(bookie):
+def test_a_clean_stop_leaves_no_full_file_without_its_index(bookie: Filled) -> None:
     bookie.machine.stop()
     assert {file.state for file in bookie.machine.manifest().files} == {FileState.FINISHED}
     bookie.machine.start()
@@ -137,7 +141,7 @@ def test_a_clean_stop_leaves_no_full_file_without_its_index(bookie):
 
 @pytest.mark.parametrize("is_power", [True, False])
 @pytest.mark.parametrize("adds", [0, 3])
-def test_a_crash_while_a_full_file_gets_its_index_loses_nothing(adds, is_power):
+def test_a_crash_while_a_full_file_gets_its_index_loses_nothing(adds: int, is_power: bool) -> None:
     """At any event from the roll to the MANIFEST that calls the file finished, and after it."""
     seed = events = 0
     while True:
@@ -163,10 +167,14 @@ def test_a_crash_while_a_full_file_gets_its_index_loses_nothing(adds, is_power):
     assert events > PIECES
 
 
-def test_a_lost_record_at_the_end_of_a_full_file_is_damage_though_its_index_is_missing_too(bookie):
+def test_a_lost_record_at_the_end_of_a_full_file_is_damage_though_its_index_is_missing_too(
+    bookie: Filled,
+) -> None:
     """The next file begins one record later than where only the finish record is missing."""
     machine = bookie.machine
-    slot, end = bookie.keeper.full.entry.slot, bookie.keeper.full.end
+    full = bookie.keeper.full
+    assert full is not None
+    slot, end = full.entry.slot, full.end
     for _ in range(3):
         bookie.add(1)
     assert bookie.keeper.full is not None

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 
 from bookie_server.core.durability import Durability
 from bookie_server.core.ledger_state import encode_states
-from bookie_server.core.record import RecordKind
+from bookie_server.core.manifest_codec import Manifest, manifest_encoding
+from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.errors import DiskFullError
 from bookie_server.storage import manifest
 from bookie_server.storage.boot import Boot
@@ -32,7 +36,7 @@ MUTATION_SEEDS = 400
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_storage_keeps_its_promises_over_random_power_losses(part):
+def test_storage_keeps_its_promises_over_random_power_losses(part: int) -> None:
     def play(seed: int) -> Counter[str]:
         run = Run(seed)
         run.run()
@@ -68,7 +72,7 @@ def broken_start(seeds: int) -> str | None:
     return first_failure(seeds, AssertionError, LedgerLogError)
 
 
-def test_mutation_no_fsync_is_caught(monkeypatch):
+def test_mutation_no_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_sync(self: SimFile) -> None:
         await self.files.step(f"sync {self.name}")
 
@@ -76,21 +80,23 @@ def test_mutation_no_fsync_is_caught(monkeypatch):
     assert broken_start(MUTATION_SEEDS)
 
 
-def test_mutation_group_that_overtakes_the_one_before_is_caught(monkeypatch):
+def test_mutation_group_that_overtakes_the_one_before_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(SimFile, "write_synced", SimFile.write_synced_out_of_turn)
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_fence_not_durable_is_caught(monkeypatch):
+def test_mutation_fence_not_durable_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     # Waits for every add before the fence, but not for the fence itself.
     monkeypatch.setattr(Durability, "fence_waits_for", lambda _self, state: state.last_ticket - 1)
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_fence_skips_queue_is_caught(monkeypatch):
+def test_mutation_fence_skips_queue_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     submit = Log.submit
 
-    def jump(self: Log, record) -> int:
+    def jump(self: Log, record: LogRecord) -> int:
         if record.kind is not RecordKind.FENCE or not self._queue:
             return submit(self, record)
         submit(self, record)
@@ -104,16 +110,20 @@ def test_mutation_fence_skips_queue_is_caught(monkeypatch):
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_manifest_named_before_its_state_file_is_caught(monkeypatch):
+def test_mutation_manifest_named_before_its_state_file_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rename, sync = SimFileSystem.rename, SimFileSystem.sync_directory
 
+    unchanged: set[SimFileSystem] = set()
+
     async def sync_after_renames(self: SimFileSystem) -> None:
-        if getattr(self, "has_renamed", True):
-            self.has_renamed = False
+        if self not in unchanged:
+            unchanged.add(self)
             await sync(self)
 
     async def rename_and_note(self: SimFileSystem, source: str, target: str) -> None:
-        self.has_renamed = True
+        unchanged.discard(self)
         await rename(self, source, target)
 
     monkeypatch.setattr(SimFileSystem, "rename", rename_and_note)
@@ -121,12 +131,12 @@ def test_mutation_manifest_named_before_its_state_file_is_caught(monkeypatch):
     assert broken_start(600)
 
 
-def test_mutation_delta_unnamed_is_caught(monkeypatch):
+def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The MANIFEST still names the bytes that the state file had before."""
-    encode = manifest.manifest_encoding
+    encode = manifest_encoding
     named: dict[str, int] = {}
 
-    def encode_before(after, files_per_part):
+    def encode_before(after: Manifest, files_per_part: int) -> Any:
         size = named.setdefault(after.state_file, after.state_bytes)
         return encode(replace(after, state_bytes=size), files_per_part)
 
@@ -134,11 +144,11 @@ def test_mutation_delta_unnamed_is_caught(monkeypatch):
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_change_that_is_not_noted_is_caught(monkeypatch):
+def test_mutation_change_that_is_not_noted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fences are not among what changed: a delta leaves them out."""
     fence = ReadAnswers._fence
 
-    def fence_unnoted(self: ReadAnswers, ledger_id, *arguments) -> None:
+    def fence_unnoted(self: ReadAnswers, ledger_id: int, *arguments: Any) -> None:
         before = set(self._states.changed)
         fence(self, ledger_id, *arguments)
         self._states.changed -= {ledger_id} - before
@@ -147,11 +157,13 @@ def test_mutation_change_that_is_not_noted_is_caught(monkeypatch):
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_states_of_an_aborted_commit_are_forgotten_is_caught(monkeypatch):
+def test_mutation_states_of_an_aborted_commit_are_forgotten_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A commit that fails on a full disk takes the changes with it."""
     commit = ManifestStore.commit
 
-    async def commit_and_forget(self: ManifestStore, compose, states) -> None:
+    async def commit_and_forget(self: ManifestStore, compose: Any, states: Any) -> None:
         try:
             await commit(self, compose, states)
         except DiskFullError:
@@ -179,7 +191,7 @@ def fenced_over_a_full_disk() -> Machine:
     return machine
 
 
-def test_states_of_a_commit_that_found_no_room_are_in_the_next_one():
+def test_states_of_a_commit_that_found_no_room_are_in_the_next_one() -> None:
     machine = fenced_over_a_full_disk()
     machine.check_states()
     machine.stop()
@@ -189,8 +201,8 @@ def test_states_of_a_commit_that_found_no_room_are_in_the_next_one():
     assert machine.add(1, (1,)) is Code.FENCED
 
 
-def test_mutation_state_file_without_tombstones_is_caught(monkeypatch):
-    def encode(generation, states, ids) -> bytes:
+def test_mutation_state_file_without_tombstones_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(generation: int, states: Any, ids: Sequence[int]) -> bytes:
         before = {ledger_id: copy(state) for ledger_id, state in states.items()}
         for state in before.values():
             state.tombstone = 0
@@ -200,11 +212,11 @@ def test_mutation_state_file_without_tombstones_is_caught(monkeypatch):
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_replay_without_tombstones_is_caught(monkeypatch):
+def test_mutation_replay_without_tombstones_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Boot, "_is_live", lambda _self, record: record.kind is RecordKind.RUN)
     init = Reader.__init__
 
-    def forget(self: Reader, *arguments) -> None:
+    def forget(self: Reader, *arguments: Any) -> None:
         init(self, *arguments)
         self._tombstone_of = lambda _ledger_id: 0
 
@@ -212,17 +224,21 @@ def test_mutation_replay_without_tombstones_is_caught(monkeypatch):
     assert first_violation(MUTATION_SEEDS)
 
 
-def test_mutation_slot_used_before_the_manifest_lists_it_is_caught(monkeypatch):
+def test_mutation_slot_used_before_the_manifest_lists_it_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The next file goes to a slot that the durable MANIFEST still calls a finished file."""
     prepare = Slots.prepare
 
-    async def prepare_early(self: Slots, file_id, free_slot, **options):
+    async def prepare_early(
+        self: Slots, file_id: int, free_slot: str | None, **options: Any
+    ) -> Any:
         dead = self.keeper.finished.dead(set()) if hasattr(self, "keeper") else []
         return await prepare(self, file_id, dead[0].entry.slot if dead else free_slot, **options)
 
     init = FileKeeper.__init__
 
-    def remember(self: FileKeeper, **parts) -> None:
+    def remember(self: FileKeeper, **parts: Any) -> None:
         init(self, **parts)
         parts["slots"].keeper = self
 
@@ -231,17 +247,24 @@ def test_mutation_slot_used_before_the_manifest_lists_it_is_caught(monkeypatch):
     assert broken_start(SEEDS)
 
 
+Answered = dict[str, Any]
+
+
 class PowerCutError(Exception):
     """Raised at the chosen operation of the disk."""
 
 
-def cut_at_each_operation(script, remainder: int, check) -> None:
+def cut_at_each_operation(
+    script: Callable[[Machine, Answered], None],
+    remainder: int,
+    check: Callable[[Machine, Answered, int], None],
+) -> None:
     """Play a script once for every fourth of its operations, lose power there, start and check.
 
     What the script notes as answered has to be there at some cut: else nothing was checked.
     """
     whole = Machine(1, settings=ONE_SPARE)
-    answered_at_the_end: dict = {}
+    answered_at_the_end: Answered = {}
     script(whole, answered_at_the_end)
     noted: set[str] = set()
     total = whole.disk.counters.operations
@@ -253,7 +276,7 @@ def cut_at_each_operation(script, remainder: int, check) -> None:
             if number == crash_at:
                 raise PowerCutError
 
-        answered: dict = {}
+        answered: Answered = {}
         machine.disk.on_operation = cut
         try:
             script(machine, answered)
@@ -271,8 +294,8 @@ def cut_at_each_operation(script, remainder: int, check) -> None:
 
 
 @pytest.mark.parametrize("remainder", range(4))
-def test_power_loss_at_each_operation_of_a_script_keeps_what_was_answered(remainder):
-    def check(machine: Machine, answered: dict, crash_at: int) -> None:
+def test_power_loss_at_each_operation_of_a_script_keeps_what_was_answered(remainder: int) -> None:
+    def check(machine: Machine, answered: Answered, crash_at: int) -> None:
         for number, stored in answered.get("adds", {}).items():
             assert machine.read(1, number) == (Code.OK, stored), (crash_at, number)
         if "fenced" in answered:
@@ -283,7 +306,7 @@ def test_power_loss_at_each_operation_of_a_script_keeps_what_was_answered(remain
     cut_at_each_operation(script_into, remainder, check)
 
 
-def script_into(machine: Machine, answered: dict) -> None:
+def script_into(machine: Machine, answered: Answered) -> None:
     """Adds, a fence, rolls, a clean stop, a start and a last stop; notes what was answered."""
     adds = answered["adds"] = {}
     machine.start()
@@ -304,9 +327,9 @@ def script_into(machine: Machine, answered: dict) -> None:
 
 @pytest.mark.parametrize("remainder", range(4))
 def test_power_loss_at_each_operation_of_dropping_and_recycling_keeps_what_was_answered(
-    remainder,
-):
-    def check(machine: Machine, answered: dict, crash_at: int) -> None:
+    remainder: int,
+) -> None:
+    def check(machine: Machine, answered: Answered, crash_at: int) -> None:
         old = {number: machine.read(1, number) for number in answered.get("old", ())}
         gone = {number for number, answer in old.items() if answer == (Code.NO_ENTRY, None)}
         kept = {n for n, stored in answered.get("old", {}).items() if old[n] == (Code.OK, stored)}
@@ -326,7 +349,7 @@ def test_power_loss_at_each_operation_of_dropping_and_recycling_keeps_what_was_a
     cut_at_each_operation(drop_script_into, remainder, check)
 
 
-def drop_script_into(machine: Machine, answered: dict) -> None:
+def drop_script_into(machine: Machine, answered: Answered) -> None:
     """Adds to several files, a drop, a recovery add, and adds to recycled files."""
     old, new = answered.setdefault("old", {}), answered.setdefault("new", {})
     machine.start()
@@ -347,7 +370,7 @@ def drop_script_into(machine: Machine, answered: dict) -> None:
     machine.start()
 
 
-def test_of_a_torn_group_everything_before_the_tear_is_kept_and_nothing_after_it():
+def test_of_a_torn_group_everything_before_the_tear_is_kept_and_nothing_after_it() -> None:
     holes = 0
     for seed in range(60):
         machine = Machine(seed)
@@ -355,7 +378,9 @@ def test_of_a_torn_group_everything_before_the_tear_is_kept_and_nothing_after_it
         for number in range(9):
             # The first one is a group of its own, the others wait for it.
             machine.serving.add(add_request(1, (number,), bytes(600)), lambda _code: None)
-        machine.scheduler.run_until(lambda machine=machine: unsynced_bytes(machine) > 4_000)
+        machine.scheduler.run_until(
+            partial(lambda machine: unsynced_bytes(machine) > 4_000, machine)
+        )
         machine.lose_power()
         machine.start()
         held = [machine.read(1, number)[0] is Code.OK for number in range(9)]

@@ -112,9 +112,7 @@ class RotRun:
             last = NO_ENTRY if data is None else int.from_bytes(data[8:16], "big")
             if (code is Code.OK or code.is_absent) and last < model.largest(ledger_id):
                 raise ViolationError(f"{last} is named the last of {ledger_id}: {code}")
-            code, lac = machine.ask(
-                lambda done, ledger_id=ledger_id: machine.serving.read_lac(ledger_id, done)
-            )
+            code, lac = machine.ask(partial(machine.serving.read_lac, ledger_id))
             if (code is Code.OK or code.is_absent) and lac < model.lac.get(ledger_id, NO_ENTRY):
                 raise ViolationError(f"the LAC of {ledger_id} became {lac}")
             if ledger_id in model.fenced:
@@ -175,7 +173,7 @@ class RotRun:
                 self.seen["brought back"] += 1
 
 
-def is_in_head(data: bytes, at: int) -> bool:
+def is_in_head(data: bytes | bytearray, at: int) -> bool:
     """Whether a byte belongs to what a record begins with."""
     start = at // SECTOR * SECTOR
     return data[start : start + len(MAGIC)] == MAGIC and at - start < HEAD_SIZE

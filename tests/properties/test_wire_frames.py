@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -66,7 +67,7 @@ def test_decoders_of_frames_take_any_bytes(body: bytes) -> None:
 
 @given(small_ids, small_ids, st.binary(min_size=20, max_size=20), st.data())
 def test_told_lac_reads_back_and_one_bit_more_or_less_never_passes_for_it(
-    ledger_id, lac, key, data
+    ledger_id: int, lac: int, key: bytes, data: st.DataObject
 ) -> None:
     body = requests.encode_tell_lac(ledger_id, lac, key)[4:]
     assert requests.decode_request(body) == requests.TellLacRequest(2, 0, ledger_id, lac, key)
@@ -82,7 +83,9 @@ def test_told_lac_reads_back_and_one_bit_more_or_less_never_passes_for_it(
 
 
 @given(st.sampled_from(GOLDEN_FRAMES), st.data())
-def test_decoders_of_frames_take_golden_frames_cut_or_with_one_bit_flipped(frame, data) -> None:
+def test_decoders_of_frames_take_golden_frames_cut_or_with_one_bit_flipped(
+    frame: bytes, data: st.DataObject
+) -> None:
     body = bytearray(frame[4:])
     bit = data.draw(st.integers(0, 8 * len(body) - 1))
     body[bit // 8] ^= 1 << bit % 8
@@ -110,7 +113,12 @@ def test_golden_frame_cut_at_any_byte_is_no_request_of_fixed_size(frame: bytes) 
     st.data(),
 )
 def test_run_reads_back_and_every_flipped_bit_is_noticed(
-    digest_type, ledger_id, first_id, run, password, data
+    digest_type: DigestType,
+    ledger_id: int,
+    first_id: int,
+    run: list[bytes],
+    password: bytes,
+    data: st.DataObject,
 ) -> None:
     codec = EntryCodec(digest_type, password)
     encoded = codec.encode_run(
@@ -142,7 +150,9 @@ def test_run_reads_back_and_every_flipped_bit_is_noticed(
 
 
 @given(small_ids, small_ids, st.sampled_from(list(DigestType)))
-def test_entry_of_another_ledger_or_place_is_refused(ledger_id, entry_id, digest_type) -> None:
+def test_entry_of_another_ledger_or_place_is_refused(
+    ledger_id: int, entry_id: int, digest_type: DigestType
+) -> None:
     codec = EntryCodec(digest_type)
     stored = b"".join(
         codec.encode(
@@ -172,7 +182,9 @@ def test_entry_with_impossible_numbers_is_not_encoded(
         )
 
 
-def run_frame(ledger_id: int, entry_ids, run: list[bytes], request_id: int = 9) -> bytes:
+def run_frame(
+    ledger_id: int, entry_ids: Sequence[int], run: list[bytes], request_id: int = 9
+) -> bytes:
     codec = EntryCodec(DigestType.CRC32C)
     entries = [
         b"".join(
@@ -205,7 +217,14 @@ def run_frame(ledger_id: int, entry_ids, run: list[bytes], request_id: int = 9) 
     st.one_of(st.integers(1, 1000), st.none()),
     st.data(),
 )
-def test_add_run_reads_back(ledger_id, request_id, run, first_id, stride, data) -> None:
+def test_add_run_reads_back(
+    ledger_id: int,
+    request_id: int,
+    run: list[bytes],
+    first_id: int,
+    stride: int | None,
+    data: st.DataObject,
+) -> None:
     if stride is None:
         gaps = data.draw(st.lists(st.integers(1, 99), min_size=len(run), max_size=len(run)))
         entry_ids = tuple(first_id + sum(gaps[:place]) for place in range(len(run)))
@@ -229,7 +248,7 @@ def test_add_run_reads_back(ledger_id, request_id, run, first_id, stride, data) 
 
 @given(st.lists(payloads, min_size=1, max_size=4), st.data())
 def test_add_run_with_one_bit_flipped_before_its_payloads_is_never_another_layout(
-    run, data
+    run: list[bytes], data: st.DataObject
 ) -> None:
     entry_ids = range(5, 5 + len(run))
     frame = run_frame(3, entry_ids, run)
@@ -262,7 +281,7 @@ def test_add_run_cut_at_any_byte_is_refused(run: list[bytes]) -> None:
 
 @given(st.sampled_from(list(Code)), ids, ids, st.lists(payloads, max_size=4), ids)
 def test_batch_answer_reads_back_with_entries_only_when_ok(
-    code, ledger_id, first_id, entries, request_id
+    code: Code, ledger_id: int, first_id: int, entries: list[bytes], request_id: int
 ) -> None:
     frame = b"".join(
         answers.encode_batch_read_answer(code, ledger_id, first_id, request_id, entries)
@@ -276,14 +295,18 @@ def test_batch_answer_reads_back_with_entries_only_when_ok(
 
 @given(st.lists(st.binary(min_size=4, max_size=2000), max_size=30), st.integers(1, 5000))
 @settings(max_examples=50)
-def test_splitter_finds_the_frames_however_the_stream_is_cut(bodies, piece_size_bytes) -> None:
+def test_splitter_finds_the_frames_however_the_stream_is_cut(
+    bodies: list[bytes], piece_size_bytes: int
+) -> None:
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     assert fed(FrameSplitter(), stream, piece_size_bytes) == bodies
 
 
 @given(st.lists(st.integers(4, 400_000), min_size=1, max_size=6), st.integers(1000, 300_000))
 @settings(max_examples=30, deadline=None)
-def test_splitter_keeps_bodies_that_are_held_while_it_receives_more(sizes, piece) -> None:
+def test_splitter_keeps_bodies_that_are_held_while_it_receives_more(
+    sizes: list[int], piece: int
+) -> None:
     splitter = FrameSplitter()
     sent = [bytes([place]) * size for place, size in enumerate(sizes)]
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in sent)
@@ -327,7 +350,7 @@ def test_splitter_receives_into_the_same_memory_once_nobody_holds_it() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_memory_shared_by_splitters_is_used_again_only_when_no_body_in_it_is_held(
-    frames, data
+    frames: list[tuple[bool, int]], data: st.DataObject
 ) -> None:
     pool = ChunkPool(size_bytes_max=1 << 18)
     splitters = FrameSplitter(pool=pool), FrameSplitter(pool=pool)

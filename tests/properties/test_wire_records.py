@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -68,7 +69,9 @@ def test_decoders_of_records_take_any_bytes(header: bytes, rest: bytes) -> None:
 
 
 @given(st.sampled_from(METADATA + OTHERS), st.data())
-def test_decoders_of_records_take_golden_records_with_one_bit_flipped(record, data) -> None:
+def test_decoders_of_records_take_golden_records_with_one_bit_flipped(
+    record: Any, data: st.DataObject
+) -> None:
     changed = bytearray(record)
     bit = data.draw(st.integers(0, 8 * len(changed) - 1))
     changed[bit // 8] ^= 1 << bit % 8
@@ -89,7 +92,7 @@ def test_binary_metadata_record_cut_at_any_byte_is_refused(record: bytes) -> Non
 
 
 @st.composite
-def metadata_records(draw) -> LedgerMetadata:
+def metadata_records(draw: st.DrawFn) -> LedgerMetadata:
     ensemble_size = draw(st.integers(1, 5))
     write_quorum = draw(st.integers(1, ensemble_size))
     quorum = Quorum(ensemble_size, write_quorum, draw(st.integers(1, write_quorum)))
@@ -128,7 +131,7 @@ def test_ledger_path_leads_back_to_its_id(ledger_id: int) -> None:
 @given(names, names, st.integers(1, 65535), st.none() | st.integers(1, 65535),
        st.dictionaries(names, names, max_size=3))  # fmt: skip
 def test_registration_reads_back_as_it_was_written(
-    bookie_id, host, port, grpc_port, properties
+    bookie_id: str, host: str, port: int, grpc_port: int | None, properties: dict[str, str]
 ) -> None:
     info = BookieInfo(bookie_id, host, port, grpc_port, properties)
     assert decode_service_info(bookie_id, encode_service_info(info)) == info
@@ -140,7 +143,11 @@ paths = names.filter(lambda name: "\t" not in name)
 @given(names, names, st.lists(paths, min_size=1, max_size=3).map(tuple), st.none() | names,
        st.none() | st.lists(paths, min_size=1, max_size=3).map(tuple))  # fmt: skip
 def test_cookie_reads_back_as_it_was_written(
-    bookie_id, journal, ledgers, instance_id, indexes
+    bookie_id: str,
+    journal: str,
+    ledgers: tuple[str, ...],
+    instance_id: str | None,
+    indexes: tuple[str, ...] | None,
 ) -> None:
     cookie = Cookie(bookie_id, journal, ledgers, instance_id, indexes)
     assert Cookie.decode(cookie.encode()) == cookie

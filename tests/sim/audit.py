@@ -70,7 +70,8 @@ class Audit:
                 continue
             client.feed(m.CloseRequested())
             ended = self.world.run_until(
-                lambda client=client: client.ended is not None or not client.is_alive, HEALTHY_MS
+                partial(lambda client: client.ended is not None or not client.is_alive, client),
+                HEALTHY_MS,
             )
             require(ended, "V1", f"{name} was asked to close and is {client.machine.phase.name}")
 
@@ -88,7 +89,7 @@ class Audit:
             self.world.restart(name)
         for name in names:
             bookie = self.world.bookies[name]
-            up = self.world.run_until(lambda b=bookie: b.storage is not None, HEALTHY_MS)
+            up = self.world.run_until(partial(lambda b: b.storage is not None, bookie), HEALTHY_MS)
             require(up, "V1", f"{name} does not start")
 
     def ask_damaged(self) -> None:
@@ -122,7 +123,7 @@ class Audit:
             storage = bookie.storage
             if storage is None:
                 continue
-            self.world.run_until(lambda b=bookie: not b.unanswered, HEALTHY_MS)
+            self.world.run_until(partial(lambda b: not b.unanswered, bookie), HEALTHY_MS)
             require(not bookie.unanswered, "V1", f"{name} does not answer {bookie.unanswered}")
             bookie.require_nothing_in_flight()
 
@@ -226,7 +227,8 @@ class Audit:
             if isinstance(client.machine, LedgerWriter):
                 continue
             ended = self.world.run_until(
-                lambda client=client: client.ended is not None or not client.is_alive, HEALTHY_MS
+                partial(lambda client: client.ended is not None or not client.is_alive, client),
+                HEALTHY_MS,
             )
             require(
                 ended,
@@ -242,7 +244,9 @@ class Audit:
             name = f"final{number}.{ledger_id}"
             client = self.world.recoverer(name, ledger_id=ledger_id)
             client.feed(m.Start())
-            has_ended = self.world.run_until(lambda c=client: c.ended is not None, HEALTHY_MS)
+            has_ended = self.world.run_until(
+                partial(lambda c: c.ended is not None, client), HEALTHY_MS
+            )
             require(has_ended, "V1", f"{name} did not end in a healthy cluster")
             ended = client.ended
             if isinstance(ended, m.LedgerClosed):
@@ -332,10 +336,10 @@ class Audit:
         world = self.world
         for name in names:
             bookie = world.bookies[name]
-            world.run_until(lambda bookie=bookie: bookie.storage is not None, 1_000)
+            world.run_until(partial(lambda bookie: bookie.storage is not None, bookie), 1_000)
             ended: list[str] = []
-            bookie.collect(lambda ended=ended: ended.append("ended"))
-            world.run_until(lambda ended=ended: bool(ended), 1_000)
+            bookie.collect(partial(ended.append, "ended"))
+            world.run_until(partial(bool, ended), 1_000)
             require(bool(ended) and bookie.storage is not None, "V10", f"{name} collects for ever")
 
     def _require_dropped(self, names: list[str]) -> None:
@@ -366,7 +370,7 @@ class Audit:
                 asked += 1
                 bookie.storage.add(
                     late_add(checker, ledger_id),
-                    lambda code, at=(bookie_id, ledger_id): answers.append((*at, code)),
+                    partial(lambda at, code: answers.append((*at, code)), (bookie_id, ledger_id)),
                 )
         done = world.run_until(lambda: len(answers) == asked, 1_000)
         require(done, "V1", f"{asked - len(answers)} of {asked} late adds are not answered")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.sim.faults import Faults
 from tests.sim.runtime import Scheduler
@@ -125,7 +126,7 @@ class Network:
         free = [message for message in self.held if match(message)]
         self.held = [message for message in self.held if not match(message)]
         for message in free:
-            self.scheduler.call_later(500, lambda message=message: self._deliver(message))
+            self.scheduler.call_later(500, partial(self._deliver, message))
         return len(free)
 
     def part(self, left: tuple[str, ...], right: tuple[str, ...], *, both_ways: bool) -> None:

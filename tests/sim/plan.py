@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.writer import LedgerWriter
@@ -44,7 +45,7 @@ class FaultPlan:
     def _each(self, kind: str, count: int, strike: Callable[[str, int], None]) -> None:
         for number in range(count):
             at_us = self.draws.integer(1, (self.options.span_ms + 10) * US, kind, "at", number)
-            self.world.scheduler.call_at(at_us, lambda n=number: strike(kind, n))
+            self.world.scheduler.call_at(at_us, partial(strike, kind, number))
 
     def _victim(self, kind: str, number: int) -> str:
         return self.draws.pick(self.names, kind, number)

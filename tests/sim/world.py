@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ledgerlog_spark.model import (
@@ -241,7 +242,7 @@ class World:
                 for add in adds:
                     self.scheduler.call_later(
                         delay_ms * 1_000,
-                        lambda add=add, bookie=bookie: bookie.add(add, lambda _: None),
+                        partial(lambda add, bookie: bookie.add(add, lambda _: None), add, bookie),
                     )
 
     def restart(self, name: str) -> None:
@@ -286,8 +287,9 @@ class World:
                     "write_lac",
                     writer.address,
                     bookie_id,
-                    lambda bookie=bookie: bookie.take_lac(
-                        ledger_id, lac, KEY, is_written=is_written
+                    partial(
+                        lambda bookie: bookie.take_lac(ledger_id, lac, KEY, is_written=is_written),
+                        bookie,
                     ),
                 )
             )

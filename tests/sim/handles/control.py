@@ -165,9 +165,7 @@ class SimControl:
                     self._world.network.delay_ms(), partial(reply, Code.UNAVAILABLE)
                 )
         for watch in [watch for watch in self._watches if watch.bookie == bookie]:
-            self._world.network.later(
-                self._world.network.delay_ms(), lambda watch=watch: self._end(watch)
-            )
+            self._world.network.later(self._world.network.delay_ms(), partial(self._end, watch))
 
     def _end(self, watch: _Watch) -> None:
         self._watches.pop(watch, None)

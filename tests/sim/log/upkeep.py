@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import LedgerLogError
@@ -117,7 +118,9 @@ def merger(world: World) -> Actor:
             continue
         first = random.randrange(len(snapshot.items) - 1)
         some = snapshot.items[first : first + random.randint(2, 6)]
-        run = tuple(itertools.takewhile(lambda i, of=some[0]: i.schema_id == of.schema_id, some))
+        run = tuple(
+            itertools.takewhile(partial(lambda of, i: i.schema_id == of.schema_id, some[0]), some)
+        )
         if len(run) < 2:
             continue
         for item in run:

@@ -6,6 +6,8 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,7 @@ from bookie_server.storage.manifest import ManifestStore
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
+from tests.fixtures.kinds import now
 
 FEW = replace(SMALL, open_files_max=8, pieces_max=1, recent_bytes_max=1, pool_files_max=1)
 
@@ -40,7 +43,7 @@ def check_all(machine: Machine, count: int) -> None:
     assert machine.read(1, count) == (Code.NO_ENTRY, None)
 
 
-def test_many_finished_files_are_served_with_few_descriptors_also_after_a_start():
+def test_many_finished_files_are_served_with_few_descriptors_also_after_a_start() -> None:
     machine = Machine(3, settings=FEW)
     machine.disk.faults.descriptors_max = 9
     machine.start()
@@ -54,7 +57,7 @@ def test_many_finished_files_are_served_with_few_descriptors_also_after_a_start(
     assert machine.serving.failure is None
 
 
-def test_files_used_lately_stay_open():
+def test_files_used_lately_stay_open() -> None:
     machine = Machine(3, settings=FEW)
     machine.start()
     filled(machine, 30)
@@ -67,7 +70,7 @@ def test_files_used_lately_stay_open():
     assert pool.opened - before <= 8
 
 
-def test_no_descriptor_for_a_read_is_busy_and_passes():
+def test_no_descriptor_for_a_read_is_busy_and_passes() -> None:
     machine = Machine(3, settings=replace(FEW, open_files_max=64))
     machine.start()
     filled(machine, 20)
@@ -77,7 +80,9 @@ def test_no_descriptor_for_a_read_is_busy_and_passes():
     # Boot left every file open; they are closed one after the other, and none can be had again.
     codes = {machine.read(1, number)[0] for number in range(20)}
     while len(machine.files.opened) > 2:
-        machine.scheduler.run(machine.serving._files.close(machine.serving._files._victim()))
+        victim = machine.serving._files._victim()
+        assert victim is not None
+        machine.scheduler.run(machine.serving._files.close(victim))
     codes |= {machine.read(1, number)[0] for number in range(20)}
     assert codes == {Code.OK, Code.BUSY}
     assert machine.serving.failure is None
@@ -85,7 +90,7 @@ def test_no_descriptor_for_a_read_is_busy_and_passes():
     check_all(machine, 20)
 
 
-def test_no_descriptor_for_the_next_file_is_no_dead_disk():
+def test_no_descriptor_for_the_next_file_is_no_dead_disk() -> None:
     machine = Machine(3, settings=replace(SMALL, open_files_max=8))
     machine.start()
     machine.disk.faults.descriptors_max = 2  # of the active file and of the prepared one
@@ -95,7 +100,7 @@ def test_no_descriptor_for_the_next_file_is_no_dead_disk():
         machine.scheduler.run_for(100)
         assert number < 60
     assert machine.serving.failure is None
-    assert not machine.serving.is_writable
+    assert not now(machine.serving.is_writable)
     assert machine.fence(2)[0].is_absent
     machine.disk.faults.descriptors_max = None
     machine.scheduler.run_for(2 * SMALL.allocation_retry_ms)
@@ -107,7 +112,7 @@ def test_no_descriptor_for_the_next_file_is_no_dead_disk():
         assert machine.read(1, held) == (Code.OK, entry(1, held, bytes(3_000)))
 
 
-def test_no_descriptor_at_a_start_is_said_by_name_and_leaves_none_open():
+def test_no_descriptor_at_a_start_is_said_by_name_and_leaves_none_open() -> None:
     machine = Machine(3, settings=FEW)
     machine.start()
     filled(machine, 5)
@@ -127,7 +132,7 @@ def test_no_descriptor_at_a_start_is_said_by_name_and_leaves_none_open():
 
 
 @pytest.mark.parametrize("capacity", range(1_000, 60_000, 4_000))
-def test_a_full_disk_leaves_no_descriptor_open(capacity: int):
+def test_a_full_disk_leaves_no_descriptor_open(capacity: int) -> None:
     """A file is prepared, and its MANIFEST finds no room: it is closed again, at each try."""
     machine = Machine(3, settings=replace(SMALL, free_bytes_min=0, open_files_max=8))
     machine.start()
@@ -144,12 +149,14 @@ def test_a_full_disk_leaves_no_descriptor_open(capacity: int):
     machine.stop()
 
 
-def test_a_prepared_file_whose_commit_finds_no_room_is_closed_and_removed(monkeypatch):
+def test_a_prepared_file_whose_commit_finds_no_room_is_closed_and_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = Machine(3)
     machine.start()
     refused: list[int] = []
 
-    async def refuse(_self: ManifestStore, _compose, _states) -> None:
+    async def refuse(_self: ManifestStore, _compose: object, _states: object) -> None:
         refused.append(len(machine.files.opened))
         raise DiskFullError("no room for a MANIFEST", path="MANIFEST")
 
@@ -168,7 +175,7 @@ def test_a_prepared_file_whose_commit_finds_no_room_is_closed_and_removed(monkey
 
 @pytest.mark.parametrize("limit", [LIMIT_MIN, 256, 1_024, 4_096, 1 << 20])
 @pytest.mark.parametrize("connections_max", [1, 1_024, 100_000])
-def test_a_budget_never_exceeds_its_limit(limit: int, connections_max: int):
+def test_a_budget_never_exceeds_its_limit(limit: int, connections_max: int) -> None:
     budget = divided(limit, connections_max)
     assert budget.connections + budget.callers + budget.files + RESERVED <= limit
     assert 1 <= budget.callers <= CALLERS_MAX
@@ -176,12 +183,12 @@ def test_a_budget_never_exceeds_its_limit(limit: int, connections_max: int):
     assert 1 <= budget.connections <= connections_max
 
 
-def test_a_limit_too_low_for_a_bookie_is_refused_with_what_to_do():
+def test_a_limit_too_low_for_a_bookie_is_refused_with_what_to_do() -> None:
     with pytest.raises(StartupError, match="ulimit"):
         divided(LIMIT_MIN - 1, 10)
 
 
-def test_the_soft_limit_is_raised_and_the_hard_one_kept():
+def test_the_soft_limit_is_raised_and_the_hard_one_kept() -> None:
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1500))\n"
         "from bookie_server.descriptors import raise_limit\n"
@@ -243,7 +250,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_a_thousand_files_are_written_replayed_and_read_with_48_descriptors(tmp_path):
+def test_a_thousand_files_are_written_replayed_and_read_with_48_descriptors(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "data")],
         capture_output=True, text=True, check=False, timeout=300,
@@ -256,7 +263,7 @@ def test_a_thousand_files_are_written_replayed_and_read_with_48_descriptors(tmp_
     assert len(done.stdout.splitlines()) == 2
 
 
-def test_reads_at_the_same_time_take_no_descriptor_from_each_other():
+def test_reads_at_the_same_time_take_no_descriptor_from_each_other() -> None:
     machine = Machine(3, settings=FEW)
     machine.start()
     filled(machine, 60)
@@ -267,7 +274,7 @@ def test_reads_at_the_same_time_take_no_descriptor_from_each_other():
     for number in range(60):
         machine.serving.read(
             ReadRequest(1, number),
-            lambda code, data, number=number: found.update({number: (code, data)}),
+            partial(lambda number, code, data: found.update({number: (code, data)}), number),
         )
     machine.scheduler.run_until(lambda: len(found) == 60)
     assert found == {n: (Code.OK, entry(1, n, b"%d" % n)) for n in range(60)}

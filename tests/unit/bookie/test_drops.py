@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bookie_server.core.requests import ReadRequest
-from bookie_server.ports import Standing
+from bookie_server.ports import Lane, Standing
 from bookie_server.storage.pins import Pins
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 from tests.sim.disk import SimFile
+from tests.sim.runtime import SimFuture
 
 COLD = replace(SMALL, recent_bytes_max=1, pool_files_max=2)
 DAY_S = 24 * 3_600
 
 
-def started(**options) -> Machine:
+def started(**options: Any) -> Machine:
     machine = Machine(**options)
     machine.start()
     return machine
@@ -46,7 +48,7 @@ def restarted(machine: Machine, way: str | None) -> None:
 
 
 @pytest.mark.parametrize("way", RESTARTS)
-def test_dropped_ledger_is_empty_and_stays_fenced_with_its_key(way):
+def test_dropped_ledger_is_empty_and_stays_fenced_with_its_key(way: str) -> None:
     machine = started()
     filled(machine, 7, 5)
     filled(machine, 8, 1)
@@ -63,7 +65,7 @@ def test_dropped_ledger_is_empty_and_stays_fenced_with_its_key(way):
 
 
 @pytest.mark.parametrize("way", RESTARTS)
-def test_only_recovery_adds_bring_entries_back_after_a_drop(way):
+def test_only_recovery_adds_bring_entries_back_after_a_drop(way: str) -> None:
     machine = started()
     filled(machine, 7, 5)
     assert machine.drop(7) is Code.OK
@@ -79,10 +81,10 @@ def test_only_recovery_adds_bring_entries_back_after_a_drop(way):
     assert machine.held(7) == []
 
 
-def test_recovery_add_of_dropped_bytes_is_stored_again_and_not_taken_for_a_repeat():
+def test_recovery_add_of_dropped_bytes_is_stored_again_and_not_taken_for_a_repeat() -> None:
     machine = started()
     assert machine.add(7, range(4), b"same") is Code.OK
-    answers = []
+    answers: list[Code] = []
     storage = machine.serving
     storage.add(add_request(7, range(4), b"same", is_recovery=True), answers.append)
     storage.drop(7, answers.append)
@@ -95,7 +97,7 @@ def test_recovery_add_of_dropped_bytes_is_stored_again_and_not_taken_for_a_repea
     assert machine.held(7) == [(0, 3)]
 
 
-def test_adds_accepted_before_a_drop_are_gone_and_later_regular_ones_are_refused():
+def test_adds_accepted_before_a_drop_are_gone_and_later_regular_ones_are_refused() -> None:
     machine = started()
     storage, answers = machine.serving, []
     storage.add(add_request(7, (0,)), lambda code: answers.append(("add", code)))
@@ -107,7 +109,7 @@ def test_adds_accepted_before_a_drop_are_gone_and_later_regular_ones_are_refused
     assert machine.held(7) == []
 
 
-def test_dropping_what_is_unknown_or_dropped_writes_nothing():
+def test_dropping_what_is_unknown_or_dropped_writes_nothing() -> None:
     machine = started()
     assert machine.drop(9) is Code.NO_LEDGER
     assert machine.drop(-1) is Code.NO_LEDGER
@@ -119,7 +121,7 @@ def test_dropping_what_is_unknown_or_dropped_writes_nothing():
     assert list(machine.serving.ledgers()) == [7]
 
 
-def test_ledger_spread_over_its_tombstone_within_one_file_keeps_only_what_came_after():
+def test_ledger_spread_over_its_tombstone_within_one_file_keeps_only_what_came_after() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 3)
     assert machine.drop(7) is Code.OK
@@ -132,7 +134,7 @@ def test_ledger_spread_over_its_tombstone_within_one_file_keeps_only_what_came_a
     assert machine.read(7, 2) == (Code.NO_ENTRY, None)
 
 
-def test_rebuilt_index_names_no_dropped_entry_as_the_last_one():
+def test_rebuilt_index_names_no_dropped_entry_as_the_last_one() -> None:
     """The records of a file tell what was dropped from its own index."""
     machine = started(settings=COLD)
     filled(machine, 7, 3)
@@ -153,7 +155,7 @@ def test_rebuilt_index_names_no_dropped_entry_as_the_last_one():
 # What becomes of the files.
 
 
-def test_files_without_live_entries_are_freed_and_their_slots_recycled():
+def test_files_without_live_entries_are_freed_and_their_slots_recycled() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 120)
     filled(machine, 8, 3)
@@ -181,7 +183,7 @@ def test_files_without_live_entries_are_freed_and_their_slots_recycled():
         assert machine.serving.counters.boot.damaged_records == 0
 
 
-def test_crash_in_a_recycled_file_does_not_take_the_file_before_for_a_torn_record():
+def test_crash_in_a_recycled_file_does_not_take_the_file_before_for_a_torn_record() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 60)
     assert machine.drop(7) is Code.OK
@@ -196,7 +198,7 @@ def test_crash_in_a_recycled_file_does_not_take_the_file_before_for_a_torn_recor
     assert machine.held(9) == [(0, 79)]
 
 
-def test_live_bytes_of_files_fall_and_a_file_with_another_live_ledger_stays():
+def test_live_bytes_of_files_fall_and_a_file_with_another_live_ledger_stays() -> None:
     machine = started(settings=COLD)
     for number in range(40):
         filled(machine, 7 + number % 2, 1, first=number)
@@ -218,7 +220,7 @@ def test_live_bytes_of_files_fall_and_a_file_with_another_live_ledger_stays():
 
 
 @pytest.mark.parametrize("way", ["crash", "lose_power"])
-def test_drop_is_redone_after_a_crash_before_its_files_were_freed(way):
+def test_drop_is_redone_after_a_crash_before_its_files_were_freed(way: str) -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 60)
     slots = machine.slots()
@@ -228,7 +230,7 @@ def test_drop_is_redone_after_a_crash_before_its_files_were_freed(way):
     assert len(machine.slots()) < len(slots)
 
 
-def test_file_in_doubt_is_never_freed():
+def test_file_in_doubt_is_never_freed() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 60)
     machine.stop()
@@ -247,7 +249,7 @@ def test_file_in_doubt_is_never_freed():
     assert machine.read(7, 1) == (Code.IO_ERROR, None)
 
 
-def test_full_disk_gets_its_room_back_from_dropped_ledgers():
+def test_full_disk_gets_its_room_back_from_dropped_ledgers() -> None:
     machine = started(settings=replace(SMALL, free_bytes_min=1 << 18))
     machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + (1 << 18) + (5 << 16)
     number = 0
@@ -266,28 +268,30 @@ def test_full_disk_gets_its_room_back_from_dropped_ledgers():
 # Readings under way.
 
 
-def begun_read(machine: Machine) -> tuple[list, Callable[[], None]]:
+def begun_read(machine: Machine) -> tuple[list[tuple[Code, bytes | None]], Callable[[], None]]:
     """A read of entry 1 of ledger 7 that waits for its body, and what lets it go on."""
     machine.scheduler.run_for(500)
     machine.disk.random.random = lambda: 0.0  # nothing is in the page cache
-    waits: list = []
-    reads: list = []
+    waits: list[SimFuture[None]] = []
+    reads = 0
 
     def held_back(handle: SimFile) -> None:
         read = handle.read
 
-        async def wait_and_read(*arguments) -> bytes:
-            reads.append(arguments)
-            if len(reads) == 3:  # index block and header are read, the entry is found
+        async def wait_and_read(offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+            nonlocal reads
+            reads += 1
+            if reads == 3:  # index block and header are read, the entry is found
                 waits.append(handle.files.host.future())
                 await waits[-1]
-            return await read(*arguments)
+            return await read(offset, size, lane)
 
         handle.read = wait_and_read
 
     for file in machine.serving._keeper.finished:
+        assert isinstance(file.handle.opened, SimFile)
         held_back(file.handle.opened)
-    answers: list = []
+    answers: list[tuple[Code, bytes | None]] = []
     machine.serving.read(ReadRequest(7, 1), lambda *answer: answers.append(answer))
     machine.scheduler.run_until(lambda: bool(waits))
 
@@ -304,7 +308,7 @@ def use_all_slots_again(machine: Machine) -> None:
     filled(machine, 9, 60)
 
 
-def test_reading_under_way_keeps_its_slot_from_being_used_again():
+def test_reading_under_way_keeps_its_slot_from_being_used_again() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 60)
     answers, let_go = begun_read(machine)
@@ -317,7 +321,9 @@ def test_reading_under_way_keeps_its_slot_from_being_used_again():
     assert machine.serving.counters.damage == 0
 
 
-def test_reading_that_meets_a_recycled_slot_looks_again_and_finds_no_damage(monkeypatch):
+def test_reading_that_meets_a_recycled_slot_looks_again_and_finds_no_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Pins, "when_past", lambda _self, callback: callback())
     machine = started(settings=COLD)
     filled(machine, 7, 60)
@@ -332,7 +338,7 @@ def test_reading_that_meets_a_recycled_slot_looks_again_and_finds_no_damage(monk
 # Tombstones are forgotten.
 
 
-def test_tombstone_is_forgotten_after_a_week_when_no_file_has_records_of_the_ledger():
+def test_tombstone_is_forgotten_after_a_week_when_no_file_has_records_of_the_ledger() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 60)
     assert machine.drop(7) is Code.OK
@@ -353,7 +359,7 @@ def test_tombstone_is_forgotten_after_a_week_when_no_file_has_records_of_the_led
     assert machine.serving.counters.tombstones_forgotten == 1
 
 
-def test_tombstone_stays_while_a_live_ledger_keeps_a_file_with_dropped_records():
+def test_tombstone_stays_while_a_live_ledger_keeps_a_file_with_dropped_records() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 1)
     filled(machine, 8, 1)
@@ -386,8 +392,8 @@ def test_tombstone_stays_while_a_live_ledger_keeps_a_file_with_dropped_records()
     ],
 )
 def test_first_regular_add_of_a_forgotten_ledger_goes_through_the_metadata_check(
-    way, standing, answer
-):
+    way: str, standing: Standing, answer: Code
+) -> None:
     machine = started(settings=COLD, standing=standing)
     filled(machine, 7, 1)
     filled(machine, 9, 60)
@@ -411,7 +417,7 @@ def test_first_regular_add_of_a_forgotten_ledger_goes_through_the_metadata_check
     assert set(machine.metadata.asked) == {3, 7}
 
 
-def test_commit_that_fails_on_a_full_disk_frees_later_and_forgets_no_slot():
+def test_commit_that_fails_on_a_full_disk_frees_later_and_forgets_no_slot() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 60)
     machine.scheduler.run_for(500)
@@ -429,7 +435,7 @@ def test_commit_that_fails_on_a_full_disk_frees_later_and_forgets_no_slot():
     assert len(named) < len(slots)
 
 
-def test_recycled_slot_that_was_cut_short_leaves_the_reserve_of_the_disk_alone():
+def test_recycled_slot_that_was_cut_short_leaves_the_reserve_of_the_disk_alone() -> None:
     machine = started(settings=replace(COLD, free_bytes_min=1 << 18))
     for number in range(4):
         filled(machine, 7, 1, first=number)

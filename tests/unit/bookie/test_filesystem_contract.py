@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from bookie_server.core.requests import AddRequest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import DirectoryLockedError, MissingFileError, SyncFailedError
 from bookie_server.ports import File, FileSystem, Lane, Standing
@@ -94,7 +97,9 @@ async def a_second_holder_is_refused(files: FileSystem, other: FileSystem) -> No
     await other.lock()
 
 
-CONTRACT = (
+Clause = Callable[[FileSystem, FileSystem], Coroutine[Any, Any, None]]
+
+CONTRACT: tuple[Clause, ...] = (
     names_come_and_go,
     bytes_are_read_back,
     room_is_made_ahead_and_given_back,
@@ -104,7 +109,9 @@ CONTRACT = (
 
 
 @pytest.mark.parametrize("clause", CONTRACT)
-def test_simulated_disk_keeps_the_contract(clause):
+def test_simulated_disk_keeps_the_contract(
+    clause: Clause,
+) -> None:
     scheduler = Scheduler()
     disk = SimDisk(Random(1))
     host = Host(scheduler, "bookie")
@@ -112,7 +119,7 @@ def test_simulated_disk_keeps_the_contract(clause):
 
 
 @pytest.mark.parametrize("clause", CONTRACT)
-async def test_real_directory_keeps_the_contract(clause, tmp_path: Path):
+async def test_real_directory_keeps_the_contract(clause: Clause, tmp_path: Path) -> None:
     systems = [OsFileSystem(tmp_path / "data") for _ in range(2)]
     try:
         await clause(*systems)
@@ -121,7 +128,7 @@ async def test_real_directory_keeps_the_contract(clause, tmp_path: Path):
             await files.unlock()
 
 
-def test_simulated_disk_carries_out_groups_in_their_order_and_none_after_a_failure():
+def test_simulated_disk_carries_out_groups_in_their_order_and_none_after_a_failure() -> None:
     scheduler = Scheduler()
     disk = SimDisk(Random(1))
     host = Host(scheduler, "bookie")
@@ -150,7 +157,7 @@ def test_simulated_disk_carries_out_groups_in_their_order_and_none_after_a_failu
 
 
 @pytest.fixture
-async def real(tmp_path: Path):
+async def real(tmp_path: Path) -> AsyncIterator[OsFileSystem]:
     files = OsFileSystem(tmp_path / "data")
     await files.lock()
     yield files
@@ -198,7 +205,9 @@ async def test_device_begins_with_the_first_portion_of_a_group_before_all_is_wri
     await file.close()
 
 
-async def test_file_system_that_cannot_allocate_says_so_once_and_grows(tmp_path, monkeypatch):
+async def test_file_system_that_cannot_allocate_says_so_once_and_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class NoFallocate:
         @staticmethod
         def fallocate(*_arguments: object) -> int:
@@ -247,13 +256,13 @@ class Bookie:
         await self.tasks.aclose()
 
 
-async def added(storage: LedgerStorage, request) -> Code:
+async def added(storage: LedgerStorage, request: AddRequest) -> Code:
     done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
     storage.add(request, done.set_result)
     return await done
 
 
-async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path):
+async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path: Path) -> None:
     payload = bytes(70_000)
     for start in range(2):
         async with Bookie(tmp_path / "data") as storage:
@@ -267,7 +276,7 @@ async def test_entries_on_a_real_directory_survive_rolls_and_restarts(tmp_path):
         from bookie_server.core.requests import ReadRequest
 
         for number in range(80):
-            done: asyncio.Future[tuple] = asyncio.get_running_loop().create_future()
+            done: asyncio.Future[tuple[Code, object]] = asyncio.get_running_loop().create_future()
             storage.read(ReadRequest(1, number), lambda *a, done=done: done.set_result(a))
             assert await done == (Code.OK, entry(1, number, payload))
     names = sorted(path.name for path in (tmp_path / "data").iterdir())

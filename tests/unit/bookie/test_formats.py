@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,7 +54,7 @@ IDENTITY = FileIdentity("slot-00000007", 7, bytes(range(16)))
 KEY = bytes(range(20))
 
 
-def placed(**options) -> LogRecord:
+def placed(**options: Any) -> LogRecord:
     record = LogRecord(RecordKind.RUN, 5, master_key=KEY, **options)
     record.identity, record.offset = IDENTITY, 8192
     record.sequence, record.origin_sequence, record.durable_upto = 12, 11, 9
@@ -68,7 +70,7 @@ RUN_HEADER = (
 )  # fmt: skip
 
 
-def test_record_header_is_byte_for_byte_as_documented():
+def test_record_header_is_byte_for_byte_as_documented() -> None:
     record = placed(entry_ids=range(3, 5), lengths=(34, 34), body=bytes(34) + bytes(range(34)))
     assert encode_header(record).hex() == RUN_HEADER
 
@@ -85,7 +87,7 @@ def test_record_header_is_byte_for_byte_as_documented():
     ),
     st.data(),
 )
-def test_record_header_reads_back_what_was_written(ids, data):
+def test_record_header_reads_back_what_was_written(ids: Sequence[int], data: st.DataObject) -> None:
     length = st.integers(32, 200)
     lengths = tuple(
         data.draw(st.one_of(length.map(lambda n: [n] * len(ids)), st.lists(
@@ -102,7 +104,7 @@ def test_record_header_reads_back_what_was_written(ids, data):
     check_chunks(read, 0, body)
 
 
-def test_every_damaged_bit_of_a_record_is_noticed():
+def test_every_damaged_bit_of_a_record_is_noticed() -> None:
     body = b"entry" * 20_000  # two chunks
     record = placed(entry_ids=(1, 9), lengths=(40_000, 60_000), body=body)
     header = encode_header(record)
@@ -130,20 +132,20 @@ def test_every_damaged_bit_of_a_record_is_noticed():
         (FileIdentity("slot-00000007", 7, bytes(16)), 8192),
     ],
 )
-def test_record_of_another_place_or_file_never_passes(identity, offset):
+def test_record_of_another_place_or_file_never_passes(identity: FileIdentity, offset: int) -> None:
     record = placed(entry_ids=(1,), lengths=(40,), body=bytes(40))
     with pytest.raises(CorruptRecordError):
         decode_header(encode_header(record), identity, offset)
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_no_record_and_no_slot_header(data):
+def test_any_bytes_are_no_record_and_no_slot_header(data: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         decode_header(data, IDENTITY, 8192)
     assert decode_slot_header(data.ljust(HEADER_AREA_SIZE, b"\0")) is None
 
 
-def test_newest_valid_slot_header_counts():
+def test_newest_valid_slot_header_counts() -> None:
     older = SlotHeader(SlotState.OPEN, 4, 7, bytes(16), 1 << 16)
     newer = SlotHeader(SlotState.FINISHED, 5, 7, bytes(16), 1 << 16, 9_000, 44)
     area = bytearray(HEADER_AREA_SIZE)
@@ -157,7 +159,9 @@ def test_newest_valid_slot_header_counts():
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12), st.booleans()), max_size=25))
-def test_pieces_answer_like_a_dict_whatever_the_order_of_inserts(runs):
+def test_pieces_answer_like_a_dict_whatever_the_order_of_inserts(
+    runs: list[tuple[int, int, int]],
+) -> None:
     pieces: Pieces[int] = Pieces()
     newest: dict[int, tuple[int, int]] = {}
     order = sorted(range(len(runs)), key=lambda n: (runs[n][2], n))  # some newer ones first
@@ -174,12 +178,13 @@ def test_pieces_answer_like_a_dict_whatever_the_order_of_inserts(runs):
         if entry_id not in newest:
             assert piece is None
         else:
+            assert piece is not None
             assert (piece.origin, piece.place + entry_id - piece.first) == newest[entry_id]
     lasts = [piece.last for piece in pieces]
     assert lasts == sorted(set(lasts))
 
 
-def test_consecutive_stretches_of_ids_carry_their_places():
+def test_consecutive_stretches_of_ids_carry_their_places() -> None:
     assert list(consecutive(range(3, 9))) == [(3, 8, 0)]
     assert list(consecutive((1, 2, 5, 7, 8))) == [(1, 2, 0), (5, 5, 2), (7, 8, 3)]
     assert list(consecutive(range(0, 6, 2))) == [(0, 0, 0), (2, 2, 1), (4, 4, 2)]
@@ -204,7 +209,7 @@ def find(data: bytes, ledger_id: int, entry_id: int) -> Piece[int] | None:
 
 
 @pytest.mark.parametrize("count", [1, 408, 409, 410, 1_000])
-def test_index_finds_every_entry_and_no_other(count):
+def test_index_finds_every_entry_and_no_other(count: int) -> None:
     data = an_index(count)
     head = decode_index_head(data[: index_head_size(data[:HEAD_SIZE], IDENTITY)], IDENTITY)
     assert head.pieces == 2 * count
@@ -219,7 +224,7 @@ def test_index_finds_every_entry_and_no_other(count):
     assert find(data, 9, 0) is None
 
 
-def test_every_damaged_byte_of_an_index_is_noticed():
+def test_every_damaged_byte_of_an_index_is_noticed() -> None:
     data = an_index(2)
     for offset in range(len(data)):
         damaged = bytearray(data)
@@ -245,7 +250,7 @@ MANIFEST = Manifest(
 )  # fmt: skip
 
 
-def test_manifest_reads_back_and_every_damaged_bit_is_noticed():
+def test_manifest_reads_back_and_every_damaged_bit_is_noticed() -> None:
     data = encode_manifest(MANIFEST)
     assert decode_manifest(data) == MANIFEST
     first = Manifest(state_bytes=512)
@@ -262,13 +267,13 @@ def test_manifest_reads_back_and_every_damaged_bit_is_noticed():
             decode_manifest(data[:size])
 
 
-def test_manifest_of_a_later_version_is_refused_by_name():
+def test_manifest_of_a_later_version_is_refused_by_name() -> None:
     later = encode_manifest(MANIFEST).replace(b"manifest 3 ", b"manifest 4 ")
     with pytest.raises(FormatVersionError, match="version"):
         decode_manifest(later)
 
 
-def test_ledger_states_read_back_and_every_damaged_byte_is_noticed():
+def test_ledger_states_read_back_and_every_damaged_byte_is_noticed() -> None:
     first, second = LedgerState(1, check_epoch=2), LedgerState((1 << 63) - 1, directory=3)
     first.master_key, first.is_fenced, first.last_add_confirmed = KEY, True, 44
     second.in_limbo, second.explicit_lac = True, 9
@@ -319,7 +324,9 @@ def test_ledger_states_read_back_and_every_damaged_byte_is_noticed():
         ((3, 3), False),
     ],
 )
-def test_evenly_spaced_ids_become_a_range_and_others_stay_as_they_are(ids, is_even):
+def test_evenly_spaced_ids_become_a_range_and_others_stay_as_they_are(
+    ids: tuple[int, ...], is_even: bool
+) -> None:
     read = evenly_spaced(ids)
     assert tuple(read) == ids
     assert (type(read) is range) is is_even

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from bookie_server.core.manifest_codec import FileState, decode_manifest
 from ledgerlog_spark.model import Code
@@ -13,7 +14,7 @@ from tests.sim.disk import Content
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def copied(fixture: Path, expected) -> Machine:
+def copied(fixture: Path, expected: dict[str, Any]) -> Machine:
     machine = Machine(99)
     for name, size in expected["sizes"].items():
         content = Content()
@@ -23,7 +24,7 @@ def copied(fixture: Path, expected) -> Machine:
     return machine
 
 
-def check_what_is_stored(machine: Machine, expected) -> None:
+def check_what_is_stored(machine: Machine, expected: dict[str, Any]) -> None:
     """Entries, what is held of each ledger, and fences are those that were written down."""
     assert expected["entries"]
     for ledger_id, entry_id, data in expected["entries"]:
@@ -35,7 +36,7 @@ def check_what_is_stored(machine: Machine, expected) -> None:
     assert machine.serving.counters.boot.damaged_records == 0
 
 
-def test_directory_of_the_first_version_is_read_back_whole():
+def test_directory_of_the_first_version_is_read_back_whole() -> None:
     fixture = GOLDEN / "bookie_v1"
     expected = json.loads((fixture / "expected.json").read_text())
     machine = copied(fixture, expected)
@@ -54,7 +55,7 @@ def test_directory_of_the_first_version_is_read_back_whole():
         machine.crash()
 
 
-def test_directory_with_dropped_ledgers_and_recycled_files_is_read_back_whole():
+def test_directory_with_dropped_ledgers_and_recycled_files_is_read_back_whole() -> None:
     fixture = GOLDEN / "bookie_v2"
     expected = json.loads((fixture / "expected.json").read_text())
     machine = copied(fixture, expected)
@@ -73,7 +74,7 @@ def test_directory_with_dropped_ledgers_and_recycled_files_is_read_back_whole():
     machine.crash()
 
 
-def test_directory_with_appended_states_is_read_back_whole():
+def test_directory_with_appended_states_is_read_back_whole() -> None:
     fixture = GOLDEN / "bookie_v3"
     expected = json.loads((fixture / "expected.json").read_text())
     machine = copied(fixture, expected)

@@ -7,6 +7,8 @@ import gc
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
 from bookie_server.errors import SyncFailedError
@@ -17,13 +19,13 @@ from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 OTHER_KEY = bytes(20)
 
 
-def started(**options) -> Machine:
+def started(**options: Any) -> Machine:
     machine = Machine(**options)
     machine.start()
     return machine
 
 
-def test_added_entries_are_read_back_byte_for_byte():
+def test_added_entries_are_read_back_byte_for_byte() -> None:
     machine = started()
     assert machine.add(7, range(3), [b"a", b"bb", b"ccc"]) is Code.OK
     assert machine.read(7, 1) == (Code.OK, entry(7, 1, b"bb"))
@@ -32,7 +34,7 @@ def test_added_entries_are_read_back_byte_for_byte():
     assert machine.read(8, 0) == (Code.NO_LEDGER, None)
 
 
-def test_entries_with_gaps_are_found_and_the_gaps_are_absent():
+def test_entries_with_gaps_are_found_and_the_gaps_are_absent() -> None:
     machine = started()
     assert machine.add(7, (0, 1, 3, 4, 8), b"x") is Code.OK
     assert machine.add(7, range(10, 30, 5), b"y") is Code.OK
@@ -43,7 +45,7 @@ def test_entries_with_gaps_are_found_and_the_gaps_are_absent():
     assert machine.held(7) == [(0, 1), (3, 4), (8, 8), (10, 10), (15, 15), (20, 20), (25, 25)]
 
 
-def test_everything_is_there_after_a_clean_stop_and_after_a_crash():
+def test_everything_is_there_after_a_clean_stop_and_after_a_crash() -> None:
     machine = started()
     payloads = {}
     for number in range(200):
@@ -66,7 +68,7 @@ def test_everything_is_there_after_a_clean_stop_and_after_a_crash():
     assert len(machine.disk.seen_names) > 4
 
 
-def test_fenced_ledger_refuses_regular_adds_and_takes_recovery_adds():
+def test_fenced_ledger_refuses_regular_adds_and_takes_recovery_adds() -> None:
     machine = started()
     machine.add(7, (0,))
     assert machine.fence(7) == (Code.OK, entry(7, 0, b"payload"))
@@ -79,7 +81,7 @@ def test_fenced_ledger_refuses_regular_adds_and_takes_recovery_adds():
     assert machine.read(7, 1)[0] is Code.OK
 
 
-def test_fence_of_a_ledger_never_seen_sticks_with_its_key():
+def test_fence_of_a_ledger_never_seen_sticks_with_its_key() -> None:
     machine = started()
     assert machine.fence(9)[0].is_absent
     assert machine.add(9, (0,)) is Code.FENCED
@@ -90,7 +92,7 @@ def test_fence_of_a_ledger_never_seen_sticks_with_its_key():
     assert machine.fence(9, OTHER_KEY)[0] is Code.UNAUTHORIZED
 
 
-def test_wrong_key_is_refused_and_changes_nothing():
+def test_wrong_key_is_refused_and_changes_nothing() -> None:
     machine = started()
     machine.add(7, (0,))
     assert machine.add(7, (1,), key=OTHER_KEY) is Code.UNAUTHORIZED
@@ -98,15 +100,17 @@ def test_wrong_key_is_refused_and_changes_nothing():
     assert machine.add(7, (1,)) is Code.OK
 
 
-def test_fence_answers_after_every_add_accepted_before_it_and_shows_them():
+def test_fence_answers_after_every_add_accepted_before_it_and_shows_them() -> None:
     machine = started()
     order = []
     storage = machine.serving
     for number in range(5):
-        storage.add(add_request(7, (number,)), lambda code, n=number: order.append((n, code)))
+        storage.add(
+            add_request(7, (number,)), partial(lambda n, code: order.append((n, code)), number)
+        )
     request = ReadRequest(7, -1, fence_key=KEY, is_recovery=True)
     storage.read(request, lambda code, data: order.append((code, data)))
-    late = []
+    late: list[Code] = []
     storage.add(add_request(7, (5,)), late.append)
     assert late == [Code.FENCED]
     machine.scheduler.run_until(lambda: len(order) == 6)
@@ -114,9 +118,10 @@ def test_fence_answers_after_every_add_accepted_before_it_and_shows_them():
     assert order[5] == (Code.OK, entry(7, 4, b"payload"))
 
 
-def test_recovery_read_waits_for_adds_accepted_before_it():
+def test_recovery_read_waits_for_adds_accepted_before_it() -> None:
     machine = started()
-    storage, answers = machine.serving, []
+    storage = machine.serving
+    answers: list[Code] = []
     storage.add(add_request(7, (0,)), answers.append)
     storage.read(ReadRequest(7, 0, is_recovery=True), lambda code, _: answers.append(code))
     plain = []
@@ -126,7 +131,7 @@ def test_recovery_read_waits_for_adds_accepted_before_it():
     assert answers == [Code.OK, Code.OK]
 
 
-def test_repeated_add_writes_nothing_and_is_answered():
+def test_repeated_add_writes_nothing_and_is_answered() -> None:
     machine = started()
     machine.add(7, range(4), b"same")
     written = machine.serving.counters.log.records
@@ -137,7 +142,7 @@ def test_repeated_add_writes_nothing_and_is_answered():
     assert machine.serving.counters.add_overlap == 0
 
 
-def test_repeated_add_while_the_first_is_queued_waits_for_it():
+def test_repeated_add_while_the_first_is_queued_waits_for_it() -> None:
     machine = started()
     answers = []
     machine.serving.add(add_request(7, (0,)), lambda code: answers.append(("first", code)))
@@ -147,7 +152,7 @@ def test_repeated_add_while_the_first_is_queued_waits_for_it():
     assert machine.serving.counters.adds == 1
 
 
-def test_add_with_other_bytes_wins_and_is_counted():
+def test_add_with_other_bytes_wins_and_is_counted() -> None:
     machine = started()
     machine.add(7, range(6), b"old")
     assert machine.add(7, (2, 3), b"new") is Code.OK
@@ -161,7 +166,7 @@ def test_add_with_other_bytes_wins_and_is_counted():
             assert machine.read(7, entry_id) == (Code.OK, entry(7, entry_id, payload))
 
 
-def test_recovery_add_with_other_bytes_wins_and_is_not_counted():
+def test_recovery_add_with_other_bytes_wins_and_is_not_counted() -> None:
     machine = started()
     machine.add(7, range(3), b"old")
     machine.fence(7)
@@ -170,9 +175,9 @@ def test_recovery_add_with_other_bytes_wins_and_is_not_counted():
     assert machine.serving.counters.add_overlap == 0
 
 
-def test_last_add_confirmed_is_the_largest_ever_seen():
+def test_last_add_confirmed_is_the_largest_ever_seen() -> None:
     machine = started()
-    seen = []
+    seen: list[int] = []
     cancel = machine.serving.watch_lac(7, seen.append)
     machine.add(7, (0,), lac=-1)
     machine.add(7, (5,), lac=4)
@@ -189,9 +194,9 @@ def test_last_add_confirmed_is_the_largest_ever_seen():
     assert machine.ask(lambda done: machine.serving.read_lac(8, done)) == (Code.NO_LEDGER, -1)
 
 
-def test_lac_that_was_told_is_heard_at_once_and_costs_no_record():
+def test_lac_that_was_told_is_heard_at_once_and_costs_no_record() -> None:
     machine = started()
-    seen = []
+    seen: list[int] = []
     machine.serving.watch_lac(7, seen.append)
     machine.serving.tell_lac(7, 5, KEY)
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.NO_LEDGER, -1)
@@ -206,7 +211,7 @@ def test_lac_that_was_told_is_heard_at_once_and_costs_no_record():
     assert machine.serving.counters.log.records == records
 
 
-def test_lac_that_was_told_can_still_be_written_to_last():
+def test_lac_that_was_told_can_still_be_written_to_last() -> None:
     machine = started()
     machine.add(7, range(10), lac=-1)
     machine.serving.tell_lac(7, 5, KEY)
@@ -216,7 +221,7 @@ def test_lac_that_was_told_can_still_be_written_to_last():
     assert machine.ask(lambda done: machine.serving.read_lac(7, done)) == (Code.OK, 5)
 
 
-def test_batch_read_stops_at_budget_count_and_first_gap():
+def test_batch_read_stops_at_budget_count_and_first_gap() -> None:
     machine = started()
     machine.add(7, range(10), b"p" * 68)  # 100 bytes stored each
     machine.add(7, range(11, 14), b"p" * 68)
@@ -230,7 +235,7 @@ def test_batch_read_stops_at_budget_count_and_first_gap():
     assert machine.read_batch(9, 0) == (Code.NO_LEDGER, ())
 
 
-def test_malformed_requests_are_refused_and_change_nothing():
+def test_malformed_requests_are_refused_and_change_nothing() -> None:
     machine = started()
     good = add_request(7, (3, 4), b"x")
     body = bytes(good.body)
@@ -247,19 +252,19 @@ def test_malformed_requests_are_refused_and_change_nothing():
         AddRequest(7, range(4097), (32,) * 4097, bytes(32 * 4097), KEY),
     ]
     for request in bad:
-        answer = machine.ask(lambda done, r=request: machine.serving.add(r, done))
+        answer = machine.ask(partial(machine.serving.add, request))
         assert answer == (Code.BAD_REQUEST,), request.entry_ids
     assert list(machine.serving.ledgers()) == []
     assert machine.read(7, -2)[0] is Code.BAD_REQUEST
     assert machine.read(7, 0, fence_key=b"short")[0] is Code.BAD_REQUEST
 
 
-def test_adds_beyond_the_memory_budget_are_refused_busy_and_later_taken():
+def test_adds_beyond_the_memory_budget_are_refused_busy_and_later_taken() -> None:
     machine = started()
     answers = []
     for number in range(40):
         request = add_request(7, (number,), bytes(60_000))
-        machine.serving.add(request, lambda code, n=number: answers.append((n, code)))
+        machine.serving.add(request, partial(lambda n, code: answers.append((n, code)), number))
     refused = [n for n, code in answers if code is Code.BUSY]
     assert refused == list(range(17, 40))
     machine.scheduler.run_until(lambda: len(answers) == 40)
@@ -268,7 +273,7 @@ def test_adds_beyond_the_memory_budget_are_refused_busy_and_later_taken():
     assert machine.add(7, (17,), bytes(60_000)) is Code.OK
 
 
-def test_storage_with_a_metadata_check_asks_only_after_state_may_have_been_lost():
+def test_storage_with_a_metadata_check_asks_only_after_state_may_have_been_lost() -> None:
     machine = started(standing=Standing.NOT_WRITABLE)
     assert machine.add(7, (0,)) is Code.OK
     assert machine.metadata.asked == []
@@ -292,11 +297,11 @@ def reported_by(machine: Machine) -> list[type[Exception]]:
 
         call_soon(watched)
 
-    machine.host.call_soon = called  # type: ignore[method-assign]
+    machine.host.call_soon = called
     return reported
 
 
-def test_a_callback_that_raises_is_reported_and_keeps_nobody_else_waiting():
+def test_a_callback_that_raises_is_reported_and_keeps_nobody_else_waiting() -> None:
     machine = started()
     reported = reported_by(machine)
     codes: list[Code] = []
@@ -315,7 +320,7 @@ def test_a_callback_that_raises_is_reported_and_keeps_nobody_else_waiting():
     machine.stop()
 
 
-def test_a_callback_that_raises_in_a_task_of_the_storage_does_not_end_the_bookie():
+def test_a_callback_that_raises_in_a_task_of_the_storage_does_not_end_the_bookie() -> None:
     """Reads from files, adds that are compared with what is held, adds that wait for a check."""
     machine = started(settings=replace(SMALL, recent_bytes_max=1))
     for number in range(40):
@@ -345,7 +350,7 @@ def test_a_callback_that_raises_in_a_task_of_the_storage_does_not_end_the_bookie
     machine.stop()
 
 
-def test_a_ledger_is_not_fenced_by_a_storage_that_failed_meanwhile():
+def test_a_ledger_is_not_fenced_by_a_storage_that_failed_meanwhile() -> None:
     machine = started(standing=Standing.NOT_WRITABLE)
     assert machine.add(7, (0,)) is Code.OK
     machine.serving._health.check_epoch += 1
@@ -357,7 +362,7 @@ def test_a_ledger_is_not_fenced_by_a_storage_that_failed_meanwhile():
     assert not machine.serving.is_fenced(7), "it could not be made durable"
 
 
-def test_a_fence_that_the_metadata_asks_for_is_durable_before_the_add_is_refused():
+def test_a_fence_that_the_metadata_asks_for_is_durable_before_the_add_is_refused() -> None:
     machine = started(standing=Standing.NOT_WRITABLE)
     assert machine.add(7, (0,)) is Code.OK
     machine.serving._health.check_epoch += 1
@@ -368,7 +373,7 @@ def test_a_fence_that_the_metadata_asks_for_is_durable_before_the_add_is_refused
     machine.stop()
 
 
-def test_a_fence_that_comes_while_the_storage_closes_is_answered_unknown():
+def test_a_fence_that_comes_while_the_storage_closes_is_answered_unknown() -> None:
     machine = started()
     assert machine.add(7, (0,)) is Code.OK
     machine.host.spawn("close", machine.serving.close())
@@ -380,7 +385,7 @@ def test_a_fence_that_comes_while_the_storage_closes_is_answered_unknown():
     machine.scheduler.run_for(1_000)
 
 
-def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed():
+def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed() -> None:
     machine = started()
     reported = reported_by(machine)
     codes: list[Code] = []
@@ -394,7 +399,7 @@ def test_a_callback_that_raises_keeps_nobody_from_hearing_that_the_log_failed():
     assert len(reported) == 2
 
 
-def test_the_indexes_of_files_that_are_finished_are_freed_those_of_the_boot_too():
+def test_the_indexes_of_files_that_are_finished_are_freed_those_of_the_boot_too() -> None:
     machine = started()
     keeper = machine.serving._keeper
     assert keeper.spare is not None
@@ -409,7 +414,7 @@ def test_the_indexes_of_files_that_are_finished_are_freed_those_of_the_boot_too(
     assert machine.read(7, 0)[0] is Code.OK
 
 
-def test_a_damaged_entry_leaves_the_lac_unknown_until_one_behind_it_came():
+def test_a_damaged_entry_leaves_the_lac_unknown_until_one_behind_it_came() -> None:
     """ADR 17: it may have carried a larger one than all the others."""
     machine = started()
     for number in range(10):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -114,13 +114,15 @@ class World:
 
 
 @pytest.fixture
-def world():
+def world() -> Iterator[World]:
     made = World()
     yield made
     made.scheduler.close()
 
 
-def test_what_is_queued_while_a_group_is_under_way_waits_for_it_and_travels_together(world):
+def test_what_is_queued_while_a_group_is_under_way_waits_for_it_and_travels_together(
+    world: World,
+) -> None:
     for ledger_id in range(4):
         world.submit(ledger_id, 100)
     assert len(world.device.under_way) == 1
@@ -131,7 +133,9 @@ def test_what_is_queued_while_a_group_is_under_way_waits_for_it_and_travels_toge
     assert world.device.under_way == []
 
 
-def test_a_full_group_is_handed_over_while_the_one_before_is_under_way_and_no_third_one(world):
+def test_a_full_group_is_handed_over_while_the_one_before_is_under_way_and_no_third_one(
+    world: World,
+) -> None:
     for ledger_id in range(3):
         world.submit(ledger_id, FULL)
     assert len(world.device.under_way) == 2
@@ -145,11 +149,14 @@ def test_a_full_group_is_handed_over_while_the_one_before_is_under_way_and_no_th
     assert world.durable == [[0], [1], [2]]
 
 
-def test_a_group_has_a_bounded_number_of_stretches_of_ids(world, monkeypatch):
+def test_a_group_has_a_bounded_number_of_stretches_of_ids(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run of ids with gaps is one record, and one piece of the index for each id."""
     monkeypatch.setattr(log_module, "GROUP_STRETCHES_MAX", 10)
     apart = range(0, 12, 3)
-    runs = [range(1), apart, (1, 3, 5, 7), apart, range(100), range(1), range(0, 90, 3), range(9)]
+    runs: list[EntryIds] = [range(1), apart, (1, 3, 5, 7), apart, range(100), range(1)]
+    runs += [range(0, 90, 3), range(9)]
     for ledger_id, ids in enumerate(runs):
         world.submit(ledger_id, 32, ids)
     for _ in range(5):
@@ -158,7 +165,9 @@ def test_a_group_has_a_bounded_number_of_stretches_of_ids(world, monkeypatch):
     assert world.device.under_way == []
 
 
-def test_the_stretches_of_groups_under_way_count_when_a_file_is_asked_for_room(world):
+def test_the_stretches_of_groups_under_way_count_when_a_file_is_asked_for_room(
+    world: World,
+) -> None:
     for ledger_id in range(2):
         world.submit(ledger_id, FULL, range(0, 12, 3))
     assert len(world.device.under_way) == 2
@@ -170,14 +179,14 @@ def test_the_stretches_of_groups_under_way_count_when_a_file_is_asked_for_room(w
     assert world.files.stretches_most == 1
 
 
-def test_a_record_vouches_only_for_what_was_synced_when_it_was_encoded(world):
+def test_a_record_vouches_only_for_what_was_synced_when_it_was_encoded(world: World) -> None:
     records = [world.submit(ledger_id, FULL) for ledger_id in range(3)]
     assert [record.durable_upto for record in records[:2]] == [0, 0]
     world.end()
     assert records[2].durable_upto == records[0].sequence
 
 
-def test_no_file_is_rolled_while_a_group_is_under_way(world):
+def test_no_file_is_rolled_while_a_group_is_under_way(world: World) -> None:
     world.submit(0, FULL)
     world.files.is_full = True
     world.submit(1, FULL)
@@ -187,11 +196,10 @@ def test_no_file_is_rolled_while_a_group_is_under_way(world):
     assert len(world.device.under_way) == 1
 
 
-def test_a_group_that_fails_takes_the_one_behind_it_along(world):
+def test_a_group_that_fails_takes_the_one_behind_it_along(world: World) -> None:
     waited: list[Code] = []
-    for ledger_id in range(4):
-        record = world.submit(ledger_id, FULL)
-    world.log.when_durable(record.ticket, waited.append)
+    records = [world.submit(ledger_id, FULL) for ledger_id in range(4)]
+    world.log.when_durable(records[-1].ticket, waited.append)
     world.end(SyncFailedError("input/output error", path="slot"))
     # What the file system says of the second is no matter any more.
     world.end()
@@ -201,7 +209,7 @@ def test_a_group_that_fails_takes_the_one_behind_it_along(world):
     world.scheduler.run(world.log.close(), world.host)
 
 
-def test_a_closing_log_ends_after_all_that_was_queued(world):
+def test_a_closing_log_ends_after_all_that_was_queued(world: World) -> None:
     for ledger_id in range(3):
         world.submit(ledger_id, FULL)
     world.submit(3, 100)
@@ -220,7 +228,7 @@ def test_a_closing_log_ends_after_all_that_was_queued(world):
     assert ended
 
 
-def test_busy_time_of_two_groups_at_once_counts_once(world):
+def test_busy_time_of_two_groups_at_once_counts_once(world: World) -> None:
     for ledger_id in range(2):
         world.submit(ledger_id, FULL)
     world.scheduler.run_for(100)
@@ -231,7 +239,7 @@ def test_busy_time_of_two_groups_at_once_counts_once(world):
 
 
 @pytest.mark.parametrize("size", [100, FULL])
-def test_a_bug_in_one_writer_stops_the_other_and_close_still_ends(world, size):
+def test_a_bug_in_one_writer_stops_the_other_and_close_still_ends(world: World, size: int) -> None:
     crashes: list[BaseException] = []
     world.host.on_failure = crashes.append
     world.submit(0, size)
@@ -249,7 +257,7 @@ def test_a_bug_in_one_writer_stops_the_other_and_close_still_ends(world, size):
     world.scheduler.run(world.log.close(), world.host)
 
 
-def test_a_bug_in_who_is_told_of_a_group_stops_the_log(world):
+def test_a_bug_in_who_is_told_of_a_group_stops_the_log(world: World) -> None:
     crashes: list[BaseException] = []
     world.host.on_failure = crashes.append
 
@@ -264,7 +272,7 @@ def test_a_bug_in_who_is_told_of_a_group_stops_the_log(world):
     assert world.device.under_way == []
 
 
-def test_a_watermark_that_travels_with_others_vouches_for_nothing(world):
+def test_a_watermark_that_travels_with_others_vouches_for_nothing(world: World) -> None:
     world.submit(0, 100)
     world.submit(1, 100)
     world.log.submit(LogRecord(RecordKind.WATERMARK))
@@ -278,7 +286,7 @@ def test_a_watermark_that_travels_with_others_vouches_for_nothing(world):
     assert world.log.last_ticket == 4
 
 
-def test_a_record_that_its_file_has_no_room_for_goes_to_the_next_file(world):
+def test_a_record_that_its_file_has_no_room_for_goes_to_the_next_file(world: World) -> None:
     world.files.is_full = True
     world.submit(0, 100)
     assert world.files.rolls_under == [0]

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from bookie_server.storage.os_filesystem import OsFileSystem
 
 
 @pytest.fixture
-async def files(tmp_path: Path):
+async def files(tmp_path: Path) -> AsyncIterator[OsFileSystem]:
     opened = OsFileSystem(tmp_path)
     await opened.lock()
     yield opened

@@ -25,7 +25,9 @@ def scans(first_of_next: int) -> tuple[FileScan, FileScan]:
 
 
 @pytest.mark.parametrize(("first_of_next", "is_hidden"), [(4, False), (6, True)])
-def test_damaged_index_hides_a_record_only_when_one_is_missing(first_of_next, is_hidden):
+def test_damaged_index_hides_a_record_only_when_one_is_missing(
+    first_of_next: int, is_hidden: bool
+) -> None:
     scan, following = scans(first_of_next)
     verdict = judge(scan, 8, previous=None, following=following)
     assert verdict.has_damage is is_hidden

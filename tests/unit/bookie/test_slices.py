@@ -6,8 +6,10 @@ import asyncio
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import LogRecord, RecordKind
 from bookie_server.core.requests import BatchReadRequest
 from bookie_server.errors import TooManyRangesError
+from bookie_server.ports import File
 from bookie_server.storage import (
     active_index,
     adds,
@@ -62,7 +65,7 @@ class Meter:
 
 
 @pytest.fixture
-def metered(monkeypatch):
+def metered(monkeypatch: pytest.MonkeyPatch) -> Meter:
     for module in (slices, active_index, manifest):
         monkeypatch.setattr(module, "UNITS_PER_TURN", UNITS)
     monkeypatch.setattr(log_module, "GROUP_RECORDS_MAX", UNITS)
@@ -71,10 +74,10 @@ def metered(monkeypatch):
     )
     meter = Meter(machine)
 
-    def counted(owner, name, kind, units=lambda *_: 1):
+    def counted(owner: Any, name: str, kind: str, units: Callable[..., int] = lambda *_: 1) -> Any:
         original = getattr(owner, name)
 
-        def call(*arguments, **options):
+        def call(*arguments: Any, **options: Any) -> Any:
             meter.count(kind, units(*arguments))
             return original(*arguments, **options)
 
@@ -87,8 +90,8 @@ def metered(monkeypatch):
     counted(log_module, "append_encoded", "records")
     tombstone_of = HeldFiles.__init__
 
-    def counting(self, files, tombstone):
-        def count_and_ask(ledger_id):
+    def counting(self: HeldFiles, files: Any, tombstone: Callable[[int], Any]) -> None:
+        def count_and_ask(ledger_id: int) -> Any:
             meter.count("ledgers of a file")
             return tombstone(ledger_id)
 
@@ -108,7 +111,7 @@ def add_to_all(machine: Machine, entry_id: int) -> None:
     assert set(codes) == {Code.OK}
 
 
-def test_commits_rolls_and_forgetting_are_done_in_slices(metered):
+def test_commits_rolls_and_forgetting_are_done_in_slices(metered: Meter) -> None:
     machine = metered.machine
     metered.most.clear()
     for entry_id in range(6):
@@ -131,11 +134,11 @@ def test_commits_rolls_and_forgetting_are_done_in_slices(metered):
         assert metered.most[kind] <= UNITS + (kind == "records"), kind
 
 
-def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered):
+def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered: Meter) -> None:
     sizes: list[int] = []
     complete = Log._complete
 
-    def noted(self, group: list[LogRecord]) -> None:
+    def noted(self: Log, group: list[LogRecord]) -> None:
         sizes.append(sum(record.kind is RecordKind.RUN for record in group))
         complete(self, group)
 
@@ -148,7 +151,9 @@ def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered)
     assert sum(sizes) == LEDGERS
 
 
-def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(monkeypatch):
+def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = Machine(1, settings=replace(SMALL, file_size_bytes=1 << 20))
     machine.start()
     most = [0]
@@ -174,7 +179,7 @@ def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(monkeypatch):
 
 @pytest.mark.parametrize("gap", [0, 1])
 @pytest.mark.parametrize("size", [40, 400])
-def test_ids_and_lengths_in_memory_are_bounded_however_few_the_pieces(gap, size):
+def test_ids_and_lengths_in_memory_are_bounded_however_few_the_pieces(gap: int, size: int) -> None:
     """A run of thousands of entries with one gap is two pieces; its ids and lengths are lists."""
     bound = 1 << 16
     sizes = {"file_size_bytes": 1 << 20, "pieces_max": 10_000, "lists_bytes_max": bound}
@@ -205,10 +210,10 @@ def test_ids_and_lengths_in_memory_are_bounded_however_few_the_pieces(gap, size)
     assert machine.read(7, 1 << 40)[0] is Code.OK
 
 
-def test_ten_thousand_watches_end_without_looking_at_each_other(metered):
+def test_ten_thousand_watches_end_without_looking_at_each_other(metered: Meter) -> None:
     storage = metered.machine.serving
     heard: list[int] = []
-    compared = Counter()
+    compared: Counter[str] = Counter()
 
     class Watch:
         def __call__(self, lac: int) -> None:
@@ -218,7 +223,8 @@ def test_ten_thousand_watches_end_without_looking_at_each_other(metered):
             compared["=="] += 1
             return self is other
 
-        __hash__ = None
+        def __hash__(self) -> int:
+            raise AssertionError("no watch is looked up by what it equals")
 
     ends = [storage.watch_lac(1, Watch()) for _ in range(10_000)]
     for end in ends[:-1]:
@@ -231,11 +237,13 @@ def test_ten_thousand_watches_end_without_looking_at_each_other(metered):
     assert compared["=="] == 0
 
 
-def test_a_manifest_of_many_files_is_encoded_in_slices(metered, monkeypatch):
-    texts = Counter()
+def test_a_manifest_of_many_files_is_encoded_in_slices(
+    metered: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: Counter[int] = Counter()
     encode = manifest_codec._file_text
 
-    def counted(file):
+    def counted(file: FileEntry) -> Any:
         event = metered.machine.scheduler.events
         texts[event] += 1
         return encode(file)
@@ -252,7 +260,9 @@ def test_a_manifest_of_many_files_is_encoded_in_slices(metered, monkeypatch):
     assert max(texts.values()) == UNITS
 
 
-def test_headers_that_are_cached_are_bounded_by_their_entries(metered, monkeypatch):
+def test_headers_that_are_cached_are_bounded_by_their_entries(
+    metered: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run may have 65,536 entries, whose lengths take 2 MB: a thousand of them would be 2 GB."""
     monkeypatch.setattr(reads, "LENGTHS_CACHED_MAX", 500)
     machine = metered.machine
@@ -267,7 +277,7 @@ def test_headers_that_are_cached_are_bounded_by_their_entries(metered, monkeypat
     assert 0 < sum(len(record.lengths) for record in cached) <= 500
 
 
-def test_small_records_count_with_what_they_cost_in_memory():
+def test_small_records_count_with_what_they_cost_in_memory() -> None:
     recent = RecentBodies(10 * RECORD_COST_BYTES)
     records = [LogRecord(RecordKind.RUN, 1, body=b"x") for _ in range(100)]
     for record in records:
@@ -275,7 +285,9 @@ def test_small_records_count_with_what_they_cost_in_memory():
     assert sum(record.body is not None for record in records) == 9
 
 
-def test_a_list_of_entries_is_put_together_in_slices(metered, monkeypatch):
+def test_a_list_of_entries_is_put_together_in_slices(
+    metered: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two opened files and finished ones, with a thousand pieces each."""
     machine = metered.machine
     for number in range(25):
@@ -285,7 +297,7 @@ def test_a_list_of_entries_is_put_together_in_slices(metered, monkeypatch):
     assert list(machine.serving._keeper.finished)
     extend = Spans.extend
 
-    def counted(self, spans):
+    def counted(self: Spans, spans: Iterable[tuple[int, int]]) -> None:
         spans = list(spans)
         metered.count("ranges", len(spans))
         extend(self, spans)
@@ -298,12 +310,12 @@ def test_a_list_of_entries_is_put_together_in_slices(metered, monkeypatch):
     assert metered.most["ranges"] <= PIECES_PER_BLOCK
 
 
-def test_a_list_of_more_ranges_than_are_wanted_is_refused(metered):
+def test_a_list_of_more_ranges_than_are_wanted_is_refused(metered: Meter) -> None:
     machine = metered.machine
     for number in range(10):
         assert machine.add(7, range(number * 400, number * 400 + 400, 2), b"") is Code.OK
 
-    def held(count_max):
+    def held(count_max: int) -> int:
         listing = machine.serving.entries_held(7, count_max)
         return len(machine.scheduler.run(listing, machine.host))
 
@@ -317,14 +329,14 @@ def test_a_list_of_more_ranges_than_are_wanted_is_refused(metered):
     assert held(2_000) == 1, "those of different files that join are one"
 
 
-def test_the_size_of_a_ledger_looks_at_each_length_once():
+def test_the_size_of_a_ledger_looks_at_each_length_once() -> None:
     """A run of every other entry has a piece for each: the lengths before it are not its own."""
 
-    class Lengths(tuple):
+    class Lengths(tuple[int, ...]):
         __slots__ = ()
         looked_at = 0
 
-        def __getitem__(self, part):
+        def __getitem__(self, part: Any) -> Any:
             found = super().__getitem__(part)
             Lengths.looked_at += len(found)
             return found
@@ -337,7 +349,9 @@ def test_the_size_of_a_ledger_looks_at_each_length_once():
     assert Lengths.looked_at == 1_000
 
 
-def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(metered, monkeypatch):
+def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(
+    metered: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every entry is in another run than the one before it: a record each."""
     monkeypatch.setattr(reads, "RECORDS_PER_PORTION", UNITS)
     machine = metered.machine
@@ -345,7 +359,7 @@ def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(metered,
         assert machine.add(7, range(run, 200 + run, 20), bytes(100)) is Code.OK
     find = reads.Reader.find
 
-    def counted(self, ledger_id, entry_id):
+    def counted(self: reads.Reader, ledger_id: int, entry_id: int) -> Any:
         metered.count(f"records of {ledger_id}")
         return (yield from find(self, ledger_id, entry_id))
 
@@ -356,14 +370,18 @@ def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(metered,
             machine.start()
         answers: list[tuple[Code, Sequence[bytes]]] = []
 
-        def note(code: Code, found: Sequence[bytes], answers=answers) -> None:
+        def note(
+            code: Code,
+            found: Sequence[bytes],
+            answers: list[tuple[Code, Sequence[bytes]]] = answers,
+        ) -> None:
             answers.append((code, found))
 
         for first in range(5):
             machine.serving.read_batch(BatchReadRequest(7, first, 0, 1 << 20), note)
         assert machine.read(7, 3)[0] is Code.OK
         assert len(answers) < 5, "one entry waits for no batch"
-        machine.scheduler.run_until(lambda answers=answers: len(answers) == 5)
+        machine.scheduler.run_until(partial(lambda answers: len(answers) == 5, answers))
         for code, found in answers:
             assert code is Code.OK
             ids = [int.from_bytes(one[8:16], "big") for one in found]
@@ -373,7 +391,9 @@ def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(metered,
     assert metered.most["records of 7"] <= UNITS + 1  # and the one entry
 
 
-def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(metered, monkeypatch):
+def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(
+    metered: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A writer sends a run again whose answer it missed: thousands of entries, each looked up."""
     monkeypatch.setattr(readings, "RECORDS_PER_TURN", UNITS)
     monkeypatch.setattr(reads, "RECORDS_PER_TURN", UNITS)
@@ -382,7 +402,7 @@ def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(metered,
     runs += [add_request(7, (1_000 + number,), bytes(30)) for number in range(5 * UNITS)]
     read_entry = reads.Reader.read_entry
 
-    def counted(self, ledger_id, entry_id):
+    def counted(self: reads.Reader, ledger_id: int, entry_id: int) -> Any:
         metered.count("entries compared")
         return (yield from read_entry(self, ledger_id, entry_id))
 
@@ -391,20 +411,22 @@ def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(metered,
         codes: list[Code] = []
         for run in runs:
             machine.serving.add(run, codes.append)
-        machine.scheduler.run_until(lambda codes=codes: len(codes) == len(runs))
+        machine.scheduler.run_until(partial(lambda codes: len(codes) == len(runs), codes))
         assert set(codes) == {Code.OK}
         assert machine.serving.counters.adds_repeated == is_repeated * len(runs)
     assert metered.total["entries compared"] == 500 + 5 * UNITS
     assert metered.most["entries compared"] <= UNITS
 
 
-def test_large_adds_that_come_again_count_by_their_bytes(metered, monkeypatch):
+def test_large_adds_that_come_again_count_by_their_bytes(
+    metered: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many as may go on in one turn would keep the loop for as long as their bytes take."""
     monkeypatch.setattr(adds, "COMPARED_BYTES", 100)
     machine, compare = metered.machine, readings.Readings.compare
     counts: list[int] = []
 
-    def counted(self, reading, count):
+    def counted(self: readings.Readings, reading: Any, count: int) -> Any:
         counts.append(count)
         return compare(self, reading, count)
 
@@ -419,7 +441,9 @@ def test_large_adds_that_come_again_count_by_their_bytes(metered, monkeypatch):
     ("is_batch", "size", "cost"),
     [(True, 1, 64), (False, 1, 1), (False, 15 * readings.RECORD_BYTES, 16)],
 )
-async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(is_batch, size, cost):
+async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(
+    is_batch: bool, size: int, cost: int
+) -> None:
     """A device that hung, or a loop that was busy, answers hundreds of reads in the same turn."""
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     now, most, ended = 0, 0, 0
@@ -436,19 +460,19 @@ async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(is_batch
 
     page = bytes(size)
 
-    def reading():
+    def reading() -> Generator[entry_log_file.Need, bytes, None]:
         nonlocal now, most
-        yield entry_log_file.Need(Cold(), 0, size)
+        yield entry_log_file.Need(cast("File", Cold()), 0, size)
         now += cost
         most = max(most, now)
 
-    def turn():
+    def turn() -> None:
         nonlocal now
         now = 0
         if ended < 500:
             loop.call_soon(turn)
 
-    def end(_result):
+    def end(_result: object) -> None:
         nonlocal ended
         ended += 1
 
@@ -465,7 +489,9 @@ async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(is_batch
     assert most == readings.RECORDS_PER_TURN
 
 
-def test_a_list_under_construction_holds_a_bounded_number_of_ranges(metered, monkeypatch):
+def test_a_list_under_construction_holds_a_bounded_number_of_ranges(
+    metered: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those of files are joined when they are twice as many as are allowed, and no further."""
     machine, count_max = metered.machine, 300
     for number in range(40):
@@ -478,7 +504,7 @@ def test_a_list_under_construction_holds_a_bounded_number_of_ranges(metered, mon
     most = 0
 
     class Counted(Spans):
-        def extend(self, spans):
+        def extend(self, spans: Iterable[tuple[int, int]]) -> None:
             nonlocal most
             super().extend(spans)
             alive.add(self)

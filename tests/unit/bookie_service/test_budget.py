@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,7 +159,7 @@ def test_who_was_served_before_and_came_first_is_not_behind_newcomers() -> None:
         full.force(PART)
     old.wait(PART, lambda: order.append("old"))
     for number in range(3):
-        trusted(budget, "c").wait(PART, lambda number=number: order.append(f"new {number}"))
+        trusted(budget, "c").wait(PART, partial(order.append, f"new {number}"))
     full.give_back(SIZE)
     assert order == ["old", "new 0", "new 1", "new 2"]
 

@@ -140,7 +140,9 @@ async def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_a_batch_waits_in_line_for_its_room_and_holds_it_until_it_is_sent(world) -> None:
+async def test_a_batch_waits_in_line_for_its_room_and_holds_it_until_it_is_sent(
+    world: World,
+) -> None:
     world.others.force(world.lanes.reads.size_bytes_max)
     call = Call()
     reply = world.batch(call)
@@ -154,7 +156,7 @@ async def test_a_batch_waits_in_line_for_its_room_and_holds_it_until_it_is_sent(
     assert world.counters.answers[Code.BUSY] == 0
 
 
-async def test_a_batch_that_is_given_up_in_line_leaves_nothing_behind(world) -> None:
+async def test_a_batch_that_is_given_up_in_line_leaves_nothing_behind(world: World) -> None:
     world.others.force(world.lanes.reads.size_bytes_max)
     reply = world.batch(Call())
     await world.until(lambda: world.lanes.reads.waiting_count == 1)
@@ -190,7 +192,7 @@ async def test_a_batch_that_is_given_up_counts_until_storage_is_done_with_it(
     assert lane.held_bytes == 0
 
 
-async def test_a_first_entry_larger_than_the_room_for_it_waits_for_more(world) -> None:
+async def test_a_first_entry_larger_than_the_room_for_it_waits_for_more(world: World) -> None:
     lane = world.lanes.reads
     world.others.force(lane.size_bytes_max - MEBIBYTE)
     reply = world.batch(Call(), size_bytes_max=10_000)
@@ -201,7 +203,7 @@ async def test_a_first_entry_larger_than_the_room_for_it_waits_for_more(world) -
     assert (answer.code, len(answer.entries)) == (OK, 1)
 
 
-async def test_a_short_batch_does_where_the_lane_is_nearly_full(world) -> None:
+async def test_a_short_batch_does_where_the_lane_is_nearly_full(world: World) -> None:
     lane = world.lanes.reads
     world.others.force(lane.size_bytes_max // 2 - 3 * MEBIBYTE // 2)
     answer = await world.batch(Call(), size_bytes_max=4 * MEBIBYTE)
@@ -209,7 +211,7 @@ async def test_a_short_batch_does_where_the_lane_is_nearly_full(world) -> None:
     assert lane.waiting_count == 0
 
 
-async def test_lists_of_entries_are_few_at_a_time_and_count(world) -> None:
+async def test_lists_of_entries_are_few_at_a_time_and_count(world: World) -> None:
     calls = [Call() for _ in range(10)]
     lists = [world.list(call) for call in calls]
     await world.until(lambda: world.storage.listing == LISTINGS_MAX)

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -72,7 +73,7 @@ def test_an_event_that_comes_too_often_is_dropped_and_its_number_told() -> None:
 
 
 @pytest.fixture
-def _restored_logging(monkeypatch: pytest.MonkeyPatch):
+def _restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "stderr", sys.stderr)
     root, before = logging.getLogger(), logging.getLogger().handlers[:]
     level = root.level

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,9 @@ async def test_file_is_readable_by_its_owner_only(directory: Path) -> None:
         pytest.param(lambda d: (d / "SESSION").unlink(), id="no file"),
     ],
 )
-async def test_session_is_left_alone_where_its_owner_may_live(directory: Path, change) -> None:
+async def test_session_is_left_alone_where_its_owner_may_live(
+    directory: Path, change: Callable[[Path], object]
+) -> None:
     nodes = MemoryNodes()
     await killed_process(directory, nodes)
     change(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +56,7 @@ def test_a_peer_with_few_places_gets_one_of_who_has_most() -> None:
     slots = FairSlots(4)
     ended: list[str] = []
     for number in range(4):
-        assert slots.enter("hog", lambda number=number: ended.append(f"hog {number}"))
+        assert slots.enter("hog", partial(ended.append, f"hog {number}"))
     assert slots.enter("hog", lambda: None) is None
     good = slots.enter("good", lambda: ended.append("good"))
     assert good is not None
@@ -76,7 +77,7 @@ def test_places_are_bounded_and_each_peer_gets_its_part(steps: list[tuple[str, b
         if is_entering:
             ended: list[str] = []
             before = {name: len(slots._by_peer.get(name, ())) for name in "abcd"}
-            place = slots.enter(peer, lambda ended=ended: ended.append("ended"))
+            place = slots.enter(peer, partial(ended.append, "ended"))
             if place is None:
                 assert before[peer] >= max(before.values()) - 1
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bookie_server.service.stuck_calls import Stuck, StuckCalls
@@ -31,7 +32,7 @@ class World:
             raise self.error
 
     def end(self, *peers: str) -> None:
-        self.calls.end([Stuck(peer, lambda peer=peer: self.ended.append(peer)) for peer in peers])
+        self.calls.end([Stuck(peer, partial(self.ended.append, peer)) for peer in peers])
 
     async def until_ended(self, count: int) -> None:
         async with asyncio.timeout(20):

@@ -83,7 +83,9 @@ async def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_who_takes_none_of_its_answers_is_closed_after_the_stall_timeout(world) -> None:
+async def test_who_takes_none_of_its_answers_is_closed_after_the_stall_timeout(
+    world: World,
+) -> None:
     silent, moving = Connection(world), Connection(world)
     for _ in range(7):
         silent.taken_bytes = 5
@@ -121,7 +123,9 @@ async def test_a_connection_that_cannot_be_looked_at_keeps_no_other_from_being_c
     await asyncio.gather(sweeping, return_exceptions=True)
 
 
-async def test_a_frame_of_which_too_little_comes_is_closed_after_the_stall_timeout(world) -> None:
+async def test_a_frame_of_which_too_little_comes_is_closed_after_the_stall_timeout(
+    world: World,
+) -> None:
     drops, bytewise = Connection(world), Connection(world)
     for peer in (drops, bytewise):
         peer.is_incomplete = peer.is_idle = True
@@ -134,7 +138,7 @@ async def test_a_frame_of_which_too_little_comes_is_closed_after_the_stall_timeo
     assert (drops.is_closed, bytewise.is_closed) == (True, True)
 
 
-async def test_a_first_frame_that_comes_slowly_and_steadily_is_waited_for(world) -> None:
+async def test_a_first_frame_that_comes_slowly_and_steadily_is_waited_for(world: World) -> None:
     slow = Connection(world)
     slow.is_incomplete, slow.is_idle, slow.is_proven = True, True, False
     for _ in range(11):
@@ -146,7 +150,7 @@ async def test_a_first_frame_that_comes_slowly_and_steadily_is_waited_for(world)
     assert not slow.is_closed, "it is another frame now"
 
 
-async def test_a_frame_that_comes_steadily_ends_all_the_same(world) -> None:
+async def test_a_frame_that_comes_steadily_ends_all_the_same(world: World) -> None:
     endless = Connection(world)
     endless.is_incomplete = True
     seconds = 0
@@ -157,7 +161,7 @@ async def test_a_frame_that_comes_steadily_ends_all_the_same(world) -> None:
     assert FRAME_STALLS_MAX * 60 <= seconds <= FRAME_STALLS_MAX * 60 + 50
 
 
-async def test_a_first_frame_that_waits_for_memory_is_not_silence(world) -> None:
+async def test_a_first_frame_that_waits_for_memory_is_not_silence(world: World) -> None:
     waiting = Connection(world)
     waiting.is_idle, waiting.is_proven = True, False
     waiting.waits_since = world.now
@@ -165,7 +169,7 @@ async def test_a_first_frame_that_waits_for_memory_is_not_silence(world) -> None
     assert not waiting.is_closed
 
 
-async def test_who_asks_for_nothing_is_closed_and_who_asked_once_stays(world) -> None:
+async def test_who_asks_for_nothing_is_closed_and_who_asked_once_stays(world: World) -> None:
     silent, proven = Connection(world), Connection(world)
     for peer in (silent, proven):
         peer.is_idle = True
@@ -176,7 +180,9 @@ async def test_who_asks_for_nothing_is_closed_and_who_asked_once_stays(world) ->
     assert (silent.is_closed, proven.is_closed) == (True, False)
 
 
-async def test_under_pressure_the_largest_holder_that_does_not_move_goes_first(world) -> None:
+async def test_under_pressure_the_largest_holder_that_does_not_move_goes_first(
+    world: World,
+) -> None:
     lane = world.lanes.reads
     small, large, moving = (Connection(world) for _ in range(3))
     small.shares.reads.force(2 * MEBIBYTE)
@@ -199,7 +205,7 @@ async def test_under_pressure_the_largest_holder_that_does_not_move_goes_first(w
     assert world.counters.connections_swept == 1
 
 
-async def test_a_grace_is_given_before_anybody_is_closed(world) -> None:
+async def test_a_grace_is_given_before_anybody_is_closed(world: World) -> None:
     hog = Connection(world)
     hog.shares.reads.force(world.lanes.reads.size_bytes_max)
     hog.taken_bytes = 0
@@ -211,7 +217,7 @@ async def test_a_grace_is_given_before_anybody_is_closed(world) -> None:
     assert hog.is_closed
 
 
-async def test_who_waits_itself_is_closed_only_for_holding_what_others_need(world) -> None:
+async def test_who_waits_itself_is_closed_only_for_holding_what_others_need(world: World) -> None:
     patient, stuck = Connection(world), Connection(world)
     stuck.memory.is_beyond_reserve = True
     for peer in (patient, stuck):
@@ -224,7 +230,7 @@ async def test_who_waits_itself_is_closed_only_for_holding_what_others_need(worl
     assert (stuck.is_closed, patient.is_closed) == (True, False)
 
 
-async def test_who_moved_since_the_last_look_is_not_closed_between_two_looks(world) -> None:
+async def test_who_moved_since_the_last_look_is_not_closed_between_two_looks(world: World) -> None:
     """A read that finds no room relieves the lane at once, long after the last look."""
     lane = world.lanes.reads
     moving, idle, stalled = (Connection(world) for _ in range(3))

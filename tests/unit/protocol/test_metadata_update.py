@@ -18,6 +18,7 @@ from ledgerlog_spark.protocol.messages import (
 from ledgerlog_spark.protocol.metadata_update import MetadataUpdate, Refusal
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.protocol.retry import RetryPolicy
+from tests.fixtures.kinds import only
 
 OPEN = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("b0",)),))
 AT_0 = Versioned(OPEN, Version(1, 0))
@@ -96,7 +97,8 @@ def test_an_unknown_write_that_is_not_found_is_sent_again_at_the_same_version() 
     assert isinstance(again, CasMetadata)
     assert (again.metadata, again.version) == (cas.metadata, cas.version)
     # The first one lands after all: the second conflicts, and what is found is what was meant.
-    (load,), _ = update.handle(MetadataWritten(again.request, CONFLICT))
+    asked, _ = update.handle(MetadataWritten(again.request, CONFLICT))
+    load = only(LoadMetadata, asked)
     _, result = update.handle(MetadataLoaded(load.request, OK, Versioned(MARKED, Version(1, 1))))
     assert result is not None
     assert result.failure is None

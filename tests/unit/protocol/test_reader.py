@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.quorum import owns
 from ledgerlog_spark.protocol.read_budget import FIRST_BATCH_ENTRIES
 from ledgerlog_spark.protocol.reader import LedgerReader, ReaderSettings
+from tests.fixtures.kinds import all_of, only
 
 PLAIN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),))
 STRIPED = LedgerMetadata(Quorum(4, 2, 2), (Fragment(0, ("b0", "b1", "b2", "b3")),))
@@ -93,7 +95,7 @@ class Replicas:
             effects = following
 
 
-def reader(metadata: LedgerMetadata, first: int, last: int, **settings: int) -> LedgerReader:
+def reader(metadata: LedgerMetadata, first: int, last: int, **settings: Any) -> LedgerReader:
     return LedgerReader(
         metadata=metadata,
         first_entry_id=first,
@@ -252,10 +254,11 @@ def test_it_reads_no_further_ahead_than_the_application_takes() -> None:
 
 def test_a_slow_bookie_is_helped_by_another_after_the_hedge_delay() -> None:
     one = reader(PLAIN, 0, 9)
-    batch, timer = one.handle(m.Start())
+    batch, begun = one.handle(m.Start())
     assert isinstance(batch, m.SendReadBatch)
-    (timer,) = one.handle(m.TimerFired(timer.request))
-    hedge, timer = one.handle(m.TimerFired(timer.request))
+    assert isinstance(begun, m.StartTimer)
+    timer = only(m.StartTimer, one.handle(m.TimerFired(begun.request)))
+    hedge, _timer = one.handle(m.TimerFired(timer.request))
     assert isinstance(hedge, m.SendReadBatch)
     assert hedge.bookie_id != batch.bookie_id
     entries = tuple(stored(i) for i in range(10))
@@ -268,14 +271,17 @@ def test_a_slow_bookie_is_helped_by_another_after_the_hedge_delay() -> None:
 def test_a_bookie_without_batches_is_read_entry_by_entry() -> None:
     one = reader(PLAIN, 0, 3, batch_entries_max=4)
     batch, _timer = one.handle(m.Start())
-    (retry,) = one.handle(m.BatchReplied(batch.request, Code.TIMEOUT, ()))
+    assert isinstance(batch, m.SendReadBatch)
+    retry = only(m.SendReadBatch, one.handle(m.BatchReplied(batch.request, Code.TIMEOUT, ())))
     reads = one.handle(m.BatchReplied(retry.request, Code.BAD_REQUEST, ()))
     assert [r.entry_id for r in reads if isinstance(r, m.SendRead)] == [0, 1, 2, 3]
 
 
-def lac_answers(metadata: LedgerMetadata, *answers: tuple[Code, int], **arguments: object) -> list:
+def lac_answers(
+    metadata: LedgerMetadata, *answers: tuple[Code, int], **arguments: Any
+) -> list[m.Effect]:
     one = LacReader(metadata=metadata, **arguments)
-    sends = one.handle(m.Start())
+    sends = all_of(m.SendReadLac, one.handle(m.Start()))
     effects: list[m.Effect] = []
     for send, (code, lac) in zip(sends, answers, strict=False):
         effects += one.handle(m.LacReplied(send.request, code, lac))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from ledgerlog_spark.protocol.recovery import (
 )
 from ledgerlog_spark.protocol.recovery_reads import ReadAhead
 from ledgerlog_spark.protocol.retry import RetryPolicy
+from tests.fixtures.kinds import all_of, now, of, only
 
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),), password=b"secret")
 Answer = Callable[[m.SendRead], tuple[Code, m.StoredEntry | None]]
@@ -69,7 +71,7 @@ class Cluster:
             if last:
                 return last[0]
             timers += [e for e in effects if isinstance(e, m.StartTimer)]
-            asked = [e for e in effects if not isinstance(e, m.StartTimer)]
+            asked: list[m.Effect] = [e for e in effects if not isinstance(e, m.StartTimer)]
             if not asked:
                 asked, timers = [timers[-1]], []
             self.round_trips += 1
@@ -126,7 +128,7 @@ def holding(last_entry_id: int, lac: int = NO_ENTRY) -> Answer:
     return answer
 
 
-def recovery(**arguments: object) -> LedgerRecovery:
+def recovery(**arguments: Any) -> LedgerRecovery:
     arguments.setdefault("password", b"secret")
     settings = RecoverySettings(
         retry=RetryPolicy(attempts_max=2), read_ahead=ReadAhead(**READ_AHEAD)
@@ -152,13 +154,13 @@ def test_a_batch_shows_no_entry_absent(batch_entries_max: int) -> None:
     cluster = Cluster(OPEN, holding(0))
     short = cluster.batch
 
-    def batch(asked: m.SendReadBatch) -> m.BatchReplied:
-        return short(replace(asked, count_max=0))
+    def shorter(batch: m.SendReadBatch) -> m.BatchReplied:
+        return short(replace(batch, count_max=0))
 
     def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
         return holding(9 if read.bookie_id == "b0" else 0)(read)
 
-    cluster.batch = batch  # type: ignore[method-assign]
+    cluster.batch = shorter
     cluster.answer = answer
     end = cluster.run(recovery())
     assert isinstance(end, m.LedgerClosed)
@@ -169,11 +171,11 @@ def test_a_bookie_that_knows_no_batches_is_asked_for_entries(batch_entries_max: 
     cluster = Cluster(OPEN, holding(99))
     refused: list[m.SendReadBatch] = []
 
-    def batch(asked: m.SendReadBatch) -> m.BatchReplied:
-        refused.append(asked)
-        return m.BatchReplied(asked.request, Code.BAD_REQUEST, ())
+    def refuse(batch: m.SendReadBatch) -> m.BatchReplied:
+        refused.append(batch)
+        return m.BatchReplied(batch.request, Code.BAD_REQUEST, ())
 
-    cluster.batch = batch  # type: ignore[method-assign]
+    cluster.batch = refuse
     end = cluster.run(recovery())
     assert isinstance(end, m.LedgerClosed)
     assert end.versioned.value.last_entry_id == 99
@@ -186,10 +188,11 @@ def test_a_batch_that_is_late_is_not_waited_for_and_counts_when_it_comes() -> No
     effects = one.handle(m.Start())
     while not any(isinstance(e, m.StartTimer) for e in effects):
         effects = [e for x in effects for e in one.handle(cluster.reply(x))]
-    (batch,) = [e for e in effects if isinstance(e, m.SendReadBatch)]
-    (timer,) = [e for e in effects if isinstance(e, m.StartTimer)]
-    (timer,) = one.handle(m.TimerFired(timer.request))
-    *singles, _ = one.handle(m.TimerFired(timer.request))
+    batch = only(m.SendReadBatch, of(m.SendReadBatch, effects))
+    timer = only(m.StartTimer, of(m.StartTimer, effects))
+    timer = only(m.StartTimer, one.handle(m.TimerFired(timer.request)))
+    *asked, _ = one.handle(m.TimerFired(timer.request))
+    singles = all_of(m.SendRead, asked)
     assert {(e.bookie_id, e.entry_id) for e in singles} == {("b0", 0), ("b1", 0), ("b2", 0)}
     late = one.handle(cluster.reply(batch))
     assert [e.run.entries for e in late if isinstance(e, m.SendAdd)] == [21] * 3
@@ -208,13 +211,14 @@ def test_a_batch_that_hangs_holds_up_no_further_batch() -> None:
     effects = one.handle(m.Start())
     while not any(isinstance(e, m.StartTimer) for e in effects):
         effects = [e for x in effects for e in one.handle(cluster.reply(x))]
-    (hung,) = [e for e in effects if isinstance(e, m.SendReadBatch)]
-    (timer,) = [e for e in effects if isinstance(e, m.StartTimer)]
-    (timer,) = one.handle(m.TimerFired(timer.request))
-    *singles, _ = one.handle(m.TimerFired(timer.request))
+    hung = only(m.SendReadBatch, of(m.SendReadBatch, effects))
+    timer = only(m.StartTimer, of(m.StartTimer, effects))
+    timer = only(m.StartTimer, one.handle(m.TimerFired(timer.request)))
+    *asked, _ = one.handle(m.TimerFired(timer.request))
+    singles = all_of(m.SendRead, asked)
     (other,) = [e for e in singles if e.bookie_id == "b1"]
     effects = one.handle(cluster.reply(other))
-    (following,) = [e for e in effects if isinstance(e, m.SendReadBatch)]
+    following = only(m.SendReadBatch, of(m.SendReadBatch, effects))
     assert (following.bookie_id, following.first_entry_id) == ("b1", 1)
     assert hung.bookie_id == "b0"
 
@@ -250,7 +254,7 @@ def test_the_length_is_read_when_nothing_lies_beyond_the_last_add_confirmed() ->
 
 def test_the_wrong_password_is_found_before_any_bookie_is_asked() -> None:
     one = recovery(password=b"wrong")
-    (load,) = one.handle(m.Start())
+    load = only(m.LoadMetadata, one.handle(m.Start()))
     stored = Versioned(OPEN, Version(1, 0))
     (failed,) = one.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, stored))
     assert isinstance(failed, m.LedgerFailed)
@@ -274,7 +278,7 @@ def test_a_record_that_is_not_there_or_not_readable_ends_recovery(
     outcome: m.MetadataOutcome, failure: m.Failure
 ) -> None:
     one = recovery()
-    (load,) = one.handle(m.Start())
+    load = only(m.LoadMetadata, one.handle(m.Start()))
     (failed,) = one.handle(m.MetadataLoaded(load.request, outcome))
     assert isinstance(failed, m.LedgerFailed)
     assert failed.failure is failure
@@ -372,8 +376,8 @@ def test_a_hung_bookie_delays_recovery_by_a_hedge_and_not_by_its_deadline() -> N
     effects = one.handle(m.Start())
     while not any(isinstance(e, m.StartTimer) for e in effects):
         effects = [e for x in effects for e in one.handle(cluster.reply(x))]
-    (timer,) = [e for e in effects if isinstance(e, m.StartTimer)]
-    (timer,) = one.handle(m.TimerFired(timer.request))
+    timer = only(m.StartTimer, of(m.StartTimer, effects))
+    timer = only(m.StartTimer, one.handle(m.TimerFired(timer.request)))
     hedged = one.handle(m.TimerFired(timer.request))
     asked = {(e.bookie_id, e.entry_id) for e in hedged if isinstance(e, m.SendRead)}
     assert {("b1", 0), ("b2", 0)} <= asked
@@ -423,7 +427,7 @@ def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(
         pytest.skip("one batch makes one run")
     metadata = replace(OPEN, state=LedgerState.IN_RECOVERY)
     machine = recovery()
-    (load,) = machine.handle(m.Start())
+    load = only(m.LoadMetadata, machine.handle(m.Start()))
     loaded = Versioned(metadata, Version(1, 1))
     todo = machine.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, loaded))
     cluster = Cluster(metadata, holding(14))
@@ -450,7 +454,7 @@ def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(
     answer(first[2], Code.UNAVAILABLE)
     answer(first[1], Code.OK)
     answer(second[1], Code.UNAVAILABLE)
-    assert machine.phase is RecoveryPhase.READING
+    assert now(machine.phase) is RecoveryPhase.READING
     (again,) = answer(first[0], Code.OK)
     assert isinstance(again, m.StartTimer)
     assert machine.phase is RecoveryPhase.WAITING, "the second run can have b0 at most"

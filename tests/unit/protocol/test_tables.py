@@ -17,6 +17,7 @@ from ledgerlog_spark.protocol.read_room import RoomMade
 from ledgerlog_spark.protocol.reader import READER_TABLE, LedgerReader, ReaderPhase
 from ledgerlog_spark.protocol.recovery import RECOVERY_TABLE, LedgerRecovery, RecoveryPhase
 from ledgerlog_spark.protocol.writer import WRITER_TABLE, LedgerWriter, WriterPhase
+from tests.fixtures.kinds import all_of
 from tests.transcripts.player import Player
 
 EVENTS: tuple[type, ...] = get_args(m.Event)
@@ -67,7 +68,7 @@ def machine_in(kind: type, phase: Enum) -> Any:
         return player.machines[name]
     if kind is LedgerReader:
         reader = LedgerReader(metadata=METADATA, first_entry_id=0, last_entry_id=0)
-        steps = list(ReaderPhase).index(phase)
+        steps = list(ReaderPhase).index(ReaderPhase(phase))
         effects = reader.handle(m.Start()) if steps else []
         for rounds in range(3):
             if reader.phase is phase:
@@ -86,10 +87,10 @@ def machine_in(kind: type, phase: Enum) -> Any:
         return reader
     lac = LacReader(metadata=METADATA)
     if phase is not LacPhase.NEW:
-        effects = lac.handle(m.Start())
-        for effect in effects if phase is LacPhase.DONE else []:
+        sends = all_of(m.SendReadLac, lac.handle(m.Start()))
+        for send in sends if phase is LacPhase.DONE else []:
             if lac.phase is not LacPhase.DONE:
-                lac.handle(m.LacReplied(effect.request, Code.OK, 4))
+                lac.handle(m.LacReplied(send.request, Code.OK, 4))
     return lac
 
 
@@ -166,8 +167,7 @@ def rendered() -> str:
         ]
         for phase, phase_row in table.items():
             for event, handler in phase_row.items():
-                is_method = not isinstance(handler, Unhandled)
-                shown = f"`{handler.__name__}`" if is_method else handler.value
+                shown = handler.value if isinstance(handler, Unhandled) else f"`{handler.__name__}`"
                 lines.append(f"| {phase.name} | {event.__name__} | {shown} |")
         lines.append("")
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -13,17 +14,14 @@ from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.ensemble_change import FailedBookies
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import LedgerWriter, WriterPhase, WriterSettings
+from tests.fixtures.kinds import all_of, of, only
 
 ENSEMBLE = ("b0", "b1", "b2")
 CREATED = Versioned(LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ENSEMBLE),)), Version(1, 0))
 
 
-def writer(**settings: object) -> LedgerWriter:
+def writer(**settings: Any) -> LedgerWriter:
     return LedgerWriter(ledger_id=1, created=CREATED, settings=WriterSettings(**settings))
-
-
-def of(kind: type, effects: list[m.Effect]) -> list:
-    return [effect for effect in effects if isinstance(effect, kind)]
 
 
 def fail_member(one: LedgerWriter, sends: list[m.SendAdd], code: Code) -> list[m.Effect]:
@@ -32,7 +30,7 @@ def fail_member(one: LedgerWriter, sends: list[m.SendAdd], code: Code) -> list[m
 
 def test_an_add_beyond_the_window_is_refused_and_changes_nothing() -> None:
     one = writer(window=Window(entries_max=1, size_bytes_max=100))
-    sends = one.handle(m.AddRequested((b"x",)))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     assert not one.can_add
     with pytest.raises(LocalProtocolError, match="window is full"):
         one.handle(m.AddRequested((b"x",)))
@@ -66,7 +64,7 @@ def test_a_closed_record_cannot_be_written() -> None:
 )
 def test_a_fatal_answer_withdraws_everything_as_unknown(code: Code, failure: m.Failure) -> None:
     one = writer()
-    sends = one.handle(m.AddRequested((b"x",)))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     (failed,) = fail_member(one, sends, code)
     assert failed == m.LedgerFailed(
         failure,
@@ -89,7 +87,7 @@ def test_a_fatal_answer_withdraws_everything_as_unknown(code: Code, failure: m.F
 )
 def test_every_other_answer_fails_only_that_bookie(code: Code) -> None:
     one = writer()
-    sends = one.handle(m.AddRequested((b"x",)))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     assert of(m.ListBookies, fail_member(one, sends, code))
     assert one.phase is WriterPhase.LISTING
 
@@ -106,7 +104,7 @@ def test_the_oldest_run_times_out_and_the_ledger_can_still_be_closed_at_its_end(
     (failed,) = one.handle(m.TimerFired(timer.request))
     assert isinstance(failed, m.LedgerFailed)
     assert (failed.failure, failed.entry_id) == (m.Failure.ADD_TIMEOUT, 1)
-    (cas,) = one.handle(m.CloseRequested())
+    cas = only(m.CasMetadata, one.handle(m.CloseRequested()))
     assert isinstance(cas, m.CasMetadata)
     assert (cas.metadata.last_entry_id, cas.metadata.length) == (0, 1)
 
@@ -114,12 +112,12 @@ def test_the_oldest_run_times_out_and_the_ledger_can_still_be_closed_at_its_end(
 def test_it_gives_up_when_nobody_takes_the_place_of_a_failed_bookie() -> None:
     policy = RetryPolicy(first_delay_ms=10, attempts_max=2)
     one = writer(replacement=policy)
-    sends = one.handle(m.AddRequested((b"x",)))
-    (listing,) = fail_member(one, sends, Code.UNAVAILABLE)
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
+    listing = only(m.ListBookies, fail_member(one, sends, Code.UNAVAILABLE))
     missing, timer = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
     assert missing == m.NoReplacement(("b2",), 3)
     assert isinstance(timer, m.StartTimer)
-    (listing,) = one.handle(m.TimerFired(timer.request))
+    listing = only(m.ListBookies, one.handle(m.TimerFired(timer.request)))
     (failed,) = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
     assert isinstance(failed, m.LedgerFailed)
     assert failed.failure is m.Failure.NOT_ENOUGH_BOOKIES
@@ -169,9 +167,9 @@ def test_dead_bookies_that_are_still_registered_do_not_use_up_the_changes_of_a_l
 
 def test_a_failure_names_the_bookies_that_fail_now_in_the_order_of_their_failures() -> None:
     one = writer()
-    sends = one.handle(m.AddRequested((b"x",)))
-    (listing,) = fail_member(one, sends, Code.TIMEOUT)
-    (cas,) = one.handle(m.BookiesListed(listing.request, (*ENSEMBLE, "b3")))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
+    listing = only(m.ListBookies, fail_member(one, sends, Code.TIMEOUT))
+    cas = only(m.CasMetadata, one.handle(m.BookiesListed(listing.request, (*ENSEMBLE, "b3"))))
     written = Versioned(cas.metadata, Version(1, 1))
     effects = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.OK, written))
     assert one.metadata.value.last_fragment.ensemble == ("b0", "b1", "b3")
@@ -192,9 +190,9 @@ def test_a_bookie_that_fails_again_is_the_last_one_of_those_that_failed() -> Non
 
 def test_it_changes_its_ensemble_at_most_as_often_as_allowed() -> None:
     one = writer(ensemble_changes_max=1)
-    sends = one.handle(m.AddRequested((b"x",)))
-    (listing,) = fail_member(one, sends, Code.TIMEOUT)
-    (cas,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
+    listing = only(m.ListBookies, fail_member(one, sends, Code.TIMEOUT))
+    cas = only(m.CasMetadata, one.handle(m.BookiesListed(listing.request, ("b3",))))
     stored = Versioned(cas.metadata, Version(1, 1))
     changed = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.OK, stored))
     (again,) = of(m.SendAdd, changed)
@@ -206,7 +204,7 @@ def test_it_changes_its_ensemble_at_most_as_often_as_allowed() -> None:
 
 def test_where_no_bookie_is_replaced_the_first_one_that_fails_ends_it() -> None:
     one = writer(ensemble_changes_max=0)
-    sends = one.handle(m.AddRequested((b"x",)))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     (failed,) = fail_member(one, sends, Code.TIMEOUT)
     assert isinstance(failed, m.LedgerFailed)
     assert failed.failure is m.Failure.BOOKIE_FAILED
@@ -215,27 +213,31 @@ def test_where_no_bookie_is_replaced_the_first_one_that_fails_ends_it() -> None:
 
 def test_a_failure_reported_after_confirmation_still_replaces_the_bookie() -> None:
     one = writer()
-    sends = one.handle(m.AddRequested((b"x",)))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     for send in sends[:2]:
         one.handle(m.AddReplied(send.request, Code.OK))
     assert one.last_add_confirmed == 0
-    (listing,) = fail_member(one, sends, Code.TIMEOUT)
-    (cas,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
+    listing = only(m.ListBookies, fail_member(one, sends, Code.TIMEOUT))
+    cas = only(m.CasMetadata, one.handle(m.BookiesListed(listing.request, ("b3",))))
     assert cas.metadata.fragments == (Fragment(0, ENSEMBLE), Fragment(1, ("b0", "b1", "b3")))
 
 
 def test_a_close_overtakes_an_ensemble_change_and_stays_at_the_confirmed_end() -> None:
     one = writer()
-    sends = one.handle(m.AddRequested((b"x",)))
-    (listing,) = fail_member(one, sends, Code.TIMEOUT)
-    (change,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
-    (close,) = one.handle(m.CloseRequested())
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
+    listing = only(m.ListBookies, fail_member(one, sends, Code.TIMEOUT))
+    change = only(m.CasMetadata, one.handle(m.BookiesListed(listing.request, ("b3",))))
+    close = only(m.CasMetadata, one.handle(m.CloseRequested()))
     assert isinstance(close, m.CasMetadata)
     assert close.version == change.version
     changed = Versioned(change.metadata, Version(1, 1))
     assert one.handle(m.MetadataWritten(change.request, m.MetadataOutcome.OK, changed)) == []
-    (load,) = one.handle(m.MetadataWritten(close.request, m.MetadataOutcome.CONFLICT))
-    (again,) = one.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, changed))
+    load = only(
+        m.LoadMetadata, one.handle(m.MetadataWritten(close.request, m.MetadataOutcome.CONFLICT))
+    )
+    again = only(
+        m.CasMetadata, one.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, changed))
+    )
     assert (again.version, again.metadata.last_entry_id) == (Version(1, 1), -1)
     closed = Versioned(again.metadata, Version(1, 2))
     written = m.MetadataWritten(again.request, m.MetadataOutcome.OK, closed)
@@ -249,10 +251,12 @@ def test_a_close_that_finds_the_ledger_closed_compares_the_end(
     last_entry_id: int, length: int, is_same: bool
 ) -> None:
     one = writer()
-    for send in one.handle(m.AddRequested((b"x",))):
+    for send in all_of(m.SendAdd, one.handle(m.AddRequested((b"x",)))):
         one.handle(m.AddReplied(send.request, Code.OK))
-    (cas,) = one.handle(m.CloseRequested())
-    (load,) = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.CONFLICT))
+    cas = only(m.CasMetadata, one.handle(m.CloseRequested()))
+    load = only(
+        m.LoadMetadata, one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.CONFLICT))
+    )
     record = CREATED.value.closed(last_entry_id=last_entry_id, length=length)
     stored = Versioned(record, Version(1, 3))
     (end,) = one.handle(m.MetadataLoaded(load.request, m.MetadataOutcome.OK, stored))
@@ -265,9 +269,9 @@ def test_a_close_that_finds_the_ledger_closed_compares_the_end(
 
 def test_a_store_that_stays_away_ends_the_writer_without_sending_to_the_replacement() -> None:
     one = writer(metadata=RetryPolicy(attempts_max=1))
-    sends = one.handle(m.AddRequested((b"x",)))
-    (listing,) = fail_member(one, sends, Code.TIMEOUT)
-    (cas,) = one.handle(m.BookiesListed(listing.request, ("b3",)))
+    sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
+    listing = only(m.ListBookies, fail_member(one, sends, Code.TIMEOUT))
+    cas = only(m.CasMetadata, one.handle(m.BookiesListed(listing.request, ("b3",))))
     (failed,) = one.handle(m.MetadataWritten(cas.request, m.MetadataOutcome.UNAVAILABLE))
     assert isinstance(failed, m.LedgerFailed)
     assert failed.failure is m.Failure.METADATA_UNAVAILABLE

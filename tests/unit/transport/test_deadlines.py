@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -157,9 +158,9 @@ def test_whatever_else_is_out_each_request_expires_at_its_own_deadline(
     for begin_ms, timeout_ms, answer_ms in asked:
         request = Request()
         requests.append(request)
-        steps.append((begin_ms, lambda one=request, ms=timeout_ms: deadlines.add(one, ms)))
+        steps.append((begin_ms, partial(deadlines.add, request, timeout_ms)))
         if answer_ms is not None:
-            steps.append((begin_ms + answer_ms, lambda one=request: one.fail(Code.OK)))
+            steps.append((begin_ms + answer_ms, partial(lambda one: one.fail(Code.OK), request)))
     for at_ms, step in sorted(steps, key=lambda each: each[0]):
         loop.run_until(at_ms / 1e3)
         step()

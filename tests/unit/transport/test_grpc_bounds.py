@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import pytest
 
@@ -97,7 +98,9 @@ async def test_channels_to_bookies_that_nobody_asks_any_more_are_closed(
     transport.read("b", ReadEntry(7, 0), TIMEOUT_MS, answers.take)
     for number in range(20):
         code: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
-        transport.read_lac(f"b{number}", 7, 1, lambda found, _, to=code: to.set_result(found))
+        transport.read_lac(
+            f"b{number}", 7, 1, partial(lambda to, found, _: to.set_result(found), code)
+        )
         assert await code is Code.TIMEOUT
         await asyncio.gather(*transport._bookies[f"b{number}"]._calls, return_exceptions=True)
         assert len(transport._bookies) <= 4

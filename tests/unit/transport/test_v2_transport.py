@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -62,7 +62,7 @@ def storage() -> HeldStorage:
 
 
 @pytest.fixture
-async def server(storage: HeldStorage):
+async def server(storage: HeldStorage) -> AsyncIterator[SmallServer]:
     async with small_server(storage, takes_runs=True) as server:
         yield server
 
@@ -73,7 +73,7 @@ def registry(server: SmallServer) -> Registry:
 
 
 @pytest.fixture
-async def caller(registry: Registry):
+async def caller(registry: Registry) -> AsyncIterator[Caller]:
     transport = V2Transport(registry.resolve, reconnect_delay_ms_max=50)
     yield Caller(transport)
     await transport.aclose()
@@ -101,18 +101,24 @@ def ignore(connection: SmallConnection, request: Request) -> None:
     """Take a request and never answer it."""
 
 
-async def test_run_goes_as_one_request_to_a_bookie_that_takes_runs(caller, server) -> None:
+async def test_run_goes_as_one_request_to_a_bookie_that_takes_runs(
+    caller: Caller, server: SmallServer
+) -> None:
     await caller.add(run_of(7, range(5)))
     assert kinds(server) == ["AddRunRequest"]
 
 
-async def test_run_goes_entry_by_entry_to_a_bookie_that_does_not(caller, server, registry) -> None:
+async def test_run_goes_entry_by_entry_to_a_bookie_that_does_not(
+    caller: Caller, server: SmallServer, registry: Registry
+) -> None:
     registry.properties = {}
     assert await caller.add(run_of(7, (3, 5, 8))) is Code.OK
     assert [request.entry_id for _, request in server.requests] == [3, 5, 8]
 
 
-async def test_requests_of_one_turn_arrive_in_their_order(caller, server, storage) -> None:
+async def test_requests_of_one_turn_arrive_in_their_order(
+    caller: Caller, server: SmallServer, storage: HeldStorage
+) -> None:
     await caller.add(run_of(7, range(1)))
     storage.is_holding = True
     calls = [caller.start_add(run_of(7, range(entry_id, entry_id + 1))) for entry_id in range(1, 9)]
@@ -123,7 +129,9 @@ async def test_requests_of_one_turn_arrive_in_their_order(caller, server, storag
         assert await call.result() == (Code.OK,)
 
 
-async def test_adds_and_reads_and_recovery_have_a_connection_each(caller, server) -> None:
+async def test_adds_and_reads_and_recovery_have_a_connection_each(
+    caller: Caller, server: SmallServer
+) -> None:
     await caller.add(run_of(7, range(2)))
     await caller.read(7, -1)
     await caller.read_batch(7, 0, 2, 1 << 20)
@@ -136,7 +144,9 @@ async def test_adds_and_reads_and_recovery_have_a_connection_each(caller, server
     assert [request.flags for _, request in server.requests] == [0, 0, 0, 1, 4, 6]
 
 
-async def test_requests_with_the_same_key_wait_for_each_other(caller, server, storage) -> None:
+async def test_requests_with_the_same_key_wait_for_each_other(
+    caller: Caller, server: SmallServer, storage: HeldStorage
+) -> None:
     await caller.add(run_of(7, range(2)))
     storage.is_holding = True
     first, second, other = (caller.start_read(7, entry_id) for entry_id in (0, 0, 1))
@@ -150,7 +160,7 @@ async def test_requests_with_the_same_key_wait_for_each_other(caller, server, st
 
 
 async def test_late_answer_never_passes_for_the_answer_to_a_later_request(
-    caller, server, storage
+    caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     """The late answer says NO_ENTRY; taken for the second read's it would lose an entry."""
     await caller.add(run_of(7, (0,)))
@@ -165,7 +175,7 @@ async def test_late_answer_never_passes_for_the_answer_to_a_later_request(
 
 
 async def test_a_slow_read_that_is_asked_again_fails_no_other_request(
-    caller, server, storage
+    caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     await caller.add(run_of(7, range(3)))
     server.script = once(ignore, ReadRequest)
@@ -191,7 +201,9 @@ async def test_a_slow_read_that_is_asked_again_fails_no_other_request(
     assert server.requests[-1][0] is new_reads
 
 
-async def test_reads_that_stay_slow_hold_two_connections_at_most(caller, server) -> None:
+async def test_reads_that_stay_slow_hold_two_connections_at_most(
+    caller: Caller, server: SmallServer
+) -> None:
     await caller.add(run_of(7, range(1)))
     server.script = lambda _, request: isinstance(request, ReadRequest)
     others = []
@@ -209,7 +221,7 @@ async def test_reads_that_stay_slow_hold_two_connections_at_most(caller, server)
 
 
 async def test_connection_that_is_retired_is_closed_when_its_last_request_times_out(
-    caller, server
+    caller: Caller, server: SmallServer
 ) -> None:
     await caller.add(run_of(7, range(1)))
     server.script = lambda _, request: isinstance(request, ReadRequest)
@@ -223,7 +235,9 @@ async def test_connection_that_is_retired_is_closed_when_its_last_request_times_
     assert await again.result() == (Code.TIMEOUT, None)
 
 
-async def test_request_behind_one_that_times_out_goes_over_a_new_connection(caller, server) -> None:
+async def test_request_behind_one_that_times_out_goes_over_a_new_connection(
+    caller: Caller, server: SmallServer
+) -> None:
     await caller.add(run_of(7, range(3)))
     server.script = once(ignore, ReadRequest)
     caller.timeout_ms = 30
@@ -236,7 +250,7 @@ async def test_request_behind_one_that_times_out_goes_over_a_new_connection(call
 
 
 async def test_request_behind_one_that_times_out_is_not_failed_by_who_asks_for_the_same_again(
-    caller, server
+    caller: Caller, server: SmallServer
 ) -> None:
     await caller.add(run_of(7, range(3)))
     server.script = once(ignore, ReadRequest)
@@ -255,7 +269,7 @@ async def test_request_behind_one_that_times_out_is_not_failed_by_who_asks_for_t
 
 
 async def test_run_that_timed_out_can_be_sent_again_on_the_same_connection(
-    caller, server, storage
+    caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     storage.is_holding = True
     caller.timeout_ms = 30
@@ -269,7 +283,7 @@ async def test_run_that_timed_out_can_be_sent_again_on_the_same_connection(
 
 
 async def test_entries_of_a_run_that_timed_out_are_sent_again_on_a_new_connection(
-    caller, server, registry, storage
+    caller: Caller, server: SmallServer, registry: Registry, storage: HeldStorage
 ) -> None:
     registry.properties = {}
     server.script = once(ignore, AddRequest)
@@ -280,7 +294,9 @@ async def test_entries_of_a_run_that_timed_out_are_sent_again_on_a_new_connectio
     assert len(server.connections) == 2
 
 
-async def test_run_that_is_not_understood_goes_entry_by_entry_from_then_on(caller, server) -> None:
+async def test_run_that_is_not_understood_goes_entry_by_entry_from_then_on(
+    caller: Caller, server: SmallServer
+) -> None:
     server.script = refuse_runs
     assert await caller.add(run_of(7, range(3))) is Code.OK
     assert await caller.add(run_of(7, range(3, 5))) is Code.OK
@@ -289,7 +305,7 @@ async def test_run_that_is_not_understood_goes_entry_by_entry_from_then_on(calle
 
 
 async def test_runs_in_flight_when_runs_turn_out_not_to_be_understood_are_all_stored(
-    caller, server
+    caller: Caller, server: SmallServer
 ) -> None:
     server.script = refuse_runs
     calls = [caller.start_add(run_of(7, range(n, n + 4))) for n in range(0, 40, 4)]
@@ -300,7 +316,7 @@ async def test_runs_in_flight_when_runs_turn_out_not_to_be_understood_are_all_st
 
 
 async def test_run_that_is_refused_after_its_deadline_fails_nobody_else(
-    caller, server, storage
+    caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     """The answer names no request, and of a run that timed out nothing is left to compare."""
     await caller.add(run_of(7, range(1)))
@@ -320,7 +336,7 @@ async def test_run_that_is_refused_after_its_deadline_fails_nobody_else(
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 async def test_run_goes_again_whichever_of_its_entries_was_not_answered(
-    caller, server, registry, lost
+    caller: Caller, server: SmallServer, registry: Registry, lost: int
 ) -> None:
     registry.properties = {}
     await caller.add(run_of(7, range(10, 11)))
@@ -340,7 +356,7 @@ async def test_run_goes_again_whichever_of_its_entries_was_not_answered(
 
 
 async def test_requests_for_one_entry_are_all_answered_however_many_come_at_once(
-    caller, server, storage
+    caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     await caller.add(run_of(7, range(1)))
     storage.is_holding = True
@@ -351,7 +367,7 @@ async def test_requests_for_one_entry_are_all_answered_however_many_come_at_once
 
 
 async def test_reset_over_a_run_by_a_bookie_that_no_longer_takes_runs_is_no_failure(
-    caller, server, registry
+    caller: Caller, server: SmallServer, registry: Registry
 ) -> None:
     await caller.add(run_of(7, range(1)))
     server.takes_runs = False
@@ -361,7 +377,7 @@ async def test_reset_over_a_run_by_a_bookie_that_no_longer_takes_runs_is_no_fail
 
 
 async def test_reset_over_a_run_by_a_bookie_that_still_takes_runs_is_unavailable(
-    caller, server
+    caller: Caller, server: SmallServer
 ) -> None:
     await caller.add(run_of(7, range(1)))
     server.script = once(lambda connection, _: connection.abort(), AddRunRequest)
@@ -371,7 +387,7 @@ async def test_reset_over_a_run_by_a_bookie_that_still_takes_runs_is_unavailable
 
 
 async def test_reset_over_a_run_by_a_bookie_that_is_gone_since_is_unavailable(
-    caller, server, registry
+    caller: Caller, server: SmallServer, registry: Registry
 ) -> None:
     """Nobody else asks for a connection: the run itself has to be answered, before its deadline."""
     await caller.add(run_of(7, range(1)))
@@ -386,7 +402,7 @@ async def test_reset_over_a_run_by_a_bookie_that_is_gone_since_is_unavailable(
 
 
 async def test_lac_is_told_behind_the_adds_of_the_same_turn_where_there_is_a_connection(
-    caller, server, storage
+    caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     assert not caller.tell_lac(7, 0)
     await caller.add(run_of(7, range(1)))
@@ -398,14 +414,18 @@ async def test_lac_is_told_behind_the_adds_of_the_same_turn_where_there_is_a_con
     assert storage.storage.ledgers[7].lac == 2
 
 
-async def test_lac_is_not_told_to_a_bookie_that_does_not_take_it(caller, server, registry) -> None:
+async def test_lac_is_not_told_to_a_bookie_that_does_not_take_it(
+    caller: Caller, server: SmallServer, registry: Registry
+) -> None:
     registry.properties = {"ledgerlog.ops": "ADD_RUN/1"}
     await caller.add(run_of(7, range(1)))
     assert not caller.tell_lac(7, 0)
     assert kinds(server) == ["AddRunRequest"]
 
 
-async def test_lac_is_not_told_while_the_bookie_takes_nothing(caller, server) -> None:
+async def test_lac_is_not_told_while_the_bookie_takes_nothing(
+    caller: Caller, server: SmallServer
+) -> None:
     await caller.add(run_of(7, range(1)))
     server.connections[0].transport.pause_reading()
     adding = [caller.start_add(run_of(7, range(n, n + 1), bytes(4 << 20))) for n in range(1, 9)]
@@ -417,7 +437,9 @@ async def test_lac_is_not_told_while_the_bookie_takes_nothing(caller, server) ->
     assert caller.tell_lac(7, 8)
 
 
-async def test_bookie_that_takes_nothing_is_sent_no_more_than_a_bound(caller, server) -> None:
+async def test_bookie_that_takes_nothing_is_sent_no_more_than_a_bound(
+    caller: Caller, server: SmallServer
+) -> None:
     await caller.add(run_of(7, range(1)))
     server.connections[0].transport.pause_reading()
     mib = bytes(4 << 20)
@@ -437,7 +459,7 @@ async def test_bookie_that_takes_nothing_is_sent_no_more_than_a_bound(caller, se
 
 
 async def test_requests_beyond_the_bound_are_answered_busy_while_connecting_too(
-    caller, server, storage
+    caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
     calls = [caller.start_read(7, 0)]
     (link,) = caller.transport._links.values()
@@ -450,7 +472,7 @@ async def test_requests_beyond_the_bound_are_answered_busy_while_connecting_too(
 
 
 async def test_links_to_bookies_that_nobody_asks_any_more_are_closed(
-    caller, server, storage, monkeypatch: pytest.MonkeyPatch
+    caller: Caller, server: SmallServer, storage: HeldStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(v2_transport, "LINKS_MAX", 4)
     storage.is_holding = True
@@ -468,7 +490,7 @@ async def test_links_to_bookies_that_nobody_asks_any_more_are_closed(
 
 
 async def test_bookie_that_refuses_a_lac_is_told_no_more_and_keeps_its_connection(
-    caller, server
+    caller: Caller, server: SmallServer
 ) -> None:
     server.script = refuse_lacs
     await caller.add(run_of(7, range(1)))
@@ -479,7 +501,7 @@ async def test_bookie_that_refuses_a_lac_is_told_no_more_and_keeps_its_connectio
 
 
 async def test_worst_answer_of_the_entries_is_the_answer_to_the_run(
-    caller, server, registry
+    caller: Caller, server: SmallServer, registry: Registry
 ) -> None:
     registry.properties = {}
 
@@ -508,7 +530,7 @@ def unused_port() -> int:
 
 
 async def test_bookie_that_is_down_fails_all_that_wait_and_is_found_when_it_is_back(
-    storage,
+    storage: HeldStorage,
 ) -> None:
     port = unused_port()
     registry = Registry(port)
@@ -526,7 +548,9 @@ async def test_bookie_that_is_down_fails_all_that_wait_and_is_found_when_it_is_b
     await server.stop()
 
 
-async def test_requests_while_the_next_attempt_is_not_due_fail_without_one(registry) -> None:
+async def test_requests_while_the_next_attempt_is_not_due_fail_without_one(
+    registry: Registry,
+) -> None:
     registry.port = unused_port()
     transport = V2Transport(registry.resolve, reconnect_delay_ms_max=60_000)
     caller = Caller(transport)
@@ -549,13 +573,15 @@ async def test_requests_while_the_next_attempt_is_not_due_fail_without_one(regis
         OverflowError("no port"),
     ],
 )
-async def test_bookie_that_cannot_be_looked_up_is_unavailable(caller, registry, error) -> None:
+async def test_bookie_that_cannot_be_looked_up_is_unavailable(
+    caller: Caller, registry: Registry, error: Exception
+) -> None:
     registry.error = error
     assert await caller.add(run_of(7, range(1))) is Code.UNAVAILABLE
     assert await caller.read(7, 0) == (Code.UNAVAILABLE, None)
 
 
-async def test_look_up_that_never_ends_times_out_with_the_request(registry) -> None:
+async def test_look_up_that_never_ends_times_out_with_the_request(registry: Registry) -> None:
     never = asyncio.Event()
 
     async def resolve(bookie_id: str) -> BookieInfo:
@@ -572,7 +598,9 @@ async def test_look_up_that_never_ends_times_out_with_the_request(registry) -> N
     assert await waiting.result() == (Code.UNAVAILABLE, None)
 
 
-async def test_lost_connection_leaves_every_request_on_it_unknown(caller, server, storage) -> None:
+async def test_lost_connection_leaves_every_request_on_it_unknown(
+    caller: Caller, server: SmallServer, storage: HeldStorage
+) -> None:
     await caller.add(run_of(7, range(1)))
     await caller.read(7, 0)
     storage.is_holding = True
@@ -603,7 +631,9 @@ async def test_lost_connection_leaves_every_request_on_it_unknown(caller, server
     ],
     ids=["short", "long", "add", "run", "batch", "auth", "opcode"],
 )
-async def test_answer_that_makes_no_sense_closes_the_connection(caller, server, garbage) -> None:
+async def test_answer_that_makes_no_sense_closes_the_connection(
+    caller: Caller, server: SmallServer, garbage: bytes
+) -> None:
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     await caller.add(run_of(7, range(1)))
@@ -615,7 +645,7 @@ async def test_answer_that_makes_no_sense_closes_the_connection(caller, server, 
 
 @pytest.mark.parametrize("kind", [AddRunRequest, BatchReadRequest])
 async def test_request_whose_number_answers_another_kind_is_unavailable_at_once(
-    caller, server, kind: type
+    caller: Caller, server: SmallServer, kind: type
 ) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     await caller.add(run_of(7, range(1)))
@@ -635,7 +665,7 @@ async def test_request_whose_number_answers_another_kind_is_unavailable_at_once(
 
 
 async def test_closing_answers_requests_for_which_a_connection_is_just_about_to_be_made(
-    caller, registry
+    caller: Caller, registry: Registry
 ) -> None:
     caller.transport._link(BOOKIE, Lane.READS)
     closing = asyncio.ensure_future(caller.transport.aclose())
@@ -646,7 +676,7 @@ async def test_closing_answers_requests_for_which_a_connection_is_just_about_to_
     assert await waiting.result() == (Code.UNAVAILABLE, None)
 
 
-async def test_answers_may_arrive_byte_by_byte(caller, server) -> None:
+async def test_answers_may_arrive_byte_by_byte(caller: Caller, server: SmallServer) -> None:
     await caller.add(run_of(7, range(2)))
 
     def script(connection: SmallConnection, request: Request) -> None:
@@ -663,7 +693,7 @@ async def test_answers_may_arrive_byte_by_byte(caller, server) -> None:
     assert await caller.read(7, 0) == (Code.OK, stored(7, 0))
 
 
-async def test_bookie_that_stops_reading_is_waited_for(caller, server) -> None:
+async def test_bookie_that_stops_reading_is_waited_for(caller: Caller, server: SmallServer) -> None:
     await caller.add(run_of(7, range(1)))
     paused = asyncio.Event()
     connection = caller.transport._links[BOOKIE, Lane.ADDS]._connection
@@ -678,7 +708,7 @@ async def test_bookie_that_stops_reading_is_waited_for(caller, server) -> None:
     assert {await call.result() for call in [*calls, later]} == {(Code.OK,)}
 
 
-async def test_callback_that_asks_again_at_once_is_served(caller) -> None:
+async def test_callback_that_asks_again_at_once_is_served(caller: Caller) -> None:
     """Callbacks run while answers are taken in; what they send must not disturb that."""
     await caller.add(run_of(7, range(50)))
     found: list[int] = []
@@ -700,7 +730,7 @@ async def test_callback_that_asks_again_at_once_is_served(caller) -> None:
 
 
 async def test_callback_that_retires_the_connection_leaves_what_else_had_arrived(
-    caller, server
+    caller: Caller, server: SmallServer
 ) -> None:
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ledgerlog_spark.model import Code, DigestType
@@ -18,18 +20,18 @@ def only_body(frame: bytes) -> bytes:
     return body
 
 
-def expected_entry(record) -> str:
+def expected_entry(record: dict[str, Any]) -> str:
     """The stored entry; one vector gives it only as the end of its frame."""
     return record.get("entry") or record["frame"][2 * requests.ADD_HEAD_SIZE_BYTES :]
 
 
 @parametrized("master_key")
-def test_master_key_of_a_password_is_apaches(record) -> None:
+def test_master_key_of_a_password_is_apaches(record: dict[str, Any]) -> None:
     assert master_key(record["password"].encode()).hex() == record["master_key"]
 
 
 @parametrized("add")
-def test_add_frame_is_encoded_and_decoded_as_apache_does(record) -> None:
+def test_add_frame_is_encoded_and_decoded_as_apache_does(record: dict[str, Any]) -> None:
     password = record["password"].encode()
     ledger_id, entry_id = int(record["ledger_id"]), int(record["entry_id"])
     payload = payload_of(record)
@@ -56,7 +58,7 @@ def test_add_frame_is_encoded_and_decoded_as_apache_does(record) -> None:
 
 
 @parametrized("add")
-def test_run_of_one_entry_equals_the_single_entry(record) -> None:
+def test_run_of_one_entry_equals_the_single_entry(record: dict[str, Any]) -> None:
     codec = EntryCodec(DigestType[record["digest"]], record["password"].encode())
     payload = payload_of(record)
     (entry,) = codec.encode_run(
@@ -70,7 +72,7 @@ def test_run_of_one_entry_equals_the_single_entry(record) -> None:
 
 
 @parametrized("read_request")
-def test_read_request_is_encoded_and_decoded_as_apache_does(record) -> None:
+def test_read_request_is_encoded_and_decoded_as_apache_does(record: dict[str, Any]) -> None:
     key = bytes.fromhex(record["master_key"]) or None
     ids = int(record["ledger_id"]), int(record["entry_id"])
     flags = int(record["flags"])
@@ -80,7 +82,7 @@ def test_read_request_is_encoded_and_decoded_as_apache_does(record) -> None:
 
 
 @parametrized("batch_read_request")
-def test_batch_read_request_is_encoded_and_decoded_as_apache_does(record) -> None:
+def test_batch_read_request_is_encoded_and_decoded_as_apache_does(record: dict[str, Any]) -> None:
     ids = int(record["ledger_id"]), int(record["entry_id"])
     numbers = int(record["request_id"]), int(record["max_count"]), int(record["max_size"])
     frame = requests.encode_batch_read(
@@ -92,7 +94,7 @@ def test_batch_read_request_is_encoded_and_decoded_as_apache_does(record) -> Non
 
 
 @parametrized("add_response")
-def test_add_answer_is_encoded_and_decoded_as_apache_does(record) -> None:
+def test_add_answer_is_encoded_and_decoded_as_apache_does(record: dict[str, Any]) -> None:
     code = code_of(int(record["error_code"]))
     ids = int(record["ledger_id"]), int(record["entry_id"])
     frame = answers.encode_add_answer(code, *ids, version=int(record["version"]))
@@ -101,7 +103,7 @@ def test_add_answer_is_encoded_and_decoded_as_apache_does(record) -> None:
 
 
 @parametrized("read_response")
-def test_read_answer_is_encoded_and_decoded_as_apache_does(record) -> None:
+def test_read_answer_is_encoded_and_decoded_as_apache_does(record: dict[str, Any]) -> None:
     code = code_of(int(record["error_code"]))
     ids = int(record["ledger_id"]), int(record["entry_id"])
     data = bytes.fromhex(record["data"])
@@ -112,7 +114,7 @@ def test_read_answer_is_encoded_and_decoded_as_apache_does(record) -> None:
 
 
 @parametrized("batch_read_response")
-def test_batch_read_answer_is_encoded_and_decoded_as_apache_does(record) -> None:
+def test_batch_read_answer_is_encoded_and_decoded_as_apache_does(record: dict[str, Any]) -> None:
     code = code_of(int(record["error_code"]))
     ids = int(record["ledger_id"]), int(record["entry_id"]), int(record["request_id"])
     entries = tuple(bytes.fromhex(entry) for entry in record["entries"].split())
@@ -153,7 +155,7 @@ NOT_SPOKEN = {"READ_LAC", "WRITE_LAC", "GET_BOOKIE_INFO"}
 
 
 @parametrized("constant")
-def test_constant_has_apaches_value(record) -> None:
+def test_constant_has_apaches_value(record: dict[str, Any]) -> None:
     name, value = record["name"], int(record["value"])
     if name in APACHE_CODES:
         assert code_of(value) is APACHE_CODES[name]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ FIRST = Fragment(0, ("10.0.0.1:3181", "10.0.0.2:3181", "bookie-three"))
 SECOND = Fragment(100, ("10.0.0.1:3181", "10.0.0.4:3181", "bookie-three"))
 
 
-def described(record) -> LedgerMetadata:
+def described(record: dict[str, Any]) -> LedgerMetadata:
     """What the vector's description says, format 1 knowing less than the others."""
     version, state = int(record["format_version"]), LedgerState[record["state"]]
     is_closed = state is LedgerState.CLOSED
@@ -50,17 +51,19 @@ def described(record) -> LedgerMetadata:
     return replace(metadata, created_ms=1700000000000 if is_closed and has_ctime(record) else -1)
 
 
-def has_ctime(record) -> bool:
+def has_ctime(record: dict[str, Any]) -> bool:
     return b"ctime" in bytes.fromhex(record["bytes"])
 
 
 @parametrized("metadata")
-def test_metadata_record_is_read_as_apache_wrote_it(record) -> None:
+def test_metadata_record_is_read_as_apache_wrote_it(record: dict[str, Any]) -> None:
     assert decode_ledger_metadata(bytes.fromhex(record["bytes"])) == described(record)
 
 
 @parametrized("metadata")
-def test_metadata_record_is_written_in_format_3_whatever_it_was_read_in(record) -> None:
+def test_metadata_record_is_written_in_format_3_whatever_it_was_read_in(
+    record: dict[str, Any],
+) -> None:
     metadata = described(record)
     written = encode_ledger_metadata(metadata)
     assert decode_ledger_metadata(written) == replace(metadata, format_version=3)
@@ -69,28 +72,28 @@ def test_metadata_record_is_written_in_format_3_whatever_it_was_read_in(record) 
 
 
 @parametrized("ledger_path")
-def test_ledger_path_and_id_are_apaches(record) -> None:
+def test_ledger_path_and_id_are_apaches(record: dict[str, Any]) -> None:
     ledger_id = int(record["ledger_id"])
     assert ledger_path(ledger_id) == record["path"]
     assert ledger_id_of(record["path"]) == ledger_id
 
 
 @parametrized("layout")
-def test_layout_is_apaches(record) -> None:
+def test_layout_is_apaches(record: dict[str, Any]) -> None:
     assert Layout(record["factory"], int(record["version"])) == HIERARCHICAL
     assert HIERARCHICAL.encode() == record["text"].encode()
     assert Layout.decode(record["text"].encode()) == HIERARCHICAL
 
 
 @parametrized("bookie_service_info")
-def test_registration_record_is_apaches(record) -> None:
+def test_registration_record_is_apaches(record: dict[str, Any]) -> None:
     info = BookieInfo("bookie-1", "10.0.0.1", 3181, None, {"k": "v"})
     assert encode_service_info(info).hex() == record["bytes"]
     assert decode_service_info("bookie-1", bytes.fromhex(record["bytes"])) == info
 
 
 @parametrized("cookie")
-def test_cookie_is_apaches(record) -> None:
+def test_cookie_is_apaches(record: dict[str, Any]) -> None:
     cookie = Cookie(
         bookie_id="10.0.0.1:3181",
         journal_directory="1\t/j",
@@ -204,7 +207,9 @@ def test_metadata_of_a_ledger_closed_while_empty_is_read() -> None:
     "fragments",
     [(), (Fragment(1, FIRST.ensemble),), (SECOND, FIRST), (FIRST, FIRST), (Fragment(0, ("a",)),)],
 )
-def test_metadata_whose_fragments_contradict_it_is_not_written(fragments) -> None:
+def test_metadata_whose_fragments_contradict_it_is_not_written(
+    fragments: tuple[Fragment, ...],
+) -> None:
     with pytest.raises(LocalProtocolError):
         encode_ledger_metadata(LedgerMetadata(Quorum(3, 3, 2), fragments))
 

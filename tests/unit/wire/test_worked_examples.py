@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ METADATA = LedgerMetadata(
 INFO = BookieInfo("bookie-0", "127.0.0.1", 3181, 4181, {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"})
 
 
-def run_head(entry_ids) -> bytes:
+def run_head(entry_ids: Sequence[int]) -> bytes:
     return requests.encode_add_run_head(
         ledger_id=42, request_id=9, entry_ids=entry_ids, lengths=[39, 39], master_key=KEY
     )
