@@ -192,7 +192,7 @@ class Standing(Enum):
 
 
 class MetadataCheck(Protocol):
-    """The lazy metadata check (docs/FORMATS.md, After state may have been lost)."""
+    """The lazy metadata check (FORMATS.md#after-state-may-have-been-lost)."""
 
     async def check(self, ledger_id: int) -> Standing:
         """Read the ledger's record, at least as new as the moment of the call."""

@@ -72,8 +72,6 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
     Raises:
         ConfigurationError: The URI is wrong, before any I/O.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
-
-    Source: DESIGN section 10.
     """
     # Resolved once: a forked child connects to what its parent meant.
     resolved = str(parse_service_uri(service_uri(uri)))

@@ -19,7 +19,7 @@ class Durability:
         """Ticket after which a fence is answered.
 
         A fence is a barrier: every add of the ledger accepted before it is durable as well, so
-        the answer includes them all (schedule T39).
+        the answer includes them all (PROTOCOL.md#F2).
         """
         return state.last_ticket
 

@@ -1,4 +1,4 @@
-"""The sorted index in the body of a file's finish record (docs/FORMATS.md, Index).
+"""The sorted index in the body of a file's finish record (FORMATS.md#index).
 
     head, 32 bytes      magic "LIDX", format version u16, zero u16, blocks u32, ledgers u32,
                         pieces u64, CRC32C u32 of the directory and the totals, CRC32C u32 of the

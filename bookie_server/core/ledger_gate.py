@@ -1,6 +1,6 @@
 """Admission: which request a bookie accepts, refuses or lets wait, and what it may deny.
 
-Pure decisions over values; the storage asks and obeys (DESIGN 4.5).
+Pure decisions over values; the storage asks and obeys.
 """
 
 from __future__ import annotations

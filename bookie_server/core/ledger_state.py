@@ -1,6 +1,6 @@
 """What a bookie knows of each ledger beside its entries, and the file that keeps it.
 
-Ledger-state file (docs/FORMATS.md, Ledger states), all numbers big-endian: blocks, each at a
+Ledger-state file (FORMATS.md#ledger-states), all numbers big-endian: blocks, each at a
 multiple of 512 bytes, zeros up to the next one. A block is
 
     head, 32 bytes      magic "LSTA", format version u16, zero u16, generation u64, ledgers u64,

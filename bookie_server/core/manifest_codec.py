@@ -1,4 +1,4 @@
-"""The MANIFEST: which files are the bookie's, and nothing else is (docs/FORMATS.md, MANIFEST).
+"""The MANIFEST: which files are the bookie's, and nothing else is (FORMATS.md#manifest).
 
 One line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex digits>`, then the
 body: one JSON object, keys sorted, no spaces, ASCII.

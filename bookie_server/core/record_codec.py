@@ -1,4 +1,4 @@
-"""Bytes of a record (docs/FORMATS.md, Records).
+"""Bytes of a record (FORMATS.md#records).
 
     offset  size  field                     all numbers big-endian
          0     4  magic "LREC"

@@ -1,4 +1,4 @@
-"""The two header sectors of a slot: who the file is (docs/FORMATS.md, Slots).
+"""The two header sectors of a slot: who the file is (FORMATS.md#slots).
 
     offset  size  field                     all numbers big-endian
          0     4  magic "LSLT"

@@ -2,8 +2,8 @@
 
 A ledger is dropped only when three things hold, in this order: it was held before the listing
 began (else a ledger made meanwhile would look deleted), the listing does not have it, and a lookup
-by its id after a sync finds no record (else a stale listing would delete what somebody just made;
-schedule T22). Whatever cannot be told is left for the next pass.
+by its id after a sync finds no record (else a stale listing would delete what somebody just made).
+Whatever cannot be told is left for the next pass (PROTOCOL.md#F6).
 
 A ledger whose record no longer names this bookie keeps its entries: only a deleted one is let go.
 """

@@ -1,7 +1,7 @@
 """What storage asks the metadata store when its own memory of a ledger may be incomplete.
 
-DESIGN 4.5: after state may have been lost, the first regular add of a ledger waits for this
-answer; storage calls it through its port and bounds the wait.
+After state may have been lost, the first regular add of a ledger waits for this answer
+(PROTOCOL.md#F7); storage calls it through its port and bounds the wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From what is on the device to files that can serve (DESIGN 4.3, 4.4).
+"""From what is on the device to files that can serve.
 
 A boot never appends to a file that it replayed. What is vouched for stays where it is, and the
 file is finished behind it; valid records after that are written again to a new file and synced,

@@ -1,8 +1,7 @@
 """Dropped ledgers: their tombstones, what these leave behind, and when they are forgotten.
 
 A tombstone drops the entries with a lower origin sequence and keeps the ledger fenced and its key:
-only recovery adds bring entries back, and never those (DESIGN 4.1, docs/FORMATS.md, Dropped
-ledgers).
+only recovery adds bring entries back, and never those (FORMATS.md#dropped-ledgers).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 The MANIFEST names the next file before it is used, so a roll needs no commit: the log goes on in
 the next file at once, and the maintenance coroutine gives the full one its index, prepares another
-file and commits (DESIGN 4.2, 4.4). Another roll waits until that index is durable. On a full disk
-no next file can be prepared: regular adds are refused then, and what is left of the active file is
-for control and recovery records.
+file and commits. Another roll waits until that index is durable. On a full disk no next file can be
+prepared: regular adds are refused then, and what is left of the active file is for control and
+recovery records.
 
 Each commit frees the finished files in which nothing is live: their slots are free, some for
 reuse and the others removed, once the MANIFEST that says so is durable.

@@ -1,8 +1,8 @@
 """The storage of one bookie: adds, reads, fences, and what survives of them.
 
-Everything is submitted on one thread and answered by callbacks; a callback may come before the
-call returns. Add, fence and recovery read are answered when the `Durability` object says so
-(DESIGN 4.5); what is not durable is not in any index, so no other answer can show it.
+Everything is submitted on one thread and answered by callbacks; a callback may come before the call
+returns. Add, fence and recovery read are answered when the `Durability` object says so; what is not
+durable is not in any index, so no other answer can show it.
 """
 
 from __future__ import annotations

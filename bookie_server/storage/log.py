@@ -1,4 +1,4 @@
-"""The one Log: records in one order, synced in groups (DESIGN 4.1).
+"""The one Log: records in one order, synced in groups.
 
 A group is whatever was queued while the one before was written and synced; when nothing was, the
 next record is synced at once and alone. A group is written only after the sync of the one before,

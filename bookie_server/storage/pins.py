@@ -1,4 +1,4 @@
-"""Which readings are under way, so that no slot is used again under one of them (DESIGN 4.2)."""
+"""Which readings are under way, so that no slot is used again under one of them."""
 
 from __future__ import annotations
 

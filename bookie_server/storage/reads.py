@@ -362,7 +362,7 @@ class Reader:
 
 
 def twice(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """A reading that looks once more when what it found was freed meanwhile (DESIGN 4.2)."""
+    """A reading that looks once more when what it found was freed meanwhile."""
     try:
         return (yield from look())
     except FreedFileError:

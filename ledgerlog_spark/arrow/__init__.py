@@ -1,1 +1,1 @@
-"""RecordBatch to entry and back: the IPC stream in a ledger, its statistics, schemas (design 7)."""
+"""RecordBatch to entry and back: the IPC stream in a ledger, its statistics, schemas."""

@@ -1,4 +1,4 @@
-"""A RecordBatch made into exactly the schema that the other side insists on (design 7).
+"""A RecordBatch made into exactly the schema that the other side insists on.
 
 Spark 4.3 compares the first batch's schema with its own, nullability flags at every level
 included, and fails on any difference. Here columns are matched by name, put in order, cast where

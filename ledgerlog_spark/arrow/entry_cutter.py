@@ -1,4 +1,4 @@
-"""Batches of any size cut into encoded entries of about one size (design 7)."""
+"""Batches of any size cut into encoded entries of about one size."""
 
 from __future__ import annotations
 

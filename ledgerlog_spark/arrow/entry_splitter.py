@@ -1,4 +1,4 @@
-"""Batches of any size into entries of about one size, with the index of their range (design 7)."""
+"""Batches of any size into entries of about one size, with the index of their range."""
 
 from __future__ import annotations
 

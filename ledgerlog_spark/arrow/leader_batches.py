@@ -1,4 +1,4 @@
-"""Entries of leader logs as record batches (design 6.3; docs/LOGS.md G10).
+"""Entries of leader logs as record batches (LOGS.md#G10).
 
 Records become one column of bytes that points into the entry's own memory: only the lengths are
 turned into Arrow's offsets, by Arrow.

@@ -1,4 +1,4 @@
-"""Rows on their way into entries of a leader log (design 6.3, 7; docs/LOGS.md G10, E7).
+"""Rows on their way into entries of a leader log (LOGS.md#G10, LOGS.md#H7).
 
 A leader log of rows has one schema: one that Spark can read, nullable at every level, without
 dictionaries. What is appended is made into it, and cut into pieces: a large piece is the body of

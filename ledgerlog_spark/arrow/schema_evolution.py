@@ -1,4 +1,4 @@
-"""Which rows a log takes, and how its schema grows: by adding, and in no other way (design 7).
+"""Which rows a log takes, and how its schema grows: by adding, and in no other way.
 
 A log's schema is nullable at every level, so that rows written before a column existed read as
 nulls. Columns are matched by name in any case. A log keeps the metadata of its fields (comments,

@@ -1,4 +1,4 @@
-"""A log's schema record: the Arrow schema message of a Spark schema (docs/LOGS.md G6)."""
+"""A log's schema record: the Arrow schema message of a Spark schema (LOGS.md#G6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of a batch's columns, and their union over entries (design 6.1).
+"""Bounds of a batch's columns, and their union over entries.
 
 Bounds hold under Spark's order: NaN is above every number, -0.0 equals 0.0, text compares by its
 bytes. Dates, times, timestamps and durations count in the column's unit, decimals in units of the

@@ -1,4 +1,4 @@
-"""Entries of a ledger as one Arrow IPC stream: the schema, then record batches (design 7).
+"""Entries of a ledger as one Arrow IPC stream: the schema, then record batches.
 
 Entry 0 of a ledger is the schema message; each further entry is one encapsulated record batch
 message, body compressed by Arrow itself. The entries of a ledger, one after the other, are what

@@ -3,7 +3,7 @@
 The end of an open ledger is the largest last add confirmed of the bookies that answered, and one of
 them that lags may answer instead of one that does not. The record is that of the metadata server
 which answered, and after a new session another one may lag behind it. So each look begins with
-what this client saw before.
+what this client saw before (PROTOCOL.md#E12).
 
 What bookies report may be wrong: an entry behind it that no replica has withdraws it. What the
 entries that were read say is not: their digests were checked.

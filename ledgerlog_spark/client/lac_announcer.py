@@ -1,4 +1,4 @@
-"""Tells bookies how far an idle writer's ledger is confirmed (DESIGN 2, 6.3).
+"""Tells bookies how far an idle writer's ledger is confirmed (LOGS.md#H3).
 
 An entry's header carries the last add confirmed of the moment when it was sent, so bookies learn
 of a ledger's newest entry with the next one. Readers are not to wait for that: the ledger's

@@ -1,4 +1,4 @@
-"""Follows the end of a ledger that is being written, without polling (DESIGN 2, 6.3).
+"""Follows the end of a ledger that is being written, without polling (LOGS.md#H4).
 
 One watch of the ledger's record and one watch of the last add confirmed on one bookie of the last
 ensemble: its herald, whom the writer tells first, and the next bookie when that one fails.

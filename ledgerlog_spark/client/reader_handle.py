@@ -242,7 +242,7 @@ class ReadHandle:
             first_entry_id: At least 0.
             last_entry_id: None reads up to `last_add_confirmed`, which may be nothing.
             is_listed: The caller knows from a durable list that the range was acknowledged, so
-                the bound of `last_add_confirmed` does not apply (DESIGN section 6.5).
+                the bound of `last_add_confirmed` does not apply.
             place: Bounds what this and other reads hold together. Without its turn a read waits
                 for room, which its consumer may have to make.
 

@@ -27,7 +27,7 @@ class RecentRecords:
     """Records by ledger id, in 16 MiB at most; the oldest go first.
 
     A record names the bookies that were asked to hold the entries. An outdated one costs requests
-    to bookies that do not have them any more; it never makes an entry absent (DESIGN 6.5).
+    to bookies that do not have them any more; it never makes an entry absent (LOGS.md#R4).
 
     Attributes:
         size_bytes: Memory of what is kept, as `memory_size_bytes` estimates it.

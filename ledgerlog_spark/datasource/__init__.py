@@ -1,4 +1,4 @@
-"""`format("ledger")` in Spark: options, planning, readers and writers (design 7).
+"""`format("ledger")` in Spark: options, planning, readers and writers.
 
 - `source`: what Spark calls first. `configure`: settings of a session. `worker`: of a worker.
 - `option_table`, `options`, `log_selection`, `cluster`: what was asked, and of which cluster.

@@ -1,4 +1,4 @@
-"""How much of what is there one micro-batch takes (design 7).
+"""How much of what is there one micro-batch takes.
 
 Pure. A batch takes no row more than `maxRowsPerTrigger`, and bytes up to `maxBytesPerTrigger`, of
 which a row has its share of its range's; but always about one entry, so that a stream goes on

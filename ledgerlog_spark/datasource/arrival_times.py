@@ -1,4 +1,4 @@
-"""When the records of a leader log came, as far as a stream has seen the log grow (design 7).
+"""When the records of a leader log came, as far as a stream has seen the log grow.
 
 Pure. A leader log has no commits, and its list says of a ledger only when the youngest record came.
 So each look at the log adds how far it went by then, and when its last record had come.

@@ -1,4 +1,4 @@
-"""The batch reader that Spark sees: plans on the driver, reads in tasks (design 7)."""
+"""The batch reader that Spark sees: plans on the driver, reads in tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch writer that Spark sees: one job, its tasks' ranges, one commit (design 6.4, 7)."""
+"""The batch writer that Spark sees: one job, its tasks' ranges, one commit."""
 
 from __future__ import annotations
 

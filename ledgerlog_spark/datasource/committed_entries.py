@@ -1,4 +1,4 @@
-"""Entries of a task's listed ranges, with errors that say what a reader can do (design 6.5)."""
+"""Entries of a task's listed ranges, with errors that say what a reader can do."""
 
 from __future__ import annotations
 

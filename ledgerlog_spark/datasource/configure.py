@@ -1,4 +1,4 @@
-"""`ledgerlog_spark.configure`: the settings that make the source found, and fast (design 7)."""
+"""`ledgerlog_spark.configure`: the settings that make the source found, and fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what tells which entries of a range are needed, for the planner and for tasks (design 7).
+"""Reads what tells which entries of a range are needed, for the planner and for tasks.
 
 That is the index entry of a range, and in leader logs, which have none, a few of the entries
 themselves. It only saves work: where a bookie has lost it the range is read whole, and says itself

@@ -1,4 +1,4 @@
-"""Finds the entries of a leader log's ledger that hold given rows (design 6.3).
+"""Finds the entries of a leader log's ledger that hold given rows.
 
 Such a ledger has no index, and each of its entries says which rows it holds: a few looked at, by
 interpolation and bisection in turn, show where a scan begins and ends. Pure but for the look.

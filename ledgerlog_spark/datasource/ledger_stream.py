@@ -1,4 +1,4 @@
-"""A stream's source: where it begins, how far a micro-batch goes, what its tasks read (design 7).
+"""A stream's source: where it begins, how far a micro-batch goes, what its tasks read.
 
 Lives in Spark's source process for as long as the query runs. A batch is nothing but a pair of
 offsets: what it reads is planned from them alone, so that a batch that Spark logged and could not

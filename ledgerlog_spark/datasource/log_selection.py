@@ -1,4 +1,4 @@
-"""Which logs a read is of: those that it names, or all that match a pattern (design 7)."""
+"""Which logs a read is of: those that it names, or all that match a pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option of `format("ledger")`: name, type, unit, default, who reads it (design 7)."""
+"""Every option of `format("ledger")`: name, type, unit, default, who reads it."""
 
 from __future__ import annotations
 

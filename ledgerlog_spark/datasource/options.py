@@ -1,4 +1,4 @@
-"""Options as checked values: an unknown or wrong one is an error before any I/O (design 7)."""
+"""Options as checked values: an unknown or wrong one is an error before any I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scan, planned: which entries of which ledgers go to which task (design 7).
+"""A scan, planned: which entries of which ledgers go to which task.
 
 Pure: the log's records and the options in, a `ScanPlan` out. The plan has a JSON form with a format
 number; `tests/golden/plan` holds cases that every implementation of the planner reproduces.
@@ -67,7 +67,7 @@ class LogScan:
         snapshot: The version to read, with the items that overlap it.
         history: Retained versions, rising; tells when rows were committed.
         ledgers: Metadata by ledger id. Its state does not matter: a listed range is read to its
-            end, also of an open ledger (design 6.5).
+            end, also of an open ledger.
         indexes: Of listed ranges, by ledger id and index entry id: those that `indexes_wanted`
             asked for and that could be read.
         spans: Of ranges of a leader log, by ledger id: where the rows between the offsets are, of
@@ -340,7 +340,7 @@ def _split(
 ) -> Iterator[ScanRange]:
     """Pieces of a range, of about equal numbers of entries.
 
-    A range that fencing cut short has no index entry and is read whole (design 6.2).
+    A range that fencing cut short has no index entry and is read whole.
     """
     is_leader = scanned.form is not EntryForm.ARROW_STREAM
     count = _pieces(scanned, limits) if item.has_index or is_leader else 1

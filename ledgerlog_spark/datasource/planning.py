@@ -1,4 +1,4 @@
-"""What the driver asks of the cluster to plan a scan; the planning itself is `plan` (design 7)."""
+"""What the driver asks of the cluster to plan a scan; the planning itself is `plan`."""
 
 from __future__ import annotations
 

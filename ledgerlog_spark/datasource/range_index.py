@@ -1,4 +1,4 @@
-"""Which entries of a listed range a scan needs, told by the range's index entry (design 6.2).
+"""Which entries of a listed range a scan needs, told by the range's index entry.
 
 Pure. An entry is left out only when no row of it lies between the scan's offsets.
 """

@@ -1,4 +1,4 @@
-"""One ledger, entry by entry, whoever wrote it: option `ledgerId` (design 7)."""
+"""One ledger, entry by entry, whoever wrote it: option `ledgerId`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one task of a scan does: entries to batches of exactly the scan's schema (design 7)."""
+"""What one task of a scan does: entries to batches of exactly the scan's schema."""
 
 from __future__ import annotations
 

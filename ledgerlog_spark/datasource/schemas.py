@@ -1,4 +1,4 @@
-"""The schema that a scan shows: the log's columns or some, and metadata columns (design 7)."""
+"""The schema that a scan shows: the log's columns or some, and metadata columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`format("ledger")`: what Spark asks for schemas, readers and writers (design 7).
+"""`format("ledger")`: what Spark asks for schemas, readers and writers.
 
 Imported by every look-up of a Python source, so it imports pyspark and nothing else that is heavy.
 """

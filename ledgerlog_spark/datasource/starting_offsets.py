@@ -1,4 +1,4 @@
-"""Where a read begins and ends: words, row numbers, JSON by log, and moments (design 7).
+"""Where a read begins and ends: words, row numbers, JSON by log, and moments.
 
 Pure: the options' values and what a log's record says in, offsets out. Offsets are half-open: the
 one to begin at is the first row read, the one to end at is the first row not read.

@@ -1,4 +1,4 @@
-"""The driver's part of a micro-batch: what its tasks need, and the commit (design 6.4)."""
+"""The driver's part of a micro-batch: what its tasks need, and the commit."""
 
 from __future__ import annotations
 

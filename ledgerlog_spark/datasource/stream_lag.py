@@ -1,4 +1,4 @@
-"""How far a stream is behind, and what it should be told: for the progress report (design 7)."""
+"""How far a stream is behind, and what it should be told: for the progress report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream's offsets as Spark keeps them: `{log: {"id": log id, "offset": next row}}` (design 6.2).
+"""A stream's offsets as Spark keeps them: `{log: {"id": log id, "offset": next row}}`.
 
 The offset survives merging, because rows are never renumbered; the id tells a log that was deleted
 and made again.

@@ -1,4 +1,4 @@
-"""Whether a stream can go on from where it is, and the message when it cannot (design 7).
+"""Whether a stream can go on from where it is, and the message when it cannot.
 
 Pure. Each message says what happened, what it means for the rows, and what to do.
 """

@@ -1,4 +1,4 @@
-"""The streaming reader that Spark sees (design 7; docs/STREAMING.md).
+"""The streaming reader that Spark sees (docs/STREAMING.md).
 
 One instance lives in Spark's source process and answers for offsets and partitions; another is
 pickled to the tasks and reads. What a task needs travels in its partition.

@@ -1,4 +1,4 @@
-"""A stream's columns, fixed when it begins, against those of its logs, which grow (design 7)."""
+"""A stream's columns, fixed when it begins, against those of its logs, which grow."""
 
 from __future__ import annotations
 

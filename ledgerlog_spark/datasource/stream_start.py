@@ -1,4 +1,4 @@
-"""Where a stream began, also when its first batch has to be read again (design 7).
+"""Where a stream began, also when its first batch has to be read again.
 
 Spark keeps where a batch ends. Where the first one began it does not keep: after a crash it asks
 again. So the answer has to be the same, or has to be written down as the end of a batch of no rows.

@@ -1,4 +1,4 @@
-"""The stream writer that Spark sees: each micro-batch committed exactly once (design 6.4, 7).
+"""The stream writer that Spark sees: each micro-batch committed exactly once.
 
 Spark makes one for each micro-batch in the process that plans it and ships that to the tasks, then
 another one in the process that commits. Messages and the batch id are all that links the two.

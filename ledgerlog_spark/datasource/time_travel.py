@@ -1,4 +1,4 @@
-"""Versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp` (design 7).
+"""Versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
 
 Rows of a transactional log are as old as their commit. Records of a leader log are as old as their
 append, which their entry tells; it never falls from one entry to the next.

@@ -1,4 +1,4 @@
-"""The driver's part of a write: the log, its schema, the job, the commit (design 6.4)."""
+"""The driver's part of a write: the log, its schema, the job, the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task's part of a write: batches to entries of ledgers of its own (design 6.4)."""
+"""The task's part of a write: batches to entries of ledgers of its own."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ class _Ranges:
             return
 
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
-        """Somebody recovers the ledger: keep what is acknowledged, write the rest elsewhere (K12).
+        """Somebody recovers the ledger: keep what is acknowledged, write the rest elsewhere.
 
-        The rest is encoded anew: an entry says which row of its range it begins with.
+        LOGS.md#K12. The rest is encoded anew: an entry says which row of its range it begins with.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

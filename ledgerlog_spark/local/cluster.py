@@ -442,8 +442,6 @@ def local_cluster(
 
     Raises:
         ConfigurationError: A cluster runs in the directory already.
-
-    Source: DESIGN sections 7 and 10.
     """
     return OwnedCluster(directory, bookies, upkeep=upkeep)
 

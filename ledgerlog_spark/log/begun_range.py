@@ -1,4 +1,4 @@
-"""A range whose first entries are asked for before anybody takes them (DESIGN 6.5, 7)."""
+"""A range whose first entries are asked for before anybody takes them."""
 
 from __future__ import annotations
 

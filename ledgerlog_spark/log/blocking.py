@@ -1,4 +1,4 @@
-"""The blocking face of logs, for Spark's driver and workers (DESIGN 1, 7)."""
+"""The blocking face of logs, for Spark's driver and workers."""
 
 from __future__ import annotations
 

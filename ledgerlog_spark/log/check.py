@@ -1,4 +1,4 @@
-"""Whether what a log lists is there, and whose every ledger is (docs/LOGS.md U17).
+"""Whether what a log lists is there, and whose every ledger is (LOGS.md#U17).
 
 Changes nothing. What is read first and last is chosen so that work that goes on meanwhile is not
 taken for damage: ledgers, then registrations and what leaders made, then the list, then marks. What

@@ -1,4 +1,4 @@
-"""Clients that open logs beside ledgers: what `connect` gives (DESIGN 10)."""
+"""Clients that open logs beside ledgers: what `connect` gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wall clock of this process, for what people are shown; nothing is decided by it (G12)."""
+"""The wall clock of this process, for what people are shown; it decides nothing (LOGS.md#G12)."""
 
 from __future__ import annotations
 

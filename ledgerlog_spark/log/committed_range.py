@@ -1,4 +1,4 @@
-"""Reads what a log lists (DESIGN 6.5; docs/LOGS.md R1-R3).
+"""Reads what a log lists (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
 A committed range is its own proof: its entries are on their ack quorum, whatever the ledger's state
 and its last add confirmed say. So nothing waits for either, and an absent entry is looked for again

@@ -1,4 +1,4 @@
-"""Tells when a log may have more rows, without asking for it (DESIGN 6.3, 7).
+"""Tells when a log may have more rows, without asking for it.
 
 A transactional log's end moves with its head: one watch of that. A leader log's end moves with its
 open ledgers too: besides the head, the record and the last add confirmed of each of them are

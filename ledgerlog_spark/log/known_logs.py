@@ -1,4 +1,4 @@
-"""What the commits of this process left, for the next ones of the same producers (K11)."""
+"""What the commits of this process left, for the next ones of the same producers (LOGS.md#K11)."""
 
 from __future__ import annotations
 

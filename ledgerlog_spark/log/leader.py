@@ -1,4 +1,4 @@
-"""The leader of a log: appends, with a position for each record (DESIGN 6.3; docs/LOGS.md J1-J12).
+"""The leader of a log: appends, with a position for each record (LOGS.md#J1-J12).
 
 Records are gathered into entries: by size, by count, and by a linger that ends as soon as the pipe
 is empty, so that a lone append goes out at once. An entry is compressed once; the machine gives it

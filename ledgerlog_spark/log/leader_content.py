@@ -1,4 +1,4 @@
-"""What a leader appends: records, or as `leader_rows.py` has it, rows (DESIGN 6)."""
+"""What a leader appends: records, or as `leader_rows.py` has it, rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.messages import Payload
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
-"""Bytes of records gathered into one entry; a larger record has an entry of its own."""
+"""Bytes of records in one entry; a larger record has one of its own (LOGS.md#H1)."""
 
 
 class LeaderContent(Protocol):
-    """Checks what is appended, on any thread, and makes entries of it, on the leader's."""
+    """Checks what is appended, on any thread, and makes entries of it, on the leader's.
+
+    The methods of the other content fail (LOGS.md#H9).
+    """
 
     @property
     def schema(self) -> pa.Schema | None:

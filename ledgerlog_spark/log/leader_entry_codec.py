@@ -1,4 +1,4 @@
-"""Records as the entries of a leader log, and back (DESIGN 6.3; docs/LOGS.md G10).
+"""Records as the entries of a leader log, and back (LOGS.md#G10).
 
 The body of an entry is compressed when that makes it smaller by an eighth at least: who decodes it
 pays for less. Layout and limits are `protocol/leader_entry.py`'s.

@@ -1,4 +1,4 @@
-"""Hosts the machine of a leader log: effects become calls, answers become events (DESIGN 6.3).
+"""Hosts the machine of a leader log: effects become calls, answers become events.
 
 Events go through a queue, and each request is answered once. What the machine says to people, and
 the bytes of the entries that it orders, are its owner's.

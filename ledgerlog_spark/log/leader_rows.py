@@ -1,4 +1,4 @@
-"""What a leader of a log of rows appends: tables and record batches (DESIGN 6, 7)."""
+"""What a leader of a log of rows appends: tables and record batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LeaderRows:
         return self._splitter.schema
 
     def check(self, schema: bytes) -> None:
-        """Let pass the schema record of rows that can be appended.
+        """Let pass the schema record of rows that can be appended (LOGS.md#H8).
 
         Raises:
             SchemaMismatchError: They cannot; names column, expected and got.

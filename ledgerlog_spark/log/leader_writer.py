@@ -1,4 +1,4 @@
-"""One ledger that a leader writes: its orders go in, what became of them comes out (DESIGN 6.3)."""
+"""One ledger that a leader writes: its orders go in, what became of them comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One log of either kind: snapshots, views, jobs, commits (DESIGN 6; docs/LOGS.md).
+"""One log of either kind: snapshots, views, jobs, commits (docs/LOGS.md).
 
 All methods are coroutines on the client's event loop; `blocking.py` has the same without `await`.
 """
@@ -295,7 +295,7 @@ class Log(LogRecords):
         return await self._join(app=job.app, run=job.run, batch_id=job.batch_id, kind=job.kind)
 
     async def seal_before(self, app: str, epoch: int) -> int:
-        """Seal the producer's open ledgers of epochs before `epoch` (P6); how many there were.
+        """Seal the producer's open ledgers of epochs before `epoch`; how many (LOGS.md#P6).
 
         Raises:
             MetadataError: The registrations could not be read.

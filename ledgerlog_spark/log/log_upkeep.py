@@ -1,4 +1,4 @@
-"""What keeps a log small, and sets it back (DESIGN 6.2, 6.6; docs/LOGS.md, Upkeep).
+"""What keeps a log small, and sets it back (LOGS.md#upkeep).
 
 All methods are coroutines on the client's event loop; `blocking_upkeep.py` has the same without
 `await`.
@@ -214,7 +214,7 @@ class LogUpkeep:
         return properties
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
-        """List one range in place of others that hold the same rows (docs/LOGS.md U13).
+        """List one range in place of others that hold the same rows (LOGS.md#U13).
 
         Args:
             job: The merge's own, begun for it alone.
@@ -237,7 +237,8 @@ class LogUpkeep:
         """Forget the producer that was made up for one job, whose commit has just ended.
 
         One request, for all that has to be known is what the commit left, or two when it wrote
-        nothing. What is not done here is left to the sweeper, which does it after `stagingTtlMs`.
+        nothing. What is not done here is left to the sweeper, which does it after `stagingTtlMs`
+        (LOGS.md#W9).
         """
         if not app.startswith(JOB_APP_PREFIX):
             return

@@ -1,4 +1,4 @@
-"""All logs of a cluster: create, open, list, delete (docs/LOGS.md G1, G8)."""
+"""All logs of a cluster: create, open, list, delete (LOGS.md#G1, LOGS.md#G8)."""
 
 from __future__ import annotations
 

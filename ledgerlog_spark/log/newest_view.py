@@ -1,4 +1,4 @@
-"""The newest view of a log's rows from an offset on, of either kind of log (DESIGN 6.3, 7)."""
+"""The newest view of a log's rows from an offset on, of either kind of log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seals what replaced query runs left open (DESIGN 6.4; docs/LOGS.md P6).
+"""Seals what replaced query runs left open (LOGS.md#P6).
 
 A run that was replaced cannot commit any more, and once its ledgers are sealed it cannot have an
 append acknowledged either. Sealing never closes a ledger below what the log lists of it.

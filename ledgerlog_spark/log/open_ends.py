@@ -1,4 +1,4 @@
-"""What the open ledgers of a leader log hold now (DESIGN 6.3; docs/LOGS.md G9).
+"""What the open ledgers of a leader log hold now (LOGS.md#G9).
 
 The head lists them without an end, because nobody but their bookies knows it. Here each is cut at
 the last add confirmed as it is now, and becomes an item like any other; a ledger behind one that is

@@ -1,4 +1,4 @@
-"""Writes one range of rows (DESIGN 6.4; docs/LOGS.md K1, K4, K12).
+"""Writes one range of rows (LOGS.md#K1, LOGS.md#K4, LOGS.md#K12).
 
 A range belongs to one attempt of one task. Whatever is never committed is let go by the sweeper, so
 an attempt that fails simply stops.
@@ -130,7 +130,7 @@ class RangeWriter:
         return self._confirmed(statistics)
 
     async def cut(self) -> tuple[StagedRange | None, tuple[Payload, ...]]:
-        """What a ledger that was fenced in the middle of the range is good for (K12).
+        """What a ledger that was fenced in the middle of the range is good for (LOGS.md#K12).
 
         Returns:
             The entries that were acknowledged, as a range of their own (None for none), and those

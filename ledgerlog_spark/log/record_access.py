@@ -1,4 +1,4 @@
-"""How a leader log is led and read, record by record (DESIGN 6.3)."""
+"""How a leader log is led and read, record by record."""
 
 from __future__ import annotations
 

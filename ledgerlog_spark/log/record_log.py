@@ -1,4 +1,4 @@
-"""A log as any Python program reads it (DESIGN 6.3, 10)."""
+"""A log as any Python program reads it."""
 
 from __future__ import annotations
 

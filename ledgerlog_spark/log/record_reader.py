@@ -1,8 +1,8 @@
-"""Reads the records or rows of a leader log: a part of it, or on and on (DESIGN 6.3).
+"""Reads the records or rows of a leader log: a part of it, or on and on.
 
 Closed ledgers are read as listed. An open one is read up to its last add confirmed and followed
 until it is closed; the ledger behind it is not touched before that, so that records come in order
-and without a gap, whatever leaders do.
+and without a gap, whatever leaders do (LOGS.md#J13).
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ class RecordReader(Generic[T]):
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """All records from `start` on, and each later one soon after it was acknowledged.
 
-        Waits by watches and never ends by itself. While nothing is appended it asks nobody.
+        Waits by watches and never ends by itself. While nothing is appended it asks nobody
+        (LOGS.md#H5).
 
         Args:
             start: An offset; None for the end as it is now. One behind the end is waited for.

@@ -56,7 +56,7 @@ class Piece(NamedTuple):
 
 
 class Positions(Sequence[Position]):
-    """Where the records of one `append_many` are, in order; made when they are asked for.
+    """Where the records of one `append_many` are (LOGS.md#H2); made when they are asked for.
 
     Attributes:
         offsets: Of all of them.

@@ -1,4 +1,4 @@
-"""When a machine of a log tries again: at once, after a pause, or in its turn (docs/LOGS.md K15).
+"""When a machine of a log tries again: at once, after a pause, or in its turn (LOGS.md#K15).
 
 A conflict means that another writer got through. The first one is followed by a pause of about the
 time that an attempt takes. From the second one on the writer waits in the log's queue, which gives

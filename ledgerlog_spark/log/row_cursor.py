@@ -1,4 +1,4 @@
-"""Entries of a leader log of rows, decoded in order from some offset on (DESIGN 6.3, 7)."""
+"""Entries of a leader log of rows, decoded in order from some offset on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ledger that this process writes ranges into, one after the other (DESIGN 6.4).
+"""A ledger that this process writes ranges into, one after the other.
 
 Its record and its registration were made in one transaction. It may be left open between batches
 and may be left open for good: an abandoned open ledger is the normal end of a writer.
@@ -82,7 +82,7 @@ class StagedLedger:
         """Whether less than half of it is listed before `batch_id`, when every batch overwrites.
 
         Such a ledger has to roll, or a log in complete mode would keep every batch on disk that it
-        ever had (DESIGN 6.6).
+        ever had.
         """
         is_replaced = self._last_batch_id < batch_id - 1
         listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes

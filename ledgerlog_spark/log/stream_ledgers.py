@@ -1,7 +1,7 @@
-"""What one process that runs tasks of streams keeps from task to task (DESIGN 6.4).
+"""What one process that runs tasks of streams keeps from task to task.
 
-Runs that it joined, and ledgers that stay open for the next batch. All of it is an optimisation: a
-process may die at any moment, or never see a second task.
+Runs that it joined, and ledgers that stay open for the next batch. All of it is an optimisation
+(LOGS.md#K13): a process may die at any moment, or never see a second task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lets go of what no version of a log names, step by step (DESIGN 6.4, 6.6; docs/LOGS.md W1-W7).
+"""Lets go of what no version of a log names, step by step (LOGS.md#W1-W7).
 
 Safe to run at any time, several times at once, and to be killed at any moment: what is due is
 written down before anything is deleted.
@@ -275,7 +275,7 @@ class _LogSweep:
         return deleted
 
     async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
-        """The marks, once no leader can list what was made longer ago (W11)."""
+        """The marks, once no leader can list what was made longer ago (LOGS.md#W11)."""
         marked = await self._store.marked(self._log_id)
         late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
         for mark in late:
@@ -310,7 +310,7 @@ class _LogSweep:
         self._due.producers = now_ms + LOOK_AGAIN_MS
 
     async def _are_older_closed(self, app: str, epoch: int) -> bool:
-        """Close what replaced runs left open, in case that nobody else could (P6)."""
+        """Close what replaced runs left open, in case that nobody else could (LOGS.md#P6)."""
         if epoch == 1 or self._due.sealed.get(app) == epoch:
             return True
         older = await self._store.registered_before(self._log_id, app, epoch)
@@ -323,7 +323,7 @@ class _LogSweep:
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
         """After `txnRetentionMs` replaced runs go; the last run and the last batch id never do.
 
-        The last run names the query whose batches these are (P4).
+        The last run names the query whose batches these are (LOGS.md#P4).
         """
         idle_ms = now_ms - found.value.time_ms
         is_due = idle_ms > self._properties.transaction_retention_ms
@@ -345,7 +345,7 @@ class _LogSweep:
             await self._store.delete_producer(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
-        """Ledgers first, then the records; the deletion already made every commit fail."""
+        """Ledgers first, then the records (LOGS.md#W10); the deletion made every commit fail."""
         # Not by a node of the log: the process that removed the log's nodes may have died over it.
         log_id, now_ms = self._log_id, await self._store.recent_ms()
         self._due.see(now_ms)
@@ -362,7 +362,7 @@ class _LogSweep:
         await self._deregister_all(log_id)
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._store.marked(log_id))
         if self._head.kind is LogKind.LEADER:
-            # A leader that died before it listed a ledger left it to nobody (U19).
+            # A leader that died before it listed a ledger left it to nobody (LOGS.md#U19).
             checker = LogChecker(self._head.name, log_id, store=self._store, ledgers=self._ledgers)
             ledger_ids |= dict.fromkeys(sorted(await checker.own_ledgers()))
         kept: list[int] = []

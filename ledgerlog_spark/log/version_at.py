@@ -1,4 +1,4 @@
-"""Which version was the newest at a given time (DESIGN 6.2, 7; docs/LOGS.md V6)."""
+"""Which version was the newest at a given time (LOGS.md#Q6)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The `LedgerStore` port on a tree of nodes, in Apache BookKeeper's paths and formats.
 
 Ledger ids are never given out twice, so the path of a ledger is never made twice. That is what
-makes the version number alone a sound condition of a write (DESIGN section 4.7); incarnations are
+makes the version number alone a sound condition of a write; incarnations are
 compared all the same wherever one is seen.
 """
 

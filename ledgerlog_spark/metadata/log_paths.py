@@ -1,4 +1,4 @@
-"""Where a log's records are: `<root>-logs`, beside the ledgers root (DESIGN 6.1).
+"""Where a log's records are: `<root>-logs`, beside the ledgers root.
 
     names/<name>                                log id
     ids/<id>                                    empty

@@ -1,4 +1,4 @@
-"""What the store's clock shows, without asking the store each time (docs/LOGS.md G12).
+"""What the store's clock shows, without asking the store each time (LOGS.md#G12).
 
 The store dates each write by its own clock and says so in the answer. The time since then is taken
 from a clock of this machine that only measures how long something took. So a wall clock that is

@@ -2,8 +2,7 @@
 
 Two trees implement `ZnodeTree`: `zookeeper_session.ZookeeperSession` and `memory_tree.MemoryTree`;
 `tests/contract/test_metadata_tree.py` holds both to this page. The domain-shaped ports of
-`metadata/port.py` stay independent of it, so that another store need not imitate a tree
-(DESIGN section 4.7).
+`metadata/port.py` stay independent of it, so that another store need not imitate a tree.
 
 Every write ends in one of four ways, on every tree:
 

@@ -57,7 +57,7 @@ def check_run(payloads: Sequence[Payload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much may be on its way and not yet answered by all Qw members.
+    """How much may be on its way and not yet answered by all Qw members (PROTOCOL.md#A11).
 
     Attributes:
         entries_max: Entries, at least 1.
@@ -189,7 +189,7 @@ class AddPipeline:
         return self._lac_found if self.is_recovery else self.last_add_confirmed
 
     def add(self, payloads: Sequence[Payload]) -> list[SendAdd]:
-        """Send a run to every index that owns a part of it and is not suspended."""
+        """Send a run to each index that owns a part of it and is not suspended (PROTOCOL.md#A1)."""
         run = Run(
             ledger_id=self.ledger_id,
             first_entry_id=self.next_entry_id,

@@ -1,4 +1,4 @@
-"""Appends of a leader that are not acknowledged yet, in the order of their offsets (J7-J9).
+"""Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
 
 An append waits, or was ordered into one ledger. It is acknowledged when it and every append before
 it are confirmed; when its ledger was closed without it, it waits again and keeps its offset.

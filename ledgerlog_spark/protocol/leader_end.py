@@ -1,4 +1,4 @@
-"""The errors that end a leader, or one of its calls (docs/LOGS.md J1, J12)."""
+"""The errors that end a leader, or one of its calls (LOGS.md#J1, LOGS.md#J12, LOGS.md#H6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An entry of a leader log as bytes (DESIGN 6.3; docs/LOGS.md, Formats; G10).
+"""An entry of a leader log as bytes (LOGS.md#formats, LOGS.md#G10).
 
     2s   magic b"LE"
     u8   format: 1

@@ -1,4 +1,4 @@
-"""How a leader changes the list in the head of its log (DESIGN 6.3; docs/LOGS.md J1-J5).
+"""How a leader changes the list in the head of its log (LOGS.md#J1-J5).
 
 The list is the items, which are closed ledgers, and behind them at most two open ledgers. A change
 moves the oldest open ledgers, closed by now, to the items, and adds one new open ledger.
@@ -51,7 +51,7 @@ class ListEdit:
         now_ms: The store's clock, for the ledger that is added.
 
     Raises:
-        DataLossError: A closed ledger does not begin where the one before it ends (J6).
+        DataLossError: A closed ledger does not begin where the one before it ends (LOGS.md#J6).
     """
 
     head: LogHead
@@ -111,7 +111,7 @@ class ListEdit:
         return tuple(item_of(ledger, schema_id) for ledger in self._filled)
 
     def _open_ledgers(self, end_offset: int) -> tuple[OpenLedger, ...]:
-        """What stays open, the first offset of the oldest exact (G9)."""
+        """What stays open, the first offset of the oldest exact (LOGS.md#G9)."""
         kept = self.head.open_ledgers[len(self.closed) :]
         if self.added is not None:
             kept = (*kept, OpenLedger(self.added, end_offset, self.now_ms))
@@ -148,11 +148,12 @@ def open_ids(head: LogHead) -> tuple[int, ...]:
 class ListChange(HeadChanger):
     """One change of the list by the leader that has it; ends with `Finished(LogHead)`.
 
-    It is looked for in the head before it is made, so a lost reply needs no guess (J4): only this
-    leader ever lists its ledgers, and whoever takes them off the list has taken over. Or `Failed`
-    with `LeaderDeposedError`: none of its attempts can happen any more, because the head moved on
-    to another leader's list; or with `LedgerNotFoundError`, because the ledger to be added was
-    deleted: another one is needed. Or with `LogNotFoundError`, or the store's errors: try again.
+    It is looked for in the head before it is made, so a lost reply needs no guess: only this leader
+    ever lists its ledgers, and whoever takes them off the list has taken over (LOGS.md#J4). Or
+    `Failed` with `LeaderDeposedError`: none of its attempts can happen any more, because the head
+    moved on to another leader's list; or with `LedgerNotFoundError`, because the ledger to be added
+    was deleted: another one is needed. Or with `LogNotFoundError`, or the store's errors: try
+    again.
     """
 
     __slots__ = ("_added", "_closed", "_mine")

@@ -1,4 +1,4 @@
-"""The one writer of a leader log (DESIGN 6.3; docs/LOGS.md J1-J12).
+"""The one writer of a leader log (LOGS.md#J1-J12).
 
 `LeaderLog` opens the log as its leader, gives every append its offset, orders it into the current
 ledger and acknowledges it in order; it rolls to new ledgers, closes the old ones and keeps the list
@@ -323,7 +323,7 @@ class LeaderLog:
     # --- the list ---
 
     def _change_list(self) -> list[LeaderEffect]:
-        """An attempt that failed is made again as it was, for it may still get through (J4)."""
+        """An attempt that failed is made again as it was: it may still get through (LOGS.md#J4)."""
         ledgers = self._ledgers
         assert ledgers is not None
         if self._list.request or not self._attempts.listing.is_idle:

@@ -1,4 +1,4 @@
-"""How a leader learns that its log was deleted: a look at the head (docs/LOGS.md J12)."""
+"""How a leader learns that its log was deleted: a look at the head (LOGS.md#J12)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What goes into the machine of a leader log (events) and what comes out (effects).
 
-DESIGN 6.3; docs/LOGS.md, Leader logs. The host is in `ledgerlog_spark.log`. There are three kinds
-of effects:
+The host is in `ledgerlog_spark.log`, the rules in LOGS.md#leader-logs. There are three kinds of
+effects:
 
 - A *request* carries a number in `request`, and the host answers it with exactly one reply that
   repeats the number, whatever happens; several may be out at once. Those about the head and its

@@ -1,4 +1,4 @@
-"""Becoming the leader of a log (DESIGN 6.3; docs/LOGS.md J1-J4).
+"""Becoming the leader of a log (LOGS.md#J1-J4).
 
 Read the list, seal every open ledger of it, make a ledger, put it on the list in place of those by
 compare-and-swap; only then are appends taken. Whoever loses the compare-and-swap starts over with
@@ -63,10 +63,10 @@ class Opened:
 class LeaderOpening(HeadChanger):
     """Ends with `Finished(Opened)`, or `Failed`: the log has no leader, or another one.
 
-    Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError` (J6),
-    `ConcurrentCommitError` (others kept taking over), `LedgerNotFoundError` (a ledger is gone that
-    the list names, read again after a synchronisation), what a ledger could not be sealed or made
-    for, or the store's errors.
+    Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
+    (LOGS.md#J6), `ConcurrentCommitError` (others kept taking over), `LedgerNotFoundError` (a ledger
+    is gone that the list names, read again after a synchronisation), what a ledger could not be
+    sealed or made for, or the store's errors.
     """
 
     __slots__ = ("_compared", "_ends", "_missed", "_own", "opening_phase")
@@ -157,7 +157,7 @@ class LeaderOpening(HeadChanger):
         return self._list_own(head, closed)
 
     def _unsealed(self, head: LogHead) -> list[int]:
-        """Open ledgers of the list that this opening has not sealed yet (J1)."""
+        """Open ledgers of the list that this opening has not sealed yet (LOGS.md#J1)."""
         return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
 
     def _closed(self, head: LogHead) -> tuple[ClosedLedger, ...]:

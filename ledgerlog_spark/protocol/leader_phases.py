@@ -1,4 +1,4 @@
-"""Phases of a leader, and the kinds of events that it takes (docs/LOGS.md, Leader logs)."""
+"""Phases of a leader, and the kinds of events that it takes (LOGS.md#leader-logs)."""
 
 from __future__ import annotations
 

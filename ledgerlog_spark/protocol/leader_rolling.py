@@ -1,8 +1,9 @@
-"""The ledgers of one leader: which one appends go to, which one comes next, which ones end (J5-J9).
+"""The ledgers of one leader: which one appends go to, which one comes next, which ones end.
 
-At most two ledgers of the list are open. A roll makes the next ledger and lists it while the
-current one still takes appends, then lets the current one run dry, and only then switches; the
-ledger that was left is closed and becomes an item. No roll begins before that is done.
+LOGS.md#J5-J9. At most two ledgers of the list are open. A roll makes the next ledger and lists it
+while the current one still takes appends, then lets the current one run dry, and only then
+switches; the ledger that was left is closed and becomes an item. No roll begins before that is
+done.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ class LeaderLedgers:
     def takes_entries(self) -> bool:
         """Whether appends may be ordered into the current ledger.
 
-        Not once the next one is listed: the current one has to run dry (J7).
+        Not once the next one is listed: the current one has to run dry (LOGS.md#J7).
         """
         return not self.current.is_broken and not self.is_next_listed
 
     @property
     def is_listed_alone(self) -> bool:
-        """Whether the ledger before the current one, if any, is closed and an item (J5)."""
+        """Whether the ledger before the current one, if any, is closed and an item (LOGS.md#J5)."""
         return self.listed == [self.current]
 
     def find(self, ledger_id: int) -> LeaderLedger | None:
@@ -85,7 +86,7 @@ class LeaderLedgers:
         self.wants_roll = self.wants_roll or is_large or is_old
 
     def may_create(self) -> bool:
-        """Whether a ledger should be made to come next (J5)."""
+        """Whether a ledger should be made to come next (LOGS.md#J5)."""
         is_due = self.wants_roll or self.current.is_broken
         return is_due and self.next is None and self.is_listed_alone
 
@@ -112,7 +113,8 @@ class LeaderLedgers:
     def may_switch(self, appends: LeaderAppends) -> bool:
         """Whether appends may go to the next ledger.
 
-        Only once nothing is pending in the current one (J7), or it was closed without what is (J8).
+        Only once nothing is pending in the current one (LOGS.md#J7), or it was closed without what
+        is (LOGS.md#J8).
         """
         if not self.is_next_listed:
             return False
@@ -140,7 +142,7 @@ class LeaderLedgers:
         """The oldest listed ledgers that can become items now.
 
         Never all of them, unless a next one is listed with the same change or the leader ends: a
-        list without its ledger could not tell whether another leader came and went (J3).
+        list without its ledger could not tell whether another leader came and went (LOGS.md#J3).
         """
         done: list[ClosedLedger] = []
         for ledger in self.listed:

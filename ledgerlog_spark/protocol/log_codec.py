@@ -1,4 +1,4 @@
-"""Heads, pages and producer records as bytes (DESIGN 6.1; docs/LOGS.md, Formats).
+"""Heads, pages and producer records as bytes (LOGS.md#formats).
 
 Every stored record has one envelope:
 

@@ -1,10 +1,11 @@
-"""The transactional commit (DESIGN 6.4; docs/LOGS.md K1-K10).
+"""The transactional commit (LOGS.md#K1-K10).
 
 One transaction replaces the head and the producer record, both at the versions that were read, and
 checks the node of the pages that were written before. Whatever was concluded from the records thus
 still holds when it passes.
 
-An unknown outcome is settled, never guessed (K7). After a `Sync`, head and producer are read again:
+An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, head and producer are
+read again:
 
 - the token in one of them: it happened;
 - both at the versions that the transaction compares: it may still be on its way, so the very same
@@ -13,11 +14,11 @@ An unknown outcome is settled, never guessed (K7). After a `Sync`, head and prod
 - the producer record changed: every commit sets its last batch id, which never goes back. Ours or a
   later one there means that the batch is committed, an earlier one that it is not.
 
-A producer that commits one batch after the other need not read what it wrote itself (K11): the
-machine may start from what the last commit left. A commit that was overtaken need not read
+A producer that commits one batch after the other need not read what it wrote itself: the machine
+may start from what the last commit left (LOGS.md#K11). A commit that was overtaken need not read
 everything again either: it reads the new head and plans on it, with the producer record that it has
-(K14). Only the transaction is concluded from such records, because it compares their versions;
-every other end of the machine comes after a `Sync`.
+(LOGS.md#K14). Only the transaction is concluded from such records, because it compares their
+versions; every other end of the machine comes after a `Sync`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ UNKNOWN_MAX = 10
 """Unanswered transactions, or reads that failed while one is open, before the caller is told."""
 
 REBASES_MAX = 3
-"""Conflicts in a row after which the producer record is read again too (K14)."""
+"""Conflicts in a row after which the producer record is read again too (LOGS.md#K14)."""
 
 
 class CommitMachine(LogMachine):
@@ -154,7 +155,7 @@ class CommitMachine(LogMachine):
         return self._sync() if self._known is None else self._start_from(self._known)
 
     def _start_from(self, known: KnownLog) -> list[LogEffect]:
-        """Spare the reads: the transaction compares both versions (K11)."""
+        """Spare the reads: the transaction compares both versions (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
         if not self._missing(known.registered):
             self._registered = known.registered
@@ -213,7 +214,7 @@ class CommitMachine(LogMachine):
         return self._check()
 
     def _check(self) -> list[LogEffect]:
-        """Whether the batch is still to be committed, and by this run (K2, K3)."""
+        """Whether the batch is still to be committed, and by this run (LOGS.md#K2, LOGS.md#K3)."""
         if self._producer is None:
             raise ProducerFencedError(
                 f"log {self.log!r} no longer has producer {self._request.app!r}: the job took "
@@ -239,7 +240,7 @@ class CommitMachine(LogMachine):
         return self._ask(lambda number: ReadRegistered(number, self._request.app))
 
     def _is_replay(self, record: ProducerRecord) -> bool:
-        """Whether the batch, or a later one, is in the log already (K2)."""
+        """Whether the batch, or a later one, is in the log already (LOGS.md#K2)."""
         return record.last_batch_id >= self._request.batch_id
 
     def _on_registered(self, reply: RegisteredRead) -> list[LogEffect]:
@@ -256,11 +257,11 @@ class CommitMachine(LogMachine):
         return self._compare()
 
     def _missing(self, registered: Iterable[int]) -> list[int]:
-        """Ledgers of the batch that are not registered any more, rising (K4)."""
+        """Ledgers of the batch that are not registered any more, rising (LOGS.md#K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
     def _compare(self) -> list[LogEffect]:
-        """Whether the ledgers of the batch have the log's password; then plan (G11)."""
+        """Whether the ledgers of the batch have the log's password; then plan (LOGS.md#G11)."""
         assert self._head is not None
         ask = self._guard.next_request(self._head.value) if self._request.ranges else None
         if ask is None:
@@ -372,12 +373,12 @@ class CommitMachine(LogMachine):
         raise self._read_error(reply.outcome)
 
     def _on_unknown(self, write: WriteHead) -> list[LogEffect]:
-        """Nothing is concluded from silence: settle it (K7)."""
+        """Nothing is concluded from silence: settle it (LOGS.md#K7)."""
         self._open = write
         return self._count_unknown() or self._sync()
 
     def _settle(self, write: WriteHead) -> list[LogEffect]:
-        """What became of the transaction whose reply was lost (K7)."""
+        """What became of the transaction whose reply was lost (LOGS.md#K7)."""
         producer = self._producer
         if self._has_token(write.token):
             return self._end(result_of(write))
@@ -407,7 +408,10 @@ class CommitMachine(LogMachine):
         return head.token == token or any(v.token == token for v in head.history.recent)
 
     def _overtaken(self) -> list[LogEffect]:
-        """The transaction was refused: plan again, mostly on the new head alone (K6, K14)."""
+        """The transaction was refused: plan again, mostly on the new head alone.
+
+        LOGS.md#K6, LOGS.md#K14.
+        """
         if self._rebases == REBASES_MAX:
             return self._again()
         self._count_attempt()
@@ -427,7 +431,7 @@ class CommitMachine(LogMachine):
         return self._compare()
 
     def _pages_gone(self) -> list[LogEffect]:
-        """A page is missing: another took its place, or it is lost (V3)."""
+        """A page is missing: another took its place, or it is lost (LOGS.md#Q3)."""
         assert self._head is not None
         token = self._head.value.token
         if token == self._missed_token:
@@ -436,7 +440,7 @@ class CommitMachine(LogMachine):
         return self._again()
 
     def _again(self) -> list[LogEffect]:
-        """Read everything again, check again, try again (K6)."""
+        """Read everything again, check again, try again (LOGS.md#K6)."""
         self._count_attempt()
         return self._sync()
 

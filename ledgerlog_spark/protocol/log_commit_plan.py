@@ -1,4 +1,4 @@
-"""How a commit changes a head: offsets, versions, schemas (DESIGN 6.2; docs/LOGS.md G4-G6)."""
+"""How a commit changes a head: offsets, versions, schemas (LOGS.md#G4-G6)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def plan_commit(
     """
     overwrites = request.mode is WriteMode.OVERWRITE
     changed = head.version != request.planned_version
-    if overwrites and changed and not request.overwrite_if_changed:
+    if overwrites and changed and not request.overwrite_if_changed:  # LOGS.md#K9
         raise ConcurrentCommitError(
             f"log {head.name!r} is at version {head.version}, the overwrite was planned at "
             f"{request.planned_version}: run the job again, or set overwriteIfChanged",

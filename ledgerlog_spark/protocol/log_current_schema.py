@@ -1,4 +1,4 @@
-"""Finds a head's current schema among its pages, one page at a time (docs/LOGS.md G2, G6)."""
+"""Finds a head's current schema among its pages, one page at a time (LOGS.md#G2, LOGS.md#G6)."""
 
 from __future__ import annotations
 

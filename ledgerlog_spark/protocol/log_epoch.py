@@ -1,4 +1,4 @@
-"""Which query run may write for a producer (DESIGN 6.4; docs/LOGS.md P1-P5).
+"""Which query run may write for a producer (LOGS.md#P1-P5).
 
 A run that the producer record does not know takes over by compare-and-swap, if its batch is not
 older than the last one committed. A known run that is not the last is a zombie, for good. Run ids
@@ -206,20 +206,20 @@ class EpochMachine(LogMachine):
         return self._take_over(record, found.version if found else None, reply.now_ms)
 
     def _is_zombie(self, record: ProducerRecord) -> bool:
-        """Whether the run was the producer's before, and another took over since (P2)."""
+        """Whether the run was the producer's before, and another took over since (LOGS.md#P2)."""
         return self._run in record.runs[:-1]
 
     def _is_other_query(self, record: ProducerRecord) -> bool:
-        """Whether the last run names another query than ours: batch ids cannot be compared (P4).
+        """Whether the last run names another query than ours: batch ids cannot be compared.
 
-        A record without a run, as older versions left it after `txnRetentionMs`, does not name the
-        query: a run that belongs to one may be another's.
+        LOGS.md#P4. A record without a run, as older versions left it after `txnRetentionMs`, does
+        not name the query: a run that belongs to one may be another's.
         """
         current = record.current_run
         return query_of(self._run) != ("" if current is None else query_of(current))
 
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
-        """A stream counts its batches alone: its number says nothing of the job's rows (P4)."""
+        """A stream counts its batches alone: its number does not count the job (LOGS.md#P4)."""
         return StaleCheckpointError(
             f"a streaming query writes to log {self.log!r} as {self._app!r}, and this job is its "
             f"number {self._batch_id}: give the job a txnAppId of its own",

@@ -1,11 +1,12 @@
-"""Forgetting versions that were replaced long ago, and the items that only they name (W5, V5).
+"""Forgetting versions that were replaced long ago, and the items that only they name.
 
-Intervals of versions only move forward, so the items that no retained version names are the oldest
-ones: those that end at or before the start of the oldest retained version. They go in steps of
-1,000, each one change of the head that also marks their ledgers. A step reads the oldest pages of
-the two sequences and no others, however long they are. So it may mark a ledger that is listed far
-behind as well, as after a restore: the sweeper looks at the whole list before it deletes what is
-marked, and the step that drops the last item of the ledger renews the mark.
+LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward, so the items that no retained
+version names are the oldest ones: those that end at or before the start of the oldest retained
+version. They go in steps of 1,000, each one change of the head that also marks their ledgers. A
+step reads the oldest pages of the two sequences and no others, however long they are. So it may
+mark a ledger that is listed far behind as well, as after a restore: the sweeper looks at the whole
+list before it deletes what is marked, and the step that drops the last item of the ledger renews
+the mark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a log lists ledgers, read a few pages at a time (docs/LOGS.md F1).
+"""How far a log lists ledgers, read a few pages at a time (LOGS.md#S1).
 
 A ledger says from which offset on it may be listed, so only what was committed since it was made is
 read. One that does not say it was made by an older version: then the whole list is.

@@ -1,4 +1,4 @@
-"""Changes of a head that are the same done twice: truncation, properties (docs/LOGS.md U1-U3).
+"""Changes of a head that are the same done twice: truncation, properties (LOGS.md#U1-U3).
 
 No producer stands behind them. What a change wants is looked for in the head before it is made, so
 an unknown outcome needs no settling: read again, and if the head is not as wanted yet, change it

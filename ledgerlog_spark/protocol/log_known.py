@@ -1,4 +1,4 @@
-"""What a commit leaves behind, for the producer's next one (docs/LOGS.md K11)."""
+"""What a commit leaves behind, for the producer's next one (LOGS.md#K11)."""
 
 from __future__ import annotations
 

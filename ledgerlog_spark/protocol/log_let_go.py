@@ -1,4 +1,4 @@
-"""Marking ledgers that nobody knows of, so that the sweeper deletes them (docs/LOGS.md U19)."""
+"""Marking ledgers that nobody knows of, so that the sweeper deletes them (LOGS.md#U19)."""
 
 from __future__ import annotations
 

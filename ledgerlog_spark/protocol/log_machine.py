@@ -58,7 +58,7 @@ def token_after(token: str) -> str:
 
 
 def lost_page(log: str) -> DataLossError:
-    """The error for a page that is missing under the same head twice (V3)."""
+    """The error for a page that is missing under the same head twice (LOGS.md#Q3)."""
     return DataLossError(f"log {log!r} names a page of its list that is not there", log=log)
 
 
@@ -94,7 +94,7 @@ class LogMachine:
         return self._has_written
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the reply to the request that is out; the error for who waits.
+        """End without the reply to the request that is out; the error for who waits (LOGS.md#K16).
 
         Args:
             timeout_ms: How long the machine had.

@@ -1,4 +1,4 @@
-"""The merge switch: one range of a large ledger in place of many small ones (docs/LOGS.md U13-U16).
+"""The merge switch: one range of a large ledger in place of many small ones (LOGS.md#U13-U16).
 
 The rows were copied before, into a ledger that is registered under a producer of its own. The
 switch is one transaction of head and producer record. It moves no offset and makes no version, so

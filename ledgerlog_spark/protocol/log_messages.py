@@ -28,7 +28,7 @@ class Sync:
 
 
 class AskedTime(Enum):
-    """What time a reply is to name. It is the store's, and never ahead of it (docs/LOGS.md G12)."""
+    """What time a reply is to name. It is the store's, and never ahead of it (LOGS.md#G12)."""
 
     NONE = "none"
     RECENT = "counted on from the store's last answer: for dates"

@@ -1,4 +1,4 @@
-"""Other records in place of a run of a paged sequence (docs/LOGS.md G2, U13).
+"""Other records in place of a run of a paged sequence (LOGS.md#G2, LOGS.md#U13).
 
 Pages are never changed: those that hold part of the run are written again without it, as few as it
 takes, and so are the index pages that name them. What the run leaves of a page joins the page

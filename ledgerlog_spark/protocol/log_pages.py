@@ -1,4 +1,4 @@
-"""What of a log's sequences stays in the head, and what goes to pages (docs/LOGS.md G2).
+"""What of a log's sequences stays in the head, and what goes to pages (LOGS.md#G2).
 
 A sequence grows at its end. What is new goes to the head while it fits there; else all that the
 head holds is *spilled*: into the last page together with what that page holds, as long as one page

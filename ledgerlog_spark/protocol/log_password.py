@@ -1,4 +1,4 @@
-"""One password for all ledgers of a log: what the head stores of it (docs/LOGS.md G11).
+"""One password for all ledgers of a log: what the head stores of it (LOGS.md#G11).
 
 Rows of two passwords cannot be read together, so every commit that lists new ledgers compares its
 password with the one that the first such commit stored. What is stored is an HMAC under a random

@@ -1,4 +1,4 @@
-"""Compares the password of a commit with the log's (docs/LOGS.md G11).
+"""Compares the password of a commit with the log's (LOGS.md#G11).
 
 The head stores which it is. A head of an older version that lists ledgers does not: then the record
 of a listed ledger has to say it, before a commit lists more beside it.

@@ -1,4 +1,4 @@
-"""Properties of a log: names, defaults, limits (DESIGN 6.1; docs/LOGS.md G7)."""
+"""Properties of a log: names, defaults, limits (LOGS.md#G7)."""
 
 from __future__ import annotations
 
@@ -209,7 +209,9 @@ def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Let pass a log that has the properties that are wanted; what is not named may be anything.
+    """Let pass a log that has the properties that are wanted (LOGS.md#H10).
+
+    What is not named may be anything.
 
     Args:
         log: Name, for messages.

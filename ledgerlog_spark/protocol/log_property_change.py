@@ -1,4 +1,4 @@
-"""Changing a log's properties after its creation (docs/LOGS.md G7, U9)."""
+"""Changing a log's properties after its creation (LOGS.md#G7, LOGS.md#U9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One version of a log, whole: interval, items, schemas (DESIGN 6.2; docs/LOGS.md V1-V5).
+"""One version of a log, whole: interval, items, schemas (LOGS.md#Q1-Q5).
 
 Pages are immutable, but one that was merged into a larger page is deleted some time later. A reader
 that misses a page therefore reads the head again: the version it wants is still there, in other
@@ -112,7 +112,7 @@ class HeadReader(LogMachine):
 
     def _on_head(self, reply: HeadRead) -> list[LogEffect]:
         if reply.head is None and not self._is_synced:
-            return self._begin()  # an old replica may not have the log yet (V2)
+            return self._begin()  # an old replica may not have the log yet (LOGS.md#Q2)
         head = self._head_of(reply.head.value if reply.head else None, writes=None)
         if head.token == self._missed_token:
             raise lost_page(self.log)

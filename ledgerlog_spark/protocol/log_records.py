@@ -1,4 +1,4 @@
-"""The values that a log's stored state is made of (DESIGN 6.1, 6.2; docs/LOGS.md G1-G6).
+"""The values that a log's stored state is made of (LOGS.md#G1-G6).
 
 Offsets count rows, are dense, 64 bit, and never reused. Intervals of offsets are half-open; entry
 ids are inclusive on both ends. A *token* is the 32 hexadecimal digits that name one attempt to
@@ -31,7 +31,7 @@ RUNS_REMEMBERED_MAX = 64
 STATISTICS_SIZE_BYTES_MAX = 1_024
 STATISTICS_SIZE_BYTES_MAX_LARGE_LOG = 64
 LARGE_LOG_ITEMS = 10_000
-"""A log with more items than this keeps the short statistics (DESIGN 6.1)."""
+"""A log with more items than this keeps the short statistics."""
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class OpenLedger:
         ledger_id: The ledger.
         first_offset: Of its first record: exact in the oldest open ledger, where it is the head's
             `end_offset`; in the younger one at least this, because it is listed while the older
-            one is still appended to (docs/LOGS.md J5).
+            one is still appended to (LOGS.md#J5).
         opened_ms: When the leader made it, by the store's clock, ms since the epoch.
     """
 
@@ -150,7 +150,7 @@ class OpenLedger:
 
 
 OPEN_LEDGERS_MAX = 2
-"""Of a leader log (DESIGN 5, decision 11)."""
+"""Of a leader log (LOGS.md#J5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Paged(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class LogHead:
-    """The whole state of a log, as far as it fits; the rest lies in pages (docs/LOGS.md G2).
+    """The whole state of a log, as far as it fits; the rest lies in pages (LOGS.md#G2).
 
     Attributes:
         log_id: Never used for another log, also after deletion.
@@ -293,7 +293,7 @@ class LogHead:
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """What a log knows of one producer (DESIGN 6.1, 6.4).
+    """What a log knows of one producer.
 
     Attributes:
         epoch: Rises by one with each query run that took over; 0 before the first.

@@ -1,4 +1,4 @@
-"""Restoring a version: its ranges listed again at new offsets (DESIGN 6.2; docs/LOGS.md U10-U12).
+"""Restoring a version: its ranges listed again at new offsets (LOGS.md#U10-U12).
 
 A merged range may reach over the version's start or end. A list names ranges whole, so the part
 that belongs to the version is written again before, and stands for the range; everything else is

@@ -1,4 +1,4 @@
-"""Which rows `retentionMs` and `retentionBytes` let go (DESIGN 6.6; docs/LOGS.md U8).
+"""Which rows `retentionMs` and `retentionBytes` let go (LOGS.md#U8).
 
 Retention drops whole items, oldest first, and only once that frees a ledger: until then it would
 end versions and win no space. It never drops the newest item by size, so a log always holds at

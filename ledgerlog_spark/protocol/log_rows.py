@@ -1,4 +1,4 @@
-"""Records of pages and of the head's sequences as bytes (docs/LOGS.md, Formats).
+"""Records of pages and of the head's sequences as bytes (LOGS.md#formats).
 
 A sequence of records is a varint count, then that many fixed big-endian rows, then what has no
 fixed length (statistics, schemas) one behind the other. Fixed rows compress well and are parsed

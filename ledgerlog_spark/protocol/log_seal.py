@@ -1,4 +1,4 @@
-"""The floor below which no ledger of a log may be closed (DESIGN 6.5; docs/LOGS.md F1-F3).
+"""The floor below which no ledger of a log may be closed (LOGS.md#S1-S3).
 
 A listed range lies on its ack quorum. A recovery that finds less of a ledger than the log lists has
 not looked at enough bookies, and closing there would cut off committed rows.
@@ -31,7 +31,7 @@ def since_offset(custom: Mapping[str, bytes]) -> int:
 
 
 def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> None:
-    """Whether a ledger may be closed at `last_entry_id` (inclusive).
+    """Whether a ledger may be closed at `last_entry_id`, inclusive (LOGS.md#S2).
 
     Args:
         ledger_id: The ledger.

@@ -1,4 +1,4 @@
-"""Bounds of a range's columns, small enough for the log's list (DESIGN 6.1; docs/LOGS.md G3).
+"""Bounds of a range's columns, small enough for the log's list (LOGS.md#G3).
 
 Layout: a sequence of columns, each
 

@@ -1,4 +1,4 @@
-"""Letting go of what no version names (DESIGN 6.4, 6.6; docs/LOGS.md W1-W6).
+"""Letting go of what no version names (LOGS.md#W1-W6).
 
 The rule behind every machine here: first change what a commit checks, so that every commit which
 could still name the thing fails; then look whether the log names it; only then delete.
@@ -53,7 +53,7 @@ class SweepPhase(Enum):
 
 
 class PagesSweep(HeadReader):
-    """Deletes pages that the head does not name, of tokens that are old enough (W2).
+    """Deletes pages that the head does not name, of tokens that are old enough (LOGS.md#W2).
 
     Ends with `Finished(tuple[str, ...])`: the tokens of which something was deleted. A touch with
     an unknown outcome leaves that token for another time.
@@ -136,7 +136,7 @@ class Deregistered:
 
 
 class StagedSweep(HeadReader):
-    """Ends registrations of one producer that are too old (W3).
+    """Ends registrations of one producer that are too old (LOGS.md#W3).
 
     A ledger that is not listed gets a mark, and goes; a listed one stays, without its registration:
     so a producer's registrations, which every commit reads, do not grow for ever. Ends with
@@ -212,7 +212,7 @@ class StagedSweep(HeadReader):
 
 
 class LedgerSweep(HeadReader):
-    """Deletes ledgers that were unlisted long enough ago, if nothing lists them again (W4).
+    """Deletes ledgers that were unlisted long enough ago, if nothing lists them again (LOGS.md#W4).
 
     What is listed again, because its writer went on with it, is left alone, with its mark and its
     registration: it will be unlisted again one day. The others are deregistered wherever they are

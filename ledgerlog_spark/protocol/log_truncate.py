@@ -1,4 +1,4 @@
-"""Dropping the oldest rows: truncation to an offset, and retention (docs/LOGS.md U4-U7).
+"""Dropping the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
 
 The first step makes the version that begins at the offset, ends every version that begins below
 it, and drops up to 1,000 items; what is left goes in the steps of `log_expiry`, here or in the

@@ -1,4 +1,4 @@
-"""What a stream needs of a log to read on, in as few requests as that takes (DESIGN 6.2, 7).
+"""What a stream needs of a log to read on, in as few requests as that takes.
 
 Offsets are dense over all versions, so a stream reads *retained* rows, not one version's: rows that
 were overwritten before it came to them are still read, as long as a version is kept that has them.

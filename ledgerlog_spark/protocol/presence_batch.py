@@ -1,7 +1,8 @@
 """Recovery's batches: what is there, in one answer; never what is not.
 
 A batch shows entries present. Absence is left to fencing reads of the entry itself, so a batch need
-not fence, and one that is short, late or lost costs time and nothing else (PROTOCOL.md#C2, #C8).
+not fence, and one that is short, late or lost costs time and nothing else (PROTOCOL.md#C2,
+PROTOCOL.md#C8).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `LedgerReader` never fences and never guesses. Where every bookie of the ensemble holds every entry
 (E == Qw) it asks for batches; a short batch says nothing about the next entry, which is then asked
-for by itself. A bad digest, a refusal or a slow bookie means the next replica. An entry is absent
-only when every member of its write set said so, then the record was loaded again, and they all said
-so once more under the same ensemble (PROTOCOL.md#E2).
+for by itself (PROTOCOL.md#E4). A bad digest, a refusal or a slow bookie means the next replica
+(PROTOCOL.md#E3). An entry is absent only when every member of its write set said so, then the
+record was loaded again, and they all said so once more under the same ensemble (PROTOCOL.md#E2).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)

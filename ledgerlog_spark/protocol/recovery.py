@@ -1,12 +1,13 @@
 """Seal a ledger whose writer is gone: fence, read forward, write back, close once.
 
-`LedgerRecovery` marks the record IN_RECOVERY before anything else, fences a covering part of the
-last ensemble, lets a `RecoveryTail` bring what lies behind the largest LAC it found back to an ack
-quorum, and closes the record there. Any number of recoveries may run: the first close wins and the
-others adopt it (PROTOCOL.md#C13).
+`LedgerRecovery` marks the record IN_RECOVERY before anything else (PROTOCOL.md#C7), fences a
+covering part of the last ensemble, lets a `RecoveryTail` bring what lies behind the largest LAC it
+found back to an ack quorum, and closes the record there. Any number of recoveries may run: the
+first close wins and the others adopt it (PROTOCOL.md#C13).
 
 An attempt that could not decide something is tried again, from the beginning, as
 `RecoverySettings.retry` says. The record then stays IN_RECOVERY, which is a legal state to leave.
+None closes a ledger below its floor (PROTOCOL.md#C14).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)

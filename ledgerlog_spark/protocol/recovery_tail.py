@@ -222,7 +222,7 @@ class RecoveryTail:
         return [*self._reads.hedge(), timer]
 
     def measure(self) -> list[Effect]:
-        """Nothing was written back: the length is in the header of the last safe entry (C22)."""
+        """Nothing was written back: the last safe entry has the length (PROTOCOL.md#C22)."""
         last = self._write_back.last_add_confirmed
         if last == NO_ENTRY:
             self._write_back.set_length(0)
@@ -259,7 +259,10 @@ class RecoveryTail:
         return max(last_add_confirmed, self._record.value.last_fragment.first_entry_id - 1)
 
     def _advance(self, effects: list[Effect]) -> TailStep:
-        """Write back what is present in order; the first absent entry is the end."""
+        """Write back what is present, in order; the first absent entry is the end.
+
+        PROTOCOL.md#C9.
+        """
         if self._reads.is_unauthorized:
             return _failed(Failure.UNAUTHORIZED)
         self._write_back.take(self._reads.take_present())

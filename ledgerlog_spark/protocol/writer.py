@@ -2,16 +2,16 @@
 
 `LedgerWriter` is an `AddPipeline` whose ensemble changes go to the metadata at once. From the first
 failure until the new ensemble is committed nothing is confirmed, because the new fragment begins
-after the last add confirmed, and nothing is sent to a replacement (PROTOCOL.md#B2, #B3). A FENCED
-answer, or a record that is no longer OPEN, ends it: everything outstanding is unknown, like after a
-timeout (PROTOCOL.md#A10).
+after the last add confirmed, and nothing is sent to a replacement (PROTOCOL.md#B2, PROTOCOL.md#B3).
+A FENCED answer, or a record that is no longer OPEN, ends it: everything outstanding is unknown,
+like after a timeout (PROTOCOL.md#A10).
 
 When there is no bookie to take a failed one's place, confirmation goes on with the others (no
 fragment changes), and after a delay the writer looks again and tries the same bookie when that is
-still registered. `WriterSettings.replacement` bounds this.
+still registered (PROTOCOL.md#B9). `WriterSettings.replacement` bounds this.
 
-A bookie that answers BUSY has not failed: what it refused is sent again after a wait, while
-confirmation goes on with the others. `overload.py` says for how long, and when it is replaced.
+A bookie that answers BUSY has not failed: what it refused is sent to it again after a wait, while
+confirmation goes on with the others (PROTOCOL.md#A12; `overload.py`).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -238,7 +238,7 @@ class LedgerWriter(UpdatingMachine):
         return self._fail(Failure.OVERLOADED, is_definite=False, bookie_ids=busy)
 
     def _on_member_failed(self, failed: MemberAnswer) -> list[Effect]:
-        """Collect the failure; one change at a time, and none while a retry is waited for."""
+        """Collect the failure, of a confirmed run too (PROTOCOL.md#A8); one change at a time."""
         if self._pipeline.is_suspended(failed.index):
             return []
         self._pipeline.suspend(failed.index)
@@ -376,7 +376,7 @@ class LedgerWriter(UpdatingMachine):
         return [*effects, *self._resume()]
 
     def _adopt(self, change: FragmentChange) -> list[Effect]:
-        """Send to the replacements, now that the metadata names them (PROTOCOL.md#L26)."""
+        """Send to the replacements, now that the metadata names them (PROTOCOL.md#B19)."""
         fragment = self.metadata.value.last_fragment
         for index, (failed, _) in change.replacements.items():
             self._failed.replaced(index, failed)
@@ -386,7 +386,7 @@ class LedgerWriter(UpdatingMachine):
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
 
     def _on_close_requested(self, _event: CloseRequested) -> list[Effect]:
-        """Close at the last add confirmed (PROTOCOL.md#D2); a change under way is overtaken."""
+        """Close at the last add confirmed (PROTOCOL.md#D2, PROTOCOL.md#D3), also in a change."""
         self.phase = WriterPhase.CLOSING
         withdrawn = self._pipeline.withdraw()
         if self._withdrawn_from is None:

@@ -2,8 +2,8 @@
 
 ADD_RUN and BATCH_READ answers carry a request id. ADD and READ answers do not: at most one request
 for each (operation, ledger, entry) is on the wire, later ones wait behind it, and a timed-out one
-keeps its key until it is answered or the connection is closed (DESIGN section 2, "Answers without
-request ids").
+keeps its key until it is answered or the connection is closed
+(WIRE.md#matching-answers-to-requests).
 """
 
 from __future__ import annotations

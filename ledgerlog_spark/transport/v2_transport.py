@@ -1,4 +1,4 @@
-"""The transport over BookKeeper's binary protocol (DESIGN section 2)."""
+"""The transport over BookKeeper's binary protocol."""
 
 from __future__ import annotations
 

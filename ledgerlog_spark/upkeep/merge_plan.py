@@ -1,4 +1,4 @@
-"""Which listed ranges are worth merging (docs/LOGS.md U14). Pure.
+"""Which listed ranges are worth merging (LOGS.md#U14). Pure.
 
 A merge writes every byte of its ranges again, so a background merge only takes a run in which even
 the largest range is at most a quarter: each row is then written again once for every fourfold

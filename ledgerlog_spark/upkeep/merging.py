@@ -1,4 +1,4 @@
-"""Merges small ranges of a log into large ledgers (DESIGN 4 and 6.2; docs/LOGS.md U13-U16)."""
+"""Merges small ranges of a log into large ledgers (LOGS.md#U13-U16)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Progress:
 
 
 def is_merged(head: LogHead) -> bool:
-    """Whether ranges of such a log are merged at all (docs/LOGS.md U14)."""
+    """Whether ranges of such a log are merged at all (LOGS.md#U14)."""
     return head.kind is LogKind.TRANSACTIONAL and head.content is LogContent.ROWS
 
 

@@ -1,4 +1,4 @@
-"""Copies the parts of merged ranges that a restored version needs (docs/LOGS.md U11)."""
+"""Copies the parts of merged ranges that a restored version needs (LOGS.md#U11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass of upkeep over the logs of a cluster: retention, merging, sweeping (docs/LOGS.md U18).
+"""One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
 One process at a time does it, under a lease of the cluster. The lease saves work and protects
 nothing: every step is safe next to any other, and whoever dies leaves what he did not finish to

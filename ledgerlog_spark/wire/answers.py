@@ -1,4 +1,4 @@
-"""Bodies of v2 answers, a client's and a bookie's side (docs/WIRE.md, Answers).
+"""Bodies of v2 answers, a client's and a bookie's side (WIRE.md#answers).
 
     ADD         = packet header i32 | code i32 | ledger id i64 | entry id i64
     READ        = the same | stored entry

@@ -1,4 +1,4 @@
-"""The digests that stand between an entry's header and its payload (docs/WIRE.md, Entry)."""
+"""The digests that stand between an entry's header and its payload (WIRE.md#entry)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""A bookie's cookie, as node and as `VERSION` file (docs/WIRE.md, Znodes).
+r"""A bookie's cookie, as node and as `VERSION` file (WIRE.md#znodes).
 
 The line `5`, then a `CookieFormat` message as text. `ledgerDirs` and `indexDirs` hold the number
 of directories and each of them, joined by tabs.

@@ -1,4 +1,4 @@
-"""The stored entry: header, digest, payload (DESIGN section 3; docs/WIRE.md, Entry).
+"""The stored entry: header, digest, payload (WIRE.md#entry).
 
     ledger id i64 | entry id i64 | last add confirmed i64 | length i64 | digest | payload
 

@@ -1,4 +1,4 @@
-"""Outcome codes to the numbers on the wire and back (docs/WIRE.md, Answer codes)."""
+"""Outcome codes to the numbers on the wire and back (WIRE.md#answer-codes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts a byte stream into frames (docs/WIRE.md, Frames).
+"""Cuts a byte stream into frames (WIRE.md#frames).
 
     frame = length i32, big-endian, of the body that follows | body
 

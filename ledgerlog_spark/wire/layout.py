@@ -1,4 +1,4 @@
-r"""The `LAYOUT` node: which tree the ledgers are kept in (docs/WIRE.md, Znodes).
+r"""The `LAYOUT` node: which tree the ledgers are kept in (WIRE.md#znodes).
 
 Two lines without a newline at the end: `2`, and the factory's class name, a colon, its version.
 """

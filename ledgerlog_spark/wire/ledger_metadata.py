@@ -1,4 +1,4 @@
-r"""A ledger's metadata record, as BookKeeper keeps it in ZooKeeper (docs/WIRE.md, Metadata).
+r"""A ledger's metadata record, as BookKeeper keeps it in ZooKeeper (WIRE.md#metadata).
 
     "BookieMetadataFormatVersion\t3\n" | size of the message as varint | LedgerMetadataFormat
 

@@ -1,4 +1,4 @@
-"""Znode paths of ledgers below the ledgers root (docs/WIRE.md, Znodes).
+"""Znode paths of ledgers below the ledgers root (WIRE.md#znodes).
 
 Ids below 2,147,483,647 are written with ten digits as `/AA/BBBB/LCCCC`, all others with nineteen
 as `/AAA/BBBB/CCCC/DDDD/LEEEE`, as Apache's hierarchical ledger manager does.

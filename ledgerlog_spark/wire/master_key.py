@@ -1,4 +1,4 @@
-"""What a ledger's password becomes (docs/WIRE.md, Keys)."""
+"""What a ledger's password becomes (WIRE.md#keys)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations, flags and the packet header of v2 frames (docs/WIRE.md, Frames)."""
+"""Operations, flags and the packet header of v2 frames (WIRE.md#frames)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of v2 requests, a client's and a bookie's side (docs/WIRE.md, Requests).
+"""Bodies of v2 requests, a client's and a bookie's side (WIRE.md#requests).
 
     frame       = length i32 (of the body) | body
     body        = packet header i32 | fields
@@ -446,7 +446,7 @@ def _is_run(
     lengths: tuple[int, ...],
     body: memoryview,
 ) -> bool:
-    """Whether ids, lengths, and the first and last entry's header agree (DESIGN section 2)."""
+    """Whether ids, lengths, and the first and last entry's header agree."""
     if min(lengths) < ENTRY_HEADER_SIZE_BYTES or sum(lengths) != len(body):
         return False
     if isinstance(entry_ids, tuple) and (

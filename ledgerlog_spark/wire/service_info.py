@@ -1,4 +1,4 @@
-"""A bookie's registration record, BookKeeper's `BookieServiceInfoFormat` (docs/WIRE.md, Znodes).
+"""A bookie's registration record, BookKeeper's `BookieServiceInfoFormat` (WIRE.md#znodes).
 
     6 endpoint (repeated): 1 id | 2 port | 3 host | 4 protocol | 5 auth | 6 extensions
     7 property (repeated): 1 key | 2 value

@@ -2,7 +2,7 @@
 
 A version 3 frame is a protobuf Request; field 1 is its BKPacketHeader: 1 version, 2 operation,
 3 transaction id. The refusal is a Response with the same header and, as field 2, a status
-(docs/WIRE.md, Version 3). Clients report EBADVERSION for the request at once, save for adds: there
+(WIRE.md#version-3). Clients report EBADVERSION for the request at once, save for adds: there
 they replace the bookie and send the add again, for ever where bookies are many. What ends an add
 at once is EUA, unauthorized.
 """

@@ -92,7 +92,7 @@ def documented() -> dict[tuple[str, str], str]:
 
 def test_every_container_of_a_client_is_in_the_documentation_with_its_bound() -> None:
     found = {each for path in MODULES for each in containers(path)}
-    assert found == documented().keys(), "docs/LIMITS.md, What a client keeps: one row for each"
+    assert found == documented().keys(), "LIMITS.md#what-a-client-keeps: one row for each"
 
 
 @pytest.mark.parametrize(

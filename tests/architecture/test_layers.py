@@ -1,4 +1,4 @@
-"""Imports run downwards only (docs/ARCHITECTURE.md, Layers)."""
+"""Imports run downwards only (ARCHITECTURE.md#layers)."""
 
 from __future__ import annotations
 

@@ -75,37 +75,3 @@ def test_no_file_has_left_over_marks_or_names_a_machine() -> None:
             if path.suffix == ".py":
                 assert not LEFT_OVER.search(line), f"{path}:{number}"
             assert not HOSTS.search(line), f"{path}:{number}: {line[:80]}"
-
-
-@pytest.mark.parametrize("page", ["LOGS.md", "PROTOCOL.md"])
-def test_rules_of_a_letter_are_in_order(page: str) -> None:
-    """So that a reader finds W9 before W10."""
-    text = (ROOT / "docs" / page).read_text()
-    found = re.findall(r'(?m)^(?:- |<a id="\w+"></a>)\*\*([A-Z])(\d+)\b', text)
-    assert len(found) > 20
-    for letter in {letter for letter, _ in found}:
-        numbers = [int(number) for each, number in found if each == letter]
-        assert numbers == sorted(set(numbers)), letter
-
-
-def test_every_rule_cited_by_a_docstring_exists() -> None:
-    anchors = {
-        match.group(1)
-        for doc in ("PROTOCOL.md", "FORMATS.md", "LOGS.md")
-        if (ROOT / "docs" / doc).exists()
-        for match in re.finditer(
-            r'(?:<a (?:id|name)="|\{#)([\w.-]+)', (ROOT / "docs" / doc).read_text()
-        )
-    } | {
-        re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
-        for doc in (ROOT / "docs").glob("*.md")
-        for line in doc.read_text().splitlines()
-        if line.startswith("#")
-    }
-    cited = [
-        (path, anchor)
-        for path in PYTHON
-        for anchor in re.findall(r"(?:PROTOCOL|FORMATS|LOGS)\.md#([\w.-]+\w)", path.read_text())
-    ]
-    assert cited
-    assert [(path, anchor) for path, anchor in cited if anchor not in anchors] == []

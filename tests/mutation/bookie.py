@@ -63,9 +63,9 @@ _CORE = [
     Mutation(
         "fence_waits_for_nothing",
         f"{CORE}/durability.py",
-        '        the answer includes them all (schedule T39).\n        """\n'
+        '        the answer includes them all (PROTOCOL.md#F2).\n        """\n'
         "        return state.last_ticket",
-        '        the answer includes them all (schedule T39).\n        """\n        return 0',
+        '        the answer includes them all (PROTOCOL.md#F2).\n        """\n        return 0',
         "a fence is answered before it is durable",
     ),
     Mutation(

@@ -39,7 +39,10 @@ class Audit:
         return any(bookie.is_rotten for bookie in self.world.bookies.values())
 
     def run(self) -> None:
-        """Heal, let all clients end, seal every ledger, read it back (L3, L5, L23)."""
+        """Heal, let all clients end, seal every ledger, read it back.
+
+        PROTOCOL.md#L3, PROTOCOL.md#L5, PROTOCOL.md#L23.
+        """
         world = self.world
         self.restart_bookies()
         world.heal()
@@ -64,7 +67,7 @@ class Audit:
         self._require_idle()
 
     def end_writers(self) -> None:
-        """A writer that is still open when its ledger was sealed is told so by its close (V1)."""
+        """A writer that is open when its ledger is sealed hears of it (PROTOCOL.md#V1)."""
         for name, client in list(self.world.clients.items()):
             if not (isinstance(client.machine, LedgerWriter) and client.machine.is_adding):
                 continue
@@ -93,10 +96,10 @@ class Audit:
             require(up, "V1", f"{name} does not start")
 
     def ask_damaged(self) -> None:
-        """A bookie with damage denies nothing that it acknowledged, not even later (L32).
+        """A bookie with damage denies nothing that it acknowledged, not even later.
 
-        After a start it is in doubt about a damaged file, and forgets that only with its last
-        entry; so it is asked after one more start as well.
+        PROTOCOL.md#L32. After a start it is in doubt about a damaged file, and forgets that only
+        with its last entry; so it is asked after one more start as well.
         """
         damaged = [name for name, bookie in self.world.bookies.items() if bookie.is_rotten]
         for _ in range(2 if damaged else 0):
@@ -118,7 +121,7 @@ class Audit:
         require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
 
     def _require_idle(self) -> None:
-        """V11: when everything is answered, no bookie counts bytes that are in flight."""
+        """PROTOCOL.md#V11: when everything is answered, no bookie counts bytes in flight."""
         for name, bookie in self.world.bookies.items():
             storage = bookie.storage
             if storage is None:
@@ -128,7 +131,10 @@ class Audit:
             bookie.require_nothing_in_flight()
 
     def ask_bookies(self) -> None:
-        """Each LAC that a bookie knows, and what a damaged one says of all entries (L32, L33)."""
+        """Each LAC that a bookie knows, and what a damaged one says of all entries.
+
+        PROTOCOL.md#L32, PROTOCOL.md#L33.
+        """
         world = self.world
         answered: list[str] = []
         asked = 0
@@ -146,7 +152,7 @@ class Audit:
         require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
 
     def ask_without_password(self) -> None:
-        """L40: another key adds nothing, fences nothing, and moves no LAC."""
+        """PROTOCOL.md#L40: another key adds nothing, fences nothing, and moves no LAC."""
         world, answers = self.world, list[tuple[str, str, Code]]()
         asked = 0
         for name, bookie in world.bookies.items():
@@ -180,7 +186,7 @@ class Audit:
         require(not is_moved, "L40", f"the LAC of {name} was moved with another key")
 
     def settle_writer(self, writer: SimClient) -> None:
-        """Every pending add of a live writer is stored by its whole write set or fails (V9)."""
+        """Every pending add of a live writer is stored or fails (PROTOCOL.md#V9)."""
         machine, checker = writer.machine, self.world.checkers.of(writer.ledger_id)
         settled = self.world.run_until(
             lambda: (
@@ -222,7 +228,7 @@ class Audit:
                 )
 
     def settle_clients(self) -> None:
-        """Whoever recovers or reads ends within bounded time (V1)."""
+        """Whoever recovers or reads ends within bounded time (PROTOCOL.md#V1)."""
         for name, client in list(self.world.clients.items()):
             if isinstance(client.machine, LedgerWriter):
                 continue
@@ -238,7 +244,7 @@ class Audit:
             )
 
     def seal(self, ledger_id: int) -> LedgerMetadata | None:
-        """Recovery closes the ledger; None where lost copies forbid it (V1, V3)."""
+        """Recovery closes the ledger; None where lost copies forbid it (PROTOCOL.md#V3)."""
         ended = None
         for number in range(5):
             name = f"final{number}.{ledger_id}"
@@ -311,7 +317,7 @@ class Audit:
         )
 
     def let_go(self) -> None:
-        """The ledgers are deleted: every bookie drops them and stays fenced (V10).
+        """The ledgers are deleted: every bookie drops them and stays fenced (PROTOCOL.md#V10).
 
         Also after a start; half of the time that comes when their tombstones are forgotten.
         """
@@ -354,7 +360,7 @@ class Audit:
         self._require_fences("V10")
 
     def _require_fences(self, name: str) -> None:
-        """L14, V10: a bookie that answered a fence takes no add of the writer, whatever befell it.
+        """A bookie that answered a fence takes no add of the writer, whatever befell it.
 
         It may have forgotten the fence, when that rotted or was dropped long ago, if it asks the
         metadata store before it takes the add. So it is sent one.

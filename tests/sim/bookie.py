@@ -172,7 +172,7 @@ class SimBookie:
             host.call_later(8_000, lambda: self.world.stop_failed(self.name, host))
 
     def _ask_failed(self, storage: LedgerStorage) -> None:
-        """L38: after a failed write or sync a bookie denies nothing and takes nothing."""
+        """PROTOCOL.md#L38: after a write or sync failed a bookie denies and takes nothing."""
 
         def judge(code: Code, *_: object) -> None:
             is_silent = code is not Code.OK and not code.is_absent
@@ -187,7 +187,7 @@ class SimBookie:
             storage.add(late_add(checker, ledger_id), judge)
 
     def require_nothing_in_flight(self) -> None:
-        """V11: nobody waits for an answer, so no bytes are on their way."""
+        """PROTOCOL.md#V11: nobody waits for an answer, so no bytes are on their way."""
         left = 0 if self.storage is None else self.storage.in_flight_bytes
         require(not left, "V11", f"{self.name} counts {left} bytes in flight, nothing is")
 

@@ -261,7 +261,7 @@ class Checker:
 
     @staticmethod
     def _require_confirmed(machine: LedgerWriter) -> None:
-        """V2: a run that has its ack quorum does not wait for an event that may never come."""
+        """PROTOCOL.md#V2: no run with its ack quorum waits for an event that may never come."""
         pipeline = machine._pipeline
         if machine.phase is WriterPhase.OPEN and pipeline._unconfirmed:
             oldest = pipeline._unconfirmed[0]
@@ -275,7 +275,7 @@ class Checker:
         effects: Sequence[Any],
         chosen: Counter[str],
     ) -> None:
-        """L36: a bookie that failed this ledger is chosen only where no other one was listed.
+        """PROTOCOL.md#L36: one that failed this ledger is chosen only where no other was listed.
 
         And none is chosen more than three times between two pauses of the writer; `chosen` counts.
         """
@@ -293,7 +293,7 @@ class Checker:
             require(chosen[name] <= 3, "L36", f"{name} is chosen 4 times without a pause")
 
     def _require_failed_bookies(self, client: SimClient, effects: Sequence[Any]) -> None:
-        """L36: nobody is replaced who did not fail an add."""
+        """PROTOCOL.md#L36: nobody is replaced who did not fail an add."""
         failed = self._adds_failed.get(client.name, set())
         before = list(enumerate(client.machine._pipeline.ensemble))  # recovery may have changed it
         for effect in effects:
@@ -346,7 +346,7 @@ class Checker:
         return effects
 
     def _require_coverage(self, name: str) -> None:
-        """L16: no ack quorum is left among bookies that never answered a fence."""
+        """PROTOCOL.md#L16: no ack quorum is left among bookies that never answered a fence."""
         metadata = self.record
         ensemble = metadata.last_fragment.ensemble
         if metadata.is_closed:
@@ -467,7 +467,7 @@ class Checker:
             self.mark("confirmed while not open")
 
     def _require_in_time(self, client: SimClient, effect: m.RunConfirmed) -> None:
-        """V12: a writer that waits only so long for an ack quorum confirms nothing later."""
+        """PROTOCOL.md#V12: whoever waits only so long for an ack quorum confirms nothing later."""
         allowed_ms = client.world.options.add_quorum_timeout_ms
         if allowed_ms is not None:
             added_us = self.added_us[effect.first_entry_id]
@@ -477,7 +477,7 @@ class Checker:
             require(not is_late, "V12", about)
 
     def _denies_its_close(self, client: SimClient, failed: m.LedgerFailed) -> None:
-        """L27: a close that is reported as not done was not done, and will not be."""
+        """PROTOCOL.md#L27: a close that is reported as not done was not done, and will not be."""
         closed_by = self.records[-1][0] if self.record.is_closed else None
         require(
             closed_by != client.name,
@@ -487,7 +487,7 @@ class Checker:
         self._closes_denied += [one for name, one in self._closes_sent if name == client.name]
 
     def _writer_failed(self, client: SimClient, failed: m.LedgerFailed) -> None:
-        """L27, A10: what became of its entries, as it tells its application."""
+        """PROTOCOL.md#L27, PROTOCOL.md#A10: what it tells its application of its entries."""
         sent = client.machine.next_entry_id - 1
         unknown = self.last_confirmed + 1 if sent > self.last_confirmed else None
         require(
@@ -618,7 +618,7 @@ class Checker:
             )
 
     def _require_recovered(self, client: str, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        """L18 and L22: from what this recovery was told, not from what it made of it.
+        """PROTOCOL.md#L18, PROTOCOL.md#L22: from what it was told, not from what it made of it.
 
         The write of an attempt that gave up may be applied late: it is judged by that attempt.
         """

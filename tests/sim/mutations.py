@@ -1,6 +1,6 @@
 """Named defects: each replaces one method or function of the shipped code while it is applied.
 
-The shipped code has no switches. A mutation is a known mistake (DESIGN, docs/PROTOCOL.md), and the
+The shipped code has no switches. A mutation is a known mistake (docs/PROTOCOL.md), and the
 counterexample that is named after the same rule must fail while it is on.
 """
 
@@ -124,7 +124,7 @@ def _keep_acks(self: AddPipeline, pending: SentRun, index: int) -> None:
 
 
 def _forget_one_by_one(self: AddPipeline, ensemble: Any, indexes: Any) -> list[Any]:
-    """B12: forgets run by run, and confirms in between, as one widely used client does."""
+    """PROTOCOL.md#B12: forgets run by run and confirms in between, as one known client does."""
     self.ensemble = ensemble
     effects: list[Any] = []
     self.is_paused = False
@@ -358,7 +358,7 @@ MUTATIONS: dict[str, Mutation] = {
     "keep_acks_of_replaced": Mutation("B12", ((AddPipeline, "_forget", _keep_acks),)),
     "forget_one_by_one": Mutation("B12", ((AddPipeline, "replace", _forget_one_by_one),)),
     "send_before_commit": Mutation(
-        "L26", ((LedgerWriter, "_on_bookies_listed", _send_before_commit),)
+        "B19", ((LedgerWriter, "_on_bookies_listed", _send_before_commit),)
     ),
     "lac_moves_during_change": Mutation(
         "B2", ((LedgerWriter, "_begin_change", _confirm_during_change),)

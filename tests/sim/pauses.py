@@ -19,7 +19,7 @@ class ReaderPauses:
         self._pauses = 0
 
     def check(self, machine: Any, effects: Iterable[Any]) -> None:
-        """Look at what a machine did: V12, it gives no busy bookie up before it waited enough."""
+        """Whether a machine gives a busy bookie up before it waited enough (PROTOCOL.md#V12)."""
         if not isinstance(machine, LedgerReader):
             return
         for effect in effects:

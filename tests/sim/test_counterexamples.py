@@ -298,7 +298,7 @@ def t25_the_same_bookie_is_sent_everything_again() -> World:
     world.run_for(25)
     world.network.drops.clear()
     done = world.run_until(lambda: world.checker.last_confirmed == 0, 2_000)
-    require(done, "V7", "entry 0 waits for an answer that nobody will send")
+    require(done, "V2", "entry 0 waits for an answer that nobody will send")
     return world
 
 
@@ -422,7 +422,7 @@ def t39_a_fence_waits_for_adds_that_were_accepted_before() -> World:
 
 
 def f5_a_dropped_ledger_stays_fenced() -> World:
-    """T37 without a crash: entry 1 is on its way while the ledger is sealed, deleted, dropped."""
+    """Entry 1 is on its way while the ledger is sealed, deleted, dropped."""
     world = world_with(rpc_timeout_ms=2_000)
     world.add()
     world.run_for(10)

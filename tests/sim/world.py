@@ -342,7 +342,7 @@ class World:
         Audit(self).run()
 
     def let_go(self) -> None:
-        """After the audit: delete everything, and see that bookies drop it (V10)."""
+        """After the audit: delete everything, and see that bookies drop it (PROTOCOL.md#V10)."""
         Audit(self).let_go()
 
     def reader(

@@ -1,4 +1,4 @@
-"""What must always hold of a leader log, looked at after every change of its head (C1-C8)."""
+"""What must hold of a leader log, looked at after every change of its head (LOGS.md#M1-M8)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LeaderChecks:
         self.world.require(holds, what)
 
     def note(self, entry: Entry) -> None:
-        """All see the same (C7)."""
+        """All see the same (LOGS.md#M7)."""
         known = self.log.setdefault(entry.first_offset, entry)
         self.require(known == entry, f"{known} and {entry} are at one offset")
 
@@ -76,7 +76,9 @@ class LeaderChecks:
         self.require(after.start_offset <= after.end_offset, "the start is behind the end")
         self.check_open(opened_before, opened)
         left = [i for i in opened_before if i not in opened]
-        self.require(opened_before[: len(left)] == left, f"{left} left from the middle (C1)")
+        self.require(
+            opened_before[: len(left)] == left, f"{left} left from the middle (LOGS.md#M1)"
+        )
         self.check_left(left, old, new, ask)
         self.check_items(new)
         for item in self.items(new):
@@ -86,47 +88,59 @@ class LeaderChecks:
             )
 
     def check_open(self, opened_before: list[int], opened: list[int]) -> None:
-        self.require(len(opened) <= 2, f"{opened} are open at once (C4)")
+        self.require(len(opened) <= 2, f"{opened} are open at once (LOGS.md#M4)")
         added = [i for i in opened if i not in opened_before]
         for ledger_id in added:
             ledger = self.ledgers.by_id[ledger_id]
-            self.require(ledger_id not in self.listed_ever, f"{ledger_id} is listed again (C1)")
+            self.require(
+                ledger_id not in self.listed_ever, f"{ledger_id} is listed again (LOGS.md#M1)"
+            )
             self.require(not ledger.is_deleted, f"deleted ledger {ledger_id} is listed")
             self.require(not ledger.stored, f"ledger {ledger_id} was used before it was listed")
             self.listed_ever.add(ledger_id)
-        self.require(len(added) <= 1, f"{added} are added at once (C1)")
-        self.require(opened[len(opened) - len(added) :] == added, f"{opened}: order (C1)")
+        self.require(len(added) <= 1, f"{added} are added at once (LOGS.md#M1)")
+        self.require(opened[len(opened) - len(added) :] == added, f"{opened}: order (LOGS.md#M1)")
 
     def check_left(self, left: list[int], old: State, new: State, ask: m.WriteHead) -> None:
-        """What leaves the open ones is closed, and becomes exactly the item that it is (C2, C5)."""
+        """What leaves the open ones is closed, and becomes its item (LOGS.md#M2, LOGS.md#M5)."""
         offset = old.head.value.end_offset
         items = {item.ledger_id: item for item in self.items(new)}
         for ledger_id in left:
             ledger = self.ledgers.by_id[ledger_id]
-            self.require(ledger.state is LedgerState.CLOSED, f"{ledger_id} is not closed (C5)")
+            self.require(
+                ledger.state is LedgerState.CLOSED, f"{ledger_id} is not closed (LOGS.md#M5)"
+            )
             end = ledger.end()
             if end.is_empty:
                 self.require(ledger_id in ask.unlisted, f"empty ledger {ledger_id} has no mark")
                 continue
             item = items.get(ledger_id)
-            self.require(item is not None, f"ledger {ledger_id} left the list (C2)")
+            self.require(item is not None, f"ledger {ledger_id} left the list (LOGS.md#M2)")
             assert item is not None
-            self.require(item.last_entry_id == end.last_entry_id, f"{item} is not {end} (C2)")
-            self.require(item.first_offset == end.first_offset == offset, f"{item}: gap (C3)")
-            self.require(item.end_offset == end.end_offset, f"{item} is not {end} (C3)")
+            self.require(
+                item.last_entry_id == end.last_entry_id, f"{item} is not {end} (LOGS.md#M2)"
+            )
+            self.require(
+                item.first_offset == end.first_offset == offset, f"{item}: gap (LOGS.md#M3)"
+            )
+            self.require(item.end_offset == end.end_offset, f"{item} is not {end} (LOGS.md#M3)")
             offset = end.end_offset
             for entry in ledger.entries:
                 self.note(entry)
-        self.require(new.head.value.end_offset == offset, "the end is not that of the list (C3)")
+        self.require(
+            new.head.value.end_offset == offset, "the end is not that of the list (LOGS.md#M3)"
+        )
 
     def check_items(self, state: State) -> None:
         head = state.head.value
         items = self.items(state)
         for first, second in itertools.pairwise(items):
-            self.require(first.end_offset == second.first_offset, f"{first} {second}: gap (C3)")
+            self.require(
+                first.end_offset == second.first_offset, f"{first} {second}: gap (LOGS.md#M3)"
+            )
         if head.open_ledgers:
             first_offset = head.open_ledgers[0].first_offset
-            self.require(first_offset == head.end_offset, "open ledgers do not follow (C3)")
+            self.require(first_offset == head.end_offset, "open ledgers do not follow (LOGS.md#M3)")
 
     # --- the end ---
 
@@ -138,8 +152,8 @@ class LeaderChecks:
         found: dict[Any, Entry] = {}
         for item in self.items(state):
             for entry in self.ledgers.by_id[item.ledger_id].entries:
-                self.require(entry.first_offset == offset, f"a gap before {entry} (C7)")
-                self.require(entry.name not in found, f"{entry} is in the log twice (C7)")
+                self.require(entry.first_offset == offset, f"a gap before {entry} (LOGS.md#M7)")
+                self.require(entry.name not in found, f"{entry} is in the log twice (LOGS.md#M7)")
                 found[entry.name] = entry
                 self.note(entry)
                 offset = entry.end_offset
@@ -148,14 +162,14 @@ class LeaderChecks:
         return found
 
     def names(self) -> None:
-        """No append was ever at two offsets, also of what was truncated since (C7)."""
+        """No append was ever at two offsets, also of what was truncated since (LOGS.md#M7)."""
         names = [entry.name for entry in self.log.values()]
-        self.require(len(names) == len(set(names)), "an append was in the log twice (C7)")
+        self.require(len(names) == len(set(names)), "an append was in the log twice (LOGS.md#M7)")
         times = [self.log[offset].append_time_ms for offset in sorted(self.log)]
         self.require(times == sorted(times), "append times fall")
 
     def order(self, appends: Iterable[Append]) -> None:
-        """An append that ended before another began lies before it (C8)."""
+        """An append that ended before another began lies before it (LOGS.md#M8)."""
         done = [append for append in appends if append.acknowledged_ms is not None]
         first_end = None
         for append in sorted(done, key=lambda append: -append.offset):
@@ -163,6 +177,7 @@ class LeaderChecks:
             assert ended_ms is not None
             if first_end is not None:
                 self.require(
-                    first_end >= append.started_ms, f"{append} lies before an earlier one (C8)"
+                    first_end >= append.started_ms,
+                    f"{append} lies before an earlier one (LOGS.md#M8)",
                 )
             first_end = ended_ms if first_end is None else min(first_end, ended_ms)

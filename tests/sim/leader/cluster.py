@@ -176,10 +176,10 @@ class ClusterLedgers(SimLedgers):
             found = [self.cluster.bookies[name].peek(ledger_id, entry_id) for name in ensemble]
             copies = [as_entry(stored, ledger_id, entry_id) for stored in found if stored]
             if len(copies) < QUORUM.ack_quorum:
-                return f"entry {entry_id} of {ledger_id} has {len(copies)} copies (L5)"
+                return f"entry {entry_id} of {ledger_id} has {len(copies)} copies (PROTOCOL.md#L5)"
             for copy in copies:
                 if copy is None or bytes(copy.payload) != payload_of(entry):
-                    return f"entry {entry_id} of {ledger_id} has other bytes (L6)"
+                    return f"entry {entry_id} of {ledger_id} has other bytes (PROTOCOL.md#L6)"
                 if decode_entry_header(copy.payload).first_offset != entry.first_offset:
                     return f"entry {entry_id} of {ledger_id} has another offset"
         return ""

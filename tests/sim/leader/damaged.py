@@ -1,4 +1,4 @@
-"""Schedules in which an operator closes a ledger short under its leader (docs/LOGS.md J6)."""
+"""Schedules in which an operator closes a ledger short under its leader (LOGS.md#J6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules in which a log is deleted under leaders that watch its head (docs/LOGS.md J12)."""
+"""Schedules in which a log is deleted under leaders that watch its head (LOGS.md#J12)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Named defects of the leader: each replaces some methods of the shipped code while it is applied.
 
-The shipped code has no switches. Each mutation is a known mistake (docs/LOGS.md, Leader logs), and
+The shipped code has no switches. Each mutation is a known mistake (LOGS.md#leader-logs), and
 random schedules, or the counterexample of the same name, must fail while it is on.
 """
 
@@ -57,7 +57,7 @@ def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[
 
 
 def _serve_at_once(self: LeaderOpening, head: Any, closed: Any) -> list[Any]:
-    """Take appends when the compare-and-swap is sent, and forget about its outcome (T32)."""
+    """Take appends when the compare-and-swap is sent, and forget about its outcome."""
     assert self._own is not None
     edit = ListEdit(head, closed, self._own, self._now_ms)
     return self._finish(Opened(edit.build(self._token, {})[0], self._own))
@@ -162,10 +162,10 @@ _MANY = 9
 
 MUTATIONS: Mapping[str, Mutation] = {
     "serve_before_cas": Mutation(
-        "J1", r"unlisted|\(C6\)", ((LeaderOpening, "_list_own", _serve_at_once),)
+        "J1", r"unlisted|LOGS.md#M6", ((LeaderOpening, "_list_own", _serve_at_once),)
     ),
     "seal_last_only": Mutation(
-        "J1", r"\(C[25]\)|gap|lost", ((LeaderOpening, "_unsealed", _last_unsealed),)
+        "J1", r"LOGS.md#M2|LOGS.md#M5|gap|lost", ((LeaderOpening, "_unsealed", _last_unsealed),)
     ),
     "unknown_cas_is_failure": Mutation(
         "J4", "deleted|did not lead", ((HeadChanger, "_on_head_written", _unknown_is_failure),)
@@ -180,7 +180,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "roll_before_close": Mutation(
         "J5",
-        r"\(C4\)",
+        "LOGS.md#M4",
         (
             (LeaderLedgers, "is_listed_alone", _ALWAYS),
             (leader_rolling, "OPEN_LEDGERS_MAX", _MANY),
@@ -190,7 +190,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "ack_across_roll": Mutation(
         "J7",
-        r"cut off|gap|\(C\d\)|lost|cannot be",
+        r"cut off|gap|#M\d|lost|cannot be",
         (
             (LeaderLedgers, "may_switch", _switch_undrained),
             (LeaderLedgers, "to_close", _close_when_drained),
@@ -199,17 +199,19 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "offset_gap_after_seal": Mutation(
         "J7",
-        r"gap|lost|\(C3\)|cannot be",
+        r"gap|lost|LOGS.md#M3|cannot be",
         (
             (LeaderLedgers, "may_switch", _switch_undrained),
             (LeaderLedgers, "to_close", _close_when_drained),
         ),
     ),
     "reappend_without_close": Mutation(
-        "J8", r"twice|gap|lost|\(C\d\)", ((LeaderLedgers, "may_switch", _switch_unclosed),)
+        "J8", r"twice|gap|lost|#M\d", ((LeaderLedgers, "may_switch", _switch_unclosed),)
     ),
     "reappend_after_lost_close": Mutation(
-        "J8", r"twice|\(C\d\)", ((LeaderLog, "_on_close_answered", _close_conflict_is_success),)
+        "J8",
+        r"twice|#M\d",
+        ((LeaderLog, "_on_close_answered", _close_conflict_is_success),),
     ),
     "list_left_empty": Mutation("J3", ".", ((LeaderLedgers, "closed", _closed_without_heir),)),
     "truncate_deletes_first": Mutation(

@@ -1,6 +1,6 @@
 """Scripted counterexamples: each holds with the shipped code, and fails with its mutation.
 
-T31, T32 and T33 are the counterexamples of chaining ledgers to a log; the others are ours.
+Those of chaining ledgers to a log have the numbers that LOGS.md#J1 and LOGS.md#J4 name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One schedule: leaders that duel, truncations, sweepers and readers on one leader log (C1-C8)."""
+"""One schedule: leaders that duel, truncations, sweepers and readers on one leader log."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ class LeaderWorld(World):
                     yield self.drive(session, sweep)
 
     def sweep_unlisted(self) -> None:
-        """Delete what the last pass claimed; claim what was made long ago and not listed (W11)."""
+        """Delete what the last pass claimed; claim what is old and not listed (LOGS.md#W11)."""
         if self.store.still_until > self.now:
             return
         for ledger_id in sorted(self.store.claimed):
@@ -402,20 +402,23 @@ class LeaderWorld(World):
 
     def check_opened(self, leader: SimLeader, opened: LeaderOpened) -> None:
         del leader
-        self.require(opened.ledger_id in self.checks.listed_ever, "a leader serves unlisted (C6)")
+        self.require(
+            opened.ledger_id in self.checks.listed_ever, "a leader serves unlisted (LOGS.md#M6)"
+        )
 
     def check_acknowledged(self, leader: SimLeader, number: int, append: Append) -> None:
-        """Its ledger is on the list, and the entry is in it for good (C2, C6)."""
+        """Its ledger is on the list, and the entry is in it for good (LOGS.md#M2, LOGS.md#M6)."""
         assert append.place is not None
         ledger_id, entry_id = append.place
         ledger = self.ledgers.by_id[ledger_id]
         self.require(
             ledger_id in self.checks.listed_ever,
-            f"{append} was acknowledged in an unlisted ledger (C6)",
+            f"{append} was acknowledged in an unlisted ledger (LOGS.md#M6)",
         )
         if ledger.state is LedgerState.CLOSED:
             self.require(
-                entry_id <= ledger.last_entry_id, f"{append} was acknowledged and cut off (C2)"
+                entry_id <= ledger.last_entry_id,
+                f"{append} was acknowledged and cut off (LOGS.md#M2)",
             )
         entry = ledger.stored[entry_id]
         self.require(entry.name == (leader.number, number), f"{append} is not {entry}")
@@ -437,7 +440,9 @@ class LeaderWorld(World):
                     self.require(entry is None, f"{append} failed for certain, and is there")
                 is_kept = append.offset >= oldest_offset
                 if append.acknowledged_ms is not None and is_kept:
-                    self.require(entry is not None, f"{append} was acknowledged and is lost (C2)")
+                    self.require(
+                        entry is not None, f"{append} was acknowledged and is lost (LOGS.md#M2)"
+                    )
 
 
 def drawn_properties(draws: Random) -> dict[str, str]:

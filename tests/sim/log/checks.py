@@ -100,7 +100,7 @@ class Checks:
             self.accounts(new)
 
     def producer(self, app: str, old: State, new: State) -> None:
-        """A run takes over once, with an epoch of its own (P2, P3)."""
+        """A run takes over once, with an epoch of its own (LOGS.md#P2, LOGS.md#P3)."""
         after, found = new.producers[app].value, old.producers.get(app)
         self.require(
             len(set(after.runs)) == len(after.runs), f"{app}: {after.runs} took over twice"
@@ -159,7 +159,7 @@ class Checks:
         self.truth += [name for item in added for name in self.names(item)]
 
     def batch(self, ask: m.WriteHead, old: State, new: State, places: tuple[Place, ...]) -> None:
-        """The version holds exactly one job's ranges, and no batch comes twice (S5-S8)."""
+        """The version holds one job's ranges, and no batch comes twice (LOGS.md#K2, LOGS.md#K5)."""
         assert ask.app is not None
         assert ask.producer is not None
         app, batch_id, run = ask.app, ask.producer.last_batch_id, ask.producer.current_run
@@ -217,7 +217,7 @@ class Checks:
             )
 
     def passwords(self, says: str | None, items: Sequence[Item]) -> None:
-        """All that is listed has one password, and the head says which (G11)."""
+        """All that is listed has one password, and the head says which (LOGS.md#G11)."""
         self.require(
             not items or says is not None or self.world.is_old_release,
             "ledgers without a word of their password",

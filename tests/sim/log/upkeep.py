@@ -179,7 +179,7 @@ def _retention(world: World, *, by_age: bool, page_sizes: PageSizes) -> Retentio
 
 
 def _check_retained(world: World, machine: RetentionMachine) -> None:
-    """What it dropped, if anything, was too old or too much, and freed a ledger (U8)."""
+    """What it dropped, if anything, was too old or too much, and freed a ledger (LOGS.md#U8)."""
     states = world.store.states
     tokens = [state.head.value.token for state in states]
     if machine._token not in tokens:
@@ -324,7 +324,7 @@ def settle(world: World) -> Actor:
 def _retained_to_the_end(
     world: World, session: Session, *, by_age: bool
 ) -> Generator[Any, Any, None]:
-    """Step after step, all that is due goes, however long the list is (U8)."""
+    """Step after step, all that is due goes, however long the list is (LOGS.md#U8)."""
     page_sizes: PageSizes = {}
     is_due = True
     while is_due:

@@ -61,7 +61,7 @@ def placed(**options: Any) -> LogRecord:
     return record
 
 
-# docs/FORMATS.md, Records, has the same example.
+# FORMATS.md#records has the same example.
 RUN_HEADER = (
     "4c524543" "01" "01" "0000" "04d9240b" "0000006c" "0000000000000007" "000000000000000c"
     "000000000000000b" "0000000000000009" "0000000000000005" "0000000000000003" "00000002"

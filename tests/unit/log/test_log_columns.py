@@ -1,4 +1,4 @@
-"""What fixes a log's columns, and what replaces them (docs/LOGS.md G6, K8)."""
+"""What fixes a log's columns, and what replaces them (LOGS.md#G6, LOGS.md#K8)."""
 
 from __future__ import annotations
 

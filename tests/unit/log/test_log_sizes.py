@@ -1,4 +1,4 @@
-"""DESIGN 6.1: a head of 16 KiB, pages of 256 KiB, and a small commit that rewrites little."""
+"""LOGS.md#G2: a head of 16 KiB, pages of 256 KiB, and a small commit that rewrites little."""
 
 from __future__ import annotations
 

@@ -53,8 +53,10 @@ class Truth:
         self.see(offset, value)
         ledger = view.ledgers.by_id[place.ledger_id]
         is_listed = place.ledger_id in view.checks.listed_ever
-        view.require(is_listed, f"{value!r} was acknowledged in an unlisted ledger (C6)")
-        view.require(place.entry_id < ledger.readable, f"{value!r} is not safe at {place} (C2)")
+        view.require(is_listed, f"{value!r} was acknowledged in an unlisted ledger (LOGS.md#M6)")
+        view.require(
+            place.entry_id < ledger.readable, f"{value!r} is not safe at {place} (LOGS.md#M2)"
+        )
         entry = ledger.stored[place.entry_id]
         is_there = entry.first_offset <= offset < entry.end_offset
         view.require(is_there, f"{value!r} is not at {place}, where {entry.first_offset} is")

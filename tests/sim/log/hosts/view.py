@@ -171,7 +171,7 @@ class LogView:
         self.require(due, f"{app}: runs are forgotten after {idle_ms} ms")
 
     def _registrations(self, app: str, old: State, new: State) -> None:
-        """Nobody makes a ledger for a run that was replaced (K1)."""
+        """Nobody makes a ledger for a run that was replaced (LOGS.md#K1)."""
         made = set(new.registered.get(app, ())) - set(old.registered.get(app, ()))
         epoch = new.producers[app].value.epoch
         for ledger_id in made:
@@ -204,7 +204,7 @@ class LogView:
         self.oldest_moved |= after.oldest_version > before.oldest_version
 
     def _query(self, app: str, run: str) -> None:
-        """Batch ids of one query say nothing of another's (P4)."""
+        """Batch ids of one query say nothing of another's (LOGS.md#P4)."""
         query = run.rpartition("/")[0]
         known = self.last_query.setdefault(app, query)
         self.require(known == query, f"{app}: query {query} committed after {known}")
@@ -238,7 +238,7 @@ class LogView:
     def _expiry(self, old: State, after: LogHead, now_ms: int) -> None:
         versions: list[VersionInterval] = list(self.checks.versions(old))
         for version, following in itertools.pairwise(versions):
-            # A truncation ends what begins below it, also when it moves nothing (U7).
+            # A truncation ends what begins below it, also when it moves nothing (LOGS.md#U7).
             is_cut = version.start_offset < self.truncated_to or self._has_old_rows(version)
             if version.version < after.oldest_version and not is_cut:
                 age_ms = now_ms - following.commit_time_ms

@@ -88,7 +88,7 @@ class HostWorld(Hosts):
         return StagedRange(ledger_id, first, ledger.last, index, rows=rows, size_bytes=rows * 10)
 
     def check_older_sealed(self) -> None:
-        """Of runs that were replaced no ledger is open that is registered still (P6)."""
+        """Of runs that were replaced no ledger is open that is registered still (LOGS.md#P6)."""
         nodes = self.nodes.current.nodes
         for log_id, view in self.views.items():
             state = view.store.state
@@ -287,7 +287,7 @@ async def _crossed(world: HostWorld) -> None:
 
 
 async def _kept_up(world: HostWorld, processes: Sequence[Process]) -> None:
-    """What a process remembers of earlier passes keeps it from nothing that is due (W8)."""
+    """What a process remembers of earlier passes keeps it from nothing that is due (LOGS.md#W8)."""
     keepers = [each for each in processes if each.upkeep is not None and not each.has_crashed]
     if not keepers or world.random.random() < 0.5:
         return

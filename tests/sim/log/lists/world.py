@@ -207,7 +207,7 @@ class ListWorld:
         self.require(len(same) == len(before), "a page is written again as it was")
 
     def expire(self) -> None:
-        """Versions that were replaced too long ago go, and what only they name (W5, V5)."""
+        """Versions replaced too long ago go, and what only they name (LOGS.md#W5, LOGS.md#Q5)."""
         versions = self.versions
         replaced = [version.commit_time_ms for version in versions[1:]] or [self.log.now_ms]
         keeps_ms = max(1, self.log.now_ms - self.random.choice(replaced))
@@ -251,7 +251,7 @@ class ListWorld:
         self.require(steps <= wanted or not is_short, f"{steps} steps for {items} items")
 
     def truncate(self) -> None:
-        """To any offset, or to where an older version begins (U4-U7)."""
+        """To any offset, or to where an older version begins (LOGS.md#U4-U7)."""
         before, versions = self.head, self.versions
         offset = self.random.randint(before.oldest_offset, before.end_offset)
         if self.random.random() < 0.5:
@@ -266,7 +266,7 @@ class ListWorld:
         self.counts["truncations"] += bool(due)
 
     def retain(self) -> None:
-        """All that is due goes, and nothing else (U8)."""
+        """All that is due goes, and nothing else (LOGS.md#U8)."""
         random, head = self.random, self.head
         by_age, by_size = random.choice(((True, False), (False, True), (True, True)))
         timed = [item.newest_ms for item in self.items if item.newest_ms] or [self.log.now_ms]
@@ -347,7 +347,7 @@ class ListWorld:
         self.require(len(self.log.read) <= most, f"{len(self.log.read)} pages are read again")
 
     def restore(self) -> None:
-        """The rows and the columns of an older version (U10-U12)."""
+        """The rows and the columns of an older version (LOGS.md#U10-U12)."""
         before, versions = self.head, self.versions
         wanted = self.random.choice((self.random.choice(versions), versions[-2:][0]))
         items = [
@@ -377,7 +377,7 @@ class ListWorld:
         self.counts["restores"] += not is_nothing
 
     def merge(self) -> None:
-        """Several ranges become one, which is as young as the youngest (U13)."""
+        """Several ranges become one, which is as young as the youngest (LOGS.md#U13)."""
         items = self.items
         if len(items) < 2:
             return
@@ -398,7 +398,7 @@ class ListWorld:
         self.counts["merges"] += 1
 
     def sweep_pages(self) -> None:
-        """What was not touched for certain is left for another time (W2)."""
+        """What was not touched for certain is left for another time (LOGS.md#W2)."""
         log, tokens = self.log, tuple(dict.fromkeys(of for of, _ in self.log.pages))
         log.unsure = {of for of in tokens if self.random.random() < 0.2}
         before = [place for place in log.pages if place[0] in log.unsure]
