@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.test_guides import GUIDES, anchors_of, by_name
-from tests.architecture.test_style import ROOT, tracked
+from tests.architecture.trees import ROOT, tracked
 
 PAGES = {page.name: page for page in GUIDES if page.parent in {ROOT, ROOT / "docs"}}
 SOURCES = [

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
-from tests.architecture.test_waits import walked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-ROOT = Path(__file__).parents[2] / "bookie_server"
+from tests.architecture.trees import assert_none, modules, name, tree, walked
 
 
-def settled_blindly(code: str) -> Iterator[str]:
+def settled_blindly(module: ast.Module) -> Iterator[str]:
     """What is handed over without a look at `done()` of the same future."""
-    for node, above in walked(ast.parse(code)):
+    for node, above in walked(module):
         if isinstance(node, ast.Attribute) and node.attr in {"set_result", "set_exception"}:
             asked = f"{ast.unparse(node.value)}.done()"
             tests = [ast.unparse(each.test) for each in above if isinstance(each, ast.If)]
             if not any(asked in test for test in tests):
-                yield ast.unparse(node)
+                yield f"{node.lineno}: {ast.unparse(node)}"
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.name)
-def test_no_future_is_settled_that_may_be_cancelled(path: Path) -> None:
-    assert not list(settled_blindly(path.read_text())), "use wake_ups.resolve(future, value)"
+def test_no_future_is_settled_that_may_be_cancelled() -> None:
+    assert_none(
+        (
+            f"{name(path)}:{found}"
+            for path in modules("bookie_server")
+            for found in settled_blindly(tree(path))
+        ),
+        "use wake_ups.resolve(future, value)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_no_future_is_settled_that_may_be_cancelled(path: Path) -> None:
     ],
 )
 def test_the_rule_tells_blind_from_careful(code: str, is_found: bool) -> None:
-    assert bool(list(settled_blindly(code))) == is_found
+    assert bool(list(settled_blindly(ast.parse(code)))) == is_found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
+from tests.architecture.trees import ROOT, assert_none, modules, name, nodes
 
 CLIENT_LAYERS = {
     "errors": set(),
@@ -77,43 +77,40 @@ ADAPTERS_OF_PORTS = {
 }
 CHECKSUM_LIBRARIES = {"crc32c"}
 ONLY_HERE = {
-    "grpc": ("ledgerlog_spark/transport", "bookie_server/service", "ledgerlog_spark/cli"),
-    "kazoo": ("ledgerlog_spark/metadata",),
+    "grpc": ("ledgerlog_spark/transport/", "bookie_server/service/", "ledgerlog_spark/cli/"),
+    "kazoo": ("ledgerlog_spark/metadata/",),
     "pyspark": (
-        "ledgerlog_spark/datasource", "ledgerlog_spark/local", "ledgerlog_spark/cli",
+        "ledgerlog_spark/datasource/", "ledgerlog_spark/local/", "ledgerlog_spark/cli/",
         "pyspark_ledger.py", "ledgerlog_spark/__init__.py",
     ),
     "pyarrow": (
-        "ledgerlog_spark/arrow", "ledgerlog_spark/datasource", "ledgerlog_spark/upkeep",
-        "ledgerlog_spark/cli",
+        "ledgerlog_spark/arrow/", "ledgerlog_spark/datasource/", "ledgerlog_spark/upkeep/",
+        "ledgerlog_spark/cli/",
     ),
 }  # fmt: skip
 
 
-def sources(folder: str) -> list[Path]:
-    found = [p for p in sorted((ROOT / folder).rglob("*.py")) if "_pb2" not in p.name]
-    assert found, f"{folder} has no module: a rule about it would hold for nothing"
-    return found
+ALIAS = ROOT / "pyspark_ledger.py"
+RELATIVE = "a relative import"
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Dotted names of all modules that a file imports at run time, lazily or not."""
     names: set[str] = set()
-    tree = ast.parse(path.read_text())
     typing_only = {
         id(node)
-        for block in ast.walk(tree)
+        for block in nodes(path)
         if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
         for node in ast.walk(block)
     }
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            names.add(node.module or "")
+            names.add(RELATIVE if node.level else node.module or "")
             if node.module in ("ledgerlog_spark", "bookie_server"):
                 names.update(f"{node.module}.{alias.name}" for alias in node.names)
     return names
@@ -127,56 +124,105 @@ def layers_imported(path: Path, package: str) -> set[str]:
     return {n.split(".")[1] for n in imported(path) if n.startswith(package + ".")}
 
 
-@pytest.mark.parametrize("path", sources("ledgerlog_spark"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_client_package_imports_downwards(path: Path) -> None:
+def upwards_of_the_client(path: Path) -> Iterator[str]:
     own = layer(path, "ledgerlog_spark")
     if own in CLIENT_TOP:
         return
-    assert own in CLIENT_LAYERS, f"{own} is not a layer: add it to the table and to the docs"
-    upwards = layers_imported(path, "ledgerlog_spark") - CLIENT_LAYERS[own] - {own}
-    assert not upwards, f"{path.name} in {own} imports {sorted(upwards)}"
-    assert not any(n.split(".")[0] == "bookie_server" for n in imported(path))
+    if own not in CLIENT_LAYERS:
+        yield f"{own} is not a layer: add it to the table and to the docs"
+        return
+    yield from layers_imported(path, "ledgerlog_spark") - CLIENT_LAYERS[own] - {own}
+    if any(n.split(".")[0] == "bookie_server" for n in imported(path)):
+        yield "bookie_server"
 
 
-@pytest.mark.parametrize("path", sources("bookie_server"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_bookie_package_imports_downwards(path: Path) -> None:
+def upwards_of_the_bookie(path: Path) -> Iterator[str]:
     own = layer(path, "bookie_server")
     if own in BOOKIE_TOP:
         return
-    assert own in BOOKIE_LAYERS, f"{own} is not a layer: add it to the table and to the docs"
-    upwards = layers_imported(path, "bookie_server") - BOOKIE_LAYERS[own] - {own}
-    assert not upwards, f"{path.name} in {own} imports {sorted(upwards)}"
-    foreign = layers_imported(path, "ledgerlog_spark") - FROM_CLIENT_PACKAGE[own]
-    assert not foreign, f"{path.name} in {own} imports ledgerlog_spark {sorted(foreign)}"
+    if own not in BOOKIE_LAYERS:
+        yield f"{own} is not a layer: add it to the table and to the docs"
+        return
+    yield from layers_imported(path, "bookie_server") - BOOKIE_LAYERS[own] - {own}
+    for foreign in layers_imported(path, "ledgerlog_spark") - FROM_CLIENT_PACKAGE[own]:
+        yield f"ledgerlog_spark.{foreign}"
 
 
-@pytest.mark.parametrize("folder", PURE)
-def test_pure_layers_use_the_standard_library_and_no_io(folder: str) -> None:
-    for path in sources(folder):
-        for name in imported(path):
-            top = name.split(".")[0]
-            assert top not in IMPURE, f"{path}: {name}"
-            allowed = top in sys.stdlib_module_names or top in ("ledgerlog_spark", "bookie_server")
-            in_wire = "wire" in path.parts and top in CHECKSUM_LIBRARIES
-            assert allowed or in_wire, f"{path}: {name} is not in the standard library"
+def not_pure(path: Path) -> Iterator[str]:
+    for module in imported(path):
+        top = module.split(".")[0]
+        in_wire = "wire" in path.parts and top in CHECKSUM_LIBRARIES
+        is_ours = top in ("ledgerlog_spark", "bookie_server")
+        if top in IMPURE or not (is_ours or in_wire or top in sys.stdlib_module_names):
+            yield module
+
+
+def test_client_package_imports_downwards() -> None:
+    assert_none(
+        (
+            f"{name(path)}: {upwards}"
+            for path in modules("ledgerlog_spark")
+            for upwards in upwards_of_the_client(path)
+        ),
+        "a layer imports what stands below it (ARCHITECTURE.md#layers)",
+    )
+
+
+def test_bookie_package_imports_downwards() -> None:
+    assert_none(
+        (
+            f"{name(path)}: {upwards}"
+            for path in modules("bookie_server")
+            for upwards in upwards_of_the_bookie(path)
+        ),
+        "a layer imports what stands below it (ARCHITECTURE.md#layers)",
+    )
+
+
+def test_no_import_is_relative() -> None:
+    everywhere = [*modules("ledgerlog_spark"), *modules("bookie_server"), ALIAS]
+    assert_none(
+        (name(path) for path in everywhere if RELATIVE in imported(path)),
+        "import by the whole name: the other rules read it",
+    )
+
+
+def test_pure_layers_use_the_standard_library_and_no_io() -> None:
+    assert_none(
+        (
+            f"{name(path)}: {module}"
+            for folder in PURE
+            for path in modules(folder)
+            for module in not_pure(path)
+        ),
+        "a pure layer imports ours and the standard library without its I/O",
+    )
 
 
 def test_storage_reaches_the_world_through_ports_only() -> None:
-    assert {path for path in ADAPTERS_OF_PORTS if not (ROOT / path).exists()} == set()
-    for path in sources(BEHIND_PORTS):
-        if str(path.relative_to(ROOT)) in ADAPTERS_OF_PORTS:
-            continue
-        impure = {n for n in imported(path) if n.split(".")[0] in IMPURE}
-        assert not impure, f"{path}: {sorted(impure)}"
+    assert_none(
+        (path for path in ADAPTERS_OF_PORTS if not (ROOT / path).exists()), "they do not exist"
+    )
+    assert_none(
+        (
+            f"{name(path)}: {module}"
+            for path in modules(BEHIND_PORTS)
+            if name(path) not in ADAPTERS_OF_PORTS
+            for module in imported(path)
+            if module.split(".")[0] in IMPURE
+        ),
+        "use the ports",
+    )
 
 
-@pytest.mark.parametrize("library", ONLY_HERE)
-def test_libraries_stay_in_their_adapters(library: str) -> None:
-    for path in [
-        *sources("ledgerlog_spark"),
-        *sources("bookie_server"),
-        ROOT / "pyspark_ledger.py",
-    ]:
-        if not path.exists() or str(path.relative_to(ROOT)).startswith(ONLY_HERE[library]):
-            continue
-        assert not any(n.split(".")[0] == library for n in imported(path)), f"{path}: {library}"
+def test_libraries_stay_in_their_adapters() -> None:
+    assert_none(
+        (
+            f"{name(path)}: {module}"
+            for path in [*modules("ledgerlog_spark"), *modules("bookie_server"), ALIAS]
+            for module in imported(path)
+            if (library := module.split(".")[0]) in ONLY_HERE
+            and not name(path).startswith(ONLY_HERE[library])
+        ),
+        "its adapters are in ONLY_HERE",
+    )

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from tests.architecture.test_style import ROOT
+from tests.architecture.trees import ROOT, assert_none, name, nodes, text
 from tests.mutation.lists import all_mutations
 from tests.mutation.mutation import SIMULATORS, SUITES, Mutation, pytest_of, suite_of
 from tests.mutation.noticed import Guess, Guesses, narrowed
@@ -17,7 +17,7 @@ from tests.mutation.results import Kept, key_of
 def fault_of(mutation: Mutation) -> str | None:
     """Why a mutation cannot be run, None when it can."""
     try:
-        ast.parse(mutation.applied((ROOT / mutation.file).read_text()))
+        ast.parse(mutation.applied(text(ROOT / mutation.file)))
     except (OSError, ValueError, SyntaxError) as error:
         return f"{mutation.name}: {error}"
     paths = [path for group in suite_of(mutation).tests for path in group]
@@ -26,7 +26,8 @@ def fault_of(mutation: Mutation) -> str | None:
 
 
 def test_every_mutation_can_be_applied() -> None:
-    assert [fault for each in all_mutations() if (fault := fault_of(each))] == []
+    faults = (fault for each in all_mutations() if (fault := fault_of(each)))
+    assert_none(faults, "adapt the mutation to the code, to the same mistake")
 
 
 def test_names_of_mutations_are_unique() -> None:
@@ -38,13 +39,13 @@ def test_no_mutation_takes_an_object_for_one_that_was_deleted() -> None:
     """An `id()` is given to another object later, so a schedule would depend on the memory."""
     modules = sorted((ROOT / "tests").rglob("*mutations.py"))
     calls = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
+        f"{name(path)}:{node.lineno}"
         for path in modules
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "id"
     ]
     assert modules
-    assert calls == []
+    assert_none(calls, "keep the object itself")
 
 
 def test_what_simulators_run_exists() -> None:

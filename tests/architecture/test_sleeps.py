@@ -7,13 +7,12 @@ waits for what other processes do, `tests.fixtures.autojump` has a clock that ju
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from functools import cache
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-MODULES = sorted((ROOT / "tests").rglob("*.py"))
+from tests.architecture.trees import ROOT, assert_none, name, nodes
 
 LONG_CHECKS = {
     "tests/abuse": "measures how long appends take while peers misbehave at a real pace",
@@ -46,13 +45,9 @@ GIVEN_TIME = {
 """Whose coroutines others run in virtual time: modules, and folders."""
 
 
-def name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-def real_clocks(tree: ast.AST) -> Iterator[str]:
+def real_clocks(inside: Iterable[ast.AST]) -> Iterator[str]:
     """Uses of this machine's clock, and waits for nothing but time."""
-    for node in ast.walk(tree):
+    for node in inside:
         if isinstance(node, ast.Attribute) and node.attr in REAL:
             text = ast.unparse(node)
             if text == f"time.{node.attr}":
@@ -67,64 +62,79 @@ def real_clocks(tree: ast.AST) -> Iterator[str]:
                 yield text
 
 
-def sleeps(tree: ast.AST) -> Iterator[ast.Call]:
+def sleeps(inside: Iterable[ast.AST]) -> Iterator[ast.Call]:
     """`asyncio.sleep` for longer than a turn of the loop."""
-    for node in ast.walk(tree):
-        is_sleep = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "sleep"
-        if is_sleep and ast.unparse(node.func) == "asyncio.sleep":
+    for node in inside:
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "sleep":
+            continue
+        if ast.unparse(node.func) == "asyncio.sleep":
             is_turn = isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
             if not is_turn:
                 yield node
 
 
-def in_real_time(tree: ast.Module, path: str = "") -> list[str]:
+def in_real_time(inside: tuple[ast.AST, ...], path: str = "") -> list[str]:
     """Sleeps on a loop whose clock is this machine's.
 
     pytest-asyncio runs tests that are coroutines on such a loop; whatever else sleeps has to be
     run in virtual time by its module.
     """
-    if not (all_of_it := list(sleeps(tree))):
+    if not (all_of_it := list(sleeps(inside))):
         return []
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    names = {node.id for node in inside if isinstance(node, ast.Name)}
+    names |= {node.arg for node in inside if isinstance(node, ast.arg)}
     tests = [
         node
-        for node in ast.walk(tree)
+        for node in inside
         if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_")
     ]
-    found = [call for test in tests for call in sleeps(test)]
+    found = [call for test in tests for call in sleeps(ast.walk(test))]
     if not names & VIRTUAL or (path.startswith(IN_THREADS) and "in_world" in names):
         found = all_of_it
-    return [f"line {call.lineno}: {ast.unparse(call)}" for call in found]
+    return [f"{call.lineno}: {ast.unparse(call)}" for call in found]
 
 
-TREES = {name(path): ast.parse(path.read_text()) for path in MODULES}
-SHORT = {
-    path: tree
-    for path, tree in TREES.items()
-    if not path.startswith(tuple(f"{folder}/" for folder in LONG_CHECKS))
-}
+@cache
+def all_nodes() -> dict[str, tuple[ast.AST, ...]]:
+    """The nodes of each module of the tests, by its name."""
+    return {name(path): nodes(path) for path in sorted((ROOT / "tests").rglob("*.py"))}
+
+
+@cache
+def short() -> dict[str, tuple[ast.AST, ...]]:
+    """Those of the modules that a test run waits for."""
+    long = tuple(f"{folder}/" for folder in LONG_CHECKS)
+    return {path: inside for path, inside in all_nodes().items() if not path.startswith(long)}
 
 
 def test_no_test_reads_the_clock_or_keeps_its_thread_waiting_for_it() -> None:
-    found = {path: list(real_clocks(tree)) for path, tree in SHORT.items()}
+    found = {path: list(real_clocks(inside)) for path, inside in short().items()}
     found = {path: uses for path, uses in found.items() if uses}
-    assert {path: found[path] for path in found.keys() - CLOCK_IS_READ} == {}, "wait with `until`"
-    assert found.keys() == CLOCK_IS_READ.keys(), "no exception is needed any more"
+    assert_none(
+        (f"{path}: {use}" for path in found.keys() - CLOCK_IS_READ for use in found[path]),
+        "wait with `until`",
+    )
+    assert_none(CLOCK_IS_READ.keys() - found, "no exception is needed any more")
 
 
 def test_no_coroutine_sleeps_but_in_virtual_time() -> None:
-    found = {path: in_real_time(tree, path) for path, tree in SHORT.items()}
+    found = {path: in_real_time(inside, path) for path, inside in short().items()}
     given = {path: uses for path, uses in found.items() if path.startswith(tuple(GIVEN_TIME))}
     assert any(given.values())
-    asleep = {path: uses for path, uses in found.items() if uses and path not in given}
-    assert asleep == {}, "use tests.fixtures.autojump"
+    assert_none(
+        (f"{path}:{use}" for path, uses in found.items() if path not in given for use in uses),
+        "use tests.fixtures.autojump",
+    )
 
 
-@pytest.mark.parametrize("folder", LONG_CHECKS)
-def test_long_check_that_may_sleep_does(folder: str) -> None:
-    inside = [tree for path, tree in TREES.items() if path.startswith(f"{folder}/")]
-    assert any([*real_clocks(tree), *sleeps(tree)] for tree in inside)
+def test_long_checks_that_may_sleep_do() -> None:
+    asleep = {
+        folder
+        for folder in LONG_CHECKS
+        for path, inside in all_nodes().items()
+        if path.startswith(f"{folder}/") and any([*real_clocks(inside), *sleeps(inside)])
+    }
+    assert_none(LONG_CHECKS.keys() - asleep, "no exception is needed any more")
 
 
 @pytest.mark.parametrize(
@@ -143,5 +153,5 @@ def test_long_check_that_may_sleep_does(folder: str) -> None:
     ],
 )
 def test_the_rule_tells_real_time_from_virtual_time(code: str, is_found: bool) -> None:
-    tree = ast.parse(code)
-    assert bool([*real_clocks(tree), *in_real_time(tree)]) == is_found
+    inside = tuple(ast.walk(ast.parse(code)))
+    assert bool([*real_clocks(inside), *in_real_time(inside)]) == is_found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.architecture import trees
+from tests.architecture.trees import assert_none, name, nodes
 
-ROOT = Path(__file__).parents[2]
+ROOT = trees.ROOT
+PYTHON = trees.PYTHON
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 LEFT_OVER = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + "X)\\b")
@@ -17,61 +19,71 @@ HOSTS = re.compile(r"pypi\.org|pythonhosted|repo1?\.maven|registry\.npmjs|/root/
 TEXT = {".py", ".md", ".toml", ".lock", ".txt", ".sbt", ".scala", ".proto", ".ipynb", ".json"}
 
 
-def tracked() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\n")
-    return [ROOT / name for name in listed if name and (ROOT / name).exists()]
-
-
-PACKAGES = ("ledgerlog_spark", "bookie_server")
-PYTHON = [
-    p
-    for p in tracked()
-    if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in PACKAGES and "_pb2" not in p.name
-]
-
-
-@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
-def test_module_and_its_functions_are_short(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= MODULE_LINES_MAX
-    for node in ast.walk(ast.parse(text)):
+def too_long(path: Path) -> Iterator[str]:
+    module_lines = len(trees.text(path).splitlines())
+    if module_lines > MODULE_LINES_MAX:
+        yield f"{name(path)}: {module_lines} lines"
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= FUNCTION_LINES_MAX, f"{node.name}: {lines} lines"
+            if lines > FUNCTION_LINES_MAX:
+                yield f"{name(path)}:{node.lineno}: {node.name}, {lines} lines"
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
-def test_module_swallows_no_error(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.ExceptHandler):
-            continue
-        broad = node.type is None or (
-            isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")
-        )
-        empty = all(isinstance(s, ast.Pass | ast.Continue) for s in node.body)
-        assert not (broad and empty), f"line {node.lineno}"
+def test_modules_and_their_functions_are_short() -> None:
+    assert_none(
+        (found for path in PYTHON for found in too_long(path)),
+        f"a module has {MODULE_LINES_MAX} lines at most, a function {FUNCTION_LINES_MAX}",
+    )
 
 
-GUIDES = [p for p in PYTHON if p.name == "__init__.py" and "\n- `" in p.read_text()]
+def swallows(node: ast.AST) -> bool:
+    """Whether this takes any error, and does nothing with it."""
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    broad = node.type is None or (
+        isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")
+    )
+    return broad and all(isinstance(s, ast.Pass | ast.Continue) for s in node.body)
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_guide_of_a_package_names_every_module(guide: Path) -> None:
-    text = guide.read_text()
-    modules = {
-        p.stem for p in PYTHON if p.parent == guide.parent and not p.stem.startswith("__")
-    } - {"errors"}
-    missing = {name for name in modules if f"`{name}`" not in text}
-    assert not missing, f"say in the docstring of {guide} what these are for: {sorted(missing)}"
+def test_no_module_swallows_an_error() -> None:
+    assert_none(
+        (
+            f"{name(path)}:{getattr(node, 'lineno', 0)}"
+            for path in PYTHON
+            for node in nodes(path)
+            if swallows(node)
+        ),
+        "name the errors that may be left out, or report them",
+    )
+
+
+GUIDES = [p for p in PYTHON if p.name == "__init__.py" and "\n- `" in trees.text(p)]
+
+
+def test_guides_of_packages_name_every_module() -> None:
+    assert GUIDES
+    assert_none(
+        (
+            f"{name(guide)}: {path.stem}"
+            for guide in GUIDES
+            for path in PYTHON
+            if path.parent == guide.parent
+            and path.stem != "errors"
+            and not path.stem.startswith("__")
+            and f"`{path.stem}`" not in trees.text(guide)
+        ),
+        "write in the docstring of the package what these are for",
+    )
+
+
+def marks(path: Path) -> Iterator[str]:
+    for number, line in enumerate(trees.text(path).splitlines(), 1):
+        if HOSTS.search(line) or (path.suffix == ".py" and LEFT_OVER.search(line)):
+            yield f"{name(path)}:{number}: {line.strip()[:80]}"
 
 
 def test_no_file_has_left_over_marks_or_names_a_machine() -> None:
-    for path in tracked():
-        if path.suffix not in TEXT or path == Path(__file__):
-            continue
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-            if path.suffix == ".py":
-                assert not LEFT_OVER.search(line), f"{path}:{number}"
-            assert not HOSTS.search(line), f"{path}:{number}: {line[:80]}"
+    looked_at = [p for p in trees.tracked() if p.suffix in TEXT and p != Path(__file__)]
+    assert_none((found for path in looked_at for found in marks(path)), "delete them")

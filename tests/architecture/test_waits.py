@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2] / "ledgerlog_spark"
+from tests.architecture import trees
+from tests.architecture.trees import assert_none, modules, nodes_and_above, walked
+
+ROOT = trees.ROOT / "ledgerlog_spark"
 HOSTS = ("client", "datasource", "log", "transport", "metadata", "upkeep")
-MODULES = sorted(
-    path for folder in HOSTS for path in (ROOT / folder).rglob("*.py") if "_pb2" not in path.name
-)
+MODULES = [path for folder in HOSTS for path in modules(f"ledgerlog_spark/{folder}")]
+
+Above = tuple[ast.AST, ...]
 
 OF_A_QUEUE_OR_EVENT = {"wait", "get", "join", "acquire"}
 """Without arguments these wait for what others do. A store's `get(path)` has a deadline."""
@@ -62,7 +65,7 @@ ANY_DEADLINE = {
 """Functions that take any `TimeoutError`, also that of a socket, and why that is right."""
 
 
-def has_deadline(above: list[ast.AST]) -> bool:
+def has_deadline(above: Above) -> bool:
     """Within `async with asyncio.timeout(...)` or `Deadline(...)`."""
     return any(
         isinstance(node, ast.AsyncWith)
@@ -76,15 +79,17 @@ def has_deadline(above: list[ast.AST]) -> bool:
 
 def taken_timeouts(path: Path) -> Iterator[str]:
     """Functions that handle or suppress `TimeoutError`."""
-    for node, above in walked(ast.parse(path.read_text())):
-        is_handler = isinstance(node, ast.ExceptHandler) and node.type is not None
-        is_suppressed = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress")
-        names = ast.walk(node.type) if is_handler else ast.walk(node) if is_suppressed else ()
+    for node, above in nodes_and_above(path):
+        names: Iterable[ast.AST] = ()
+        if isinstance(node, ast.ExceptHandler) and node.type is not None:
+            names = ast.walk(node.type)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+            names = ast.walk(node)
         if any(isinstance(name, ast.Name) and name.id == "TimeoutError" for name in names):
             yield place(path, above)
 
 
-def given_coroutines(above: list[ast.AST]) -> set[str]:
+def given_coroutines(above: Above) -> set[str]:
     """Parameters that are coroutines: their own waits are looked at where they are written."""
     return {
         argument.arg
@@ -96,7 +101,7 @@ def given_coroutines(above: list[ast.AST]) -> set[str]:
     }
 
 
-def is_bare(awaited: ast.expr, above: list[ast.AST]) -> bool:
+def is_bare(awaited: ast.expr, above: Above) -> bool:
     if isinstance(awaited, ast.Name) and awaited.id in given_coroutines(above):
         return False
     if not isinstance(awaited, ast.Call):
@@ -109,26 +114,20 @@ def is_bare(awaited: ast.expr, above: list[ast.AST]) -> bool:
     return name in OF_A_QUEUE_OR_EVENT and not awaited.args
 
 
-def walked(node: ast.AST, above: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, list]]:
-    yield node, list(above)
-    for child in ast.iter_child_nodes(node):
-        yield from walked(child, (*above, node))
-
-
-def place(path: Path, above: list[ast.AST]) -> str:
+def place(path: Path, above: Above) -> str:
     functions = [n.name for n in above if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     return f"{path.relative_to(ROOT)} {functions[-1] if functions else ''}"
 
 
 def bare_waits(path: Path) -> Iterator[tuple[str, str]]:
-    for node, above in walked(ast.parse(path.read_text())):
+    for node, above in nodes_and_above(path):
         if isinstance(node, ast.Await) and is_bare(node.value, above) and not has_deadline(above):
             yield place(path, above), ast.unparse(node)
 
 
 def blocking_waits(path: Path) -> Iterator[tuple[str, str]]:
     """Calls that keep a thread waiting: of a condition, a queue, another thread, a future."""
-    for node, above in walked(ast.parse(path.read_text())):
+    for node, above in nodes_and_above(path):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         is_in_coroutine = isinstance(
@@ -144,36 +143,44 @@ def blocking_waits(path: Path) -> Iterator[tuple[str, str]]:
 
 def pauses(path: Path) -> Iterator[str]:
     """Functions that sleep within a loop, which may go on for ever."""
-    for node, above in walked(ast.parse(path.read_text())):
+    for node, above in nodes_and_above(path):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep"}:
             is_repeated = any(isinstance(n, ast.While | ast.For | ast.AsyncFor) for n in above)
             if is_repeated and ast.unparse(node.args[0]) != "0":
                 yield place(path, above)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_host_waits_without_a_deadline_or_a_reason(path: Path) -> None:
-    found = [wait for wait in bare_waits(path) if wait[0] not in IN_A_THREAD]
-    assert not found, "use waits.within(..., seconds), or waits.forever(..., reason)"
+def test_no_host_waits_without_a_deadline_or_a_reason() -> None:
+    assert_none(
+        (
+            f"{where}: {wait}"
+            for path in MODULES
+            for where, wait in bare_waits(path)
+            if where not in IN_A_THREAD
+        ),
+        "use waits.within(..., seconds), or waits.forever(..., reason)",
+    )
 
 
 def test_every_thread_that_waits_is_listed_with_what_ends_the_wait() -> None:
     found = {where for path in MODULES for where, _ in blocking_waits(path)}
     stops = {"client/loop_thread.py stop"}  # has a deadline: join(seconds)
-    assert found - stops == BLOCKING.keys()
+    assert_none(found - stops ^ BLOCKING.keys(), "BLOCKING has those that are there, and no other")
 
 
 def test_every_loop_that_sleeps_is_listed_with_what_ends_it() -> None:
-    assert {where for path in MODULES for where in pauses(path)} == PAUSES.keys()
+    found = {where for path in MODULES for where in pauses(path)}
+    assert_none(found ^ PAUSES.keys(), "PAUSES has those that are there, and no other")
 
 
 def test_no_host_takes_the_deadline_of_others_for_its_own() -> None:
     found = {where for path in MODULES for where in taken_timeouts(path)}
-    assert found == ANY_DEADLINE.keys(), "use waits.Deadline(seconds, error)"
+    assert_none(found ^ ANY_DEADLINE.keys(), "use waits.Deadline(seconds, error)")
 
 
 def test_what_is_allowed_is_still_there() -> None:
-    assert IN_A_THREAD.keys() <= {where for path in MODULES for where, _ in bare_waits(path)}
+    found = {where for path in MODULES for where, _ in bare_waits(path)}
+    assert_none(IN_A_THREAD.keys() - found, "no exception is needed any more")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +199,7 @@ def test_what_is_allowed_is_still_there() -> None:
         ("async with Deadline(3, late):\n        await self._done", False),
     ],
 )
-def test_the_rule_tells_bare_waits_from_others(code: str, is_found: bool, tmp_path: Path) -> None:
+def test_the_rule_tells_bare_waits_from_others(code: str, is_found: bool) -> None:
     path = ROOT / "client" / "none.py"
     tree = ast.parse(f"async def f(self):\n    {code}\n")
     found = [
@@ -201,4 +208,4 @@ def test_the_rule_tells_bare_waits_from_others(code: str, is_found: bool, tmp_pa
         if isinstance(node, ast.Await) and is_bare(node.value, above) and not has_deadline(above)
     ]
     assert bool(found) == is_found
-    assert place(path, []).startswith("client/none.py")
+    assert place(path, ()).startswith("client/none.py")
