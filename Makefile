@@ -17,7 +17,7 @@ CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench proto lock clean
+.PHONY: help setup demo test lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -121,6 +121,15 @@ bench: $(STAMP) ## Run all benchmarks, each beside the machine's limit in the sa
 # The oldest release whose stubs are wanted: newer ones refuse the runtimes that we still accept.
 PROTO_TOOLS := grpcio-tools==1.73.1
 
+# What mkdocs-material prints of the future of MkDocs is not about this build.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(STAMP) ## Build the documentation in site/; a broken link or anchor fails
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+tutorials: $(STAMP) ## Execute the notebooks, and write them with their pictures to docs/tutorials/
+	$(BIN)/python -m docs.generate.tutorials
+
 proto: ## Generate the Python stubs of the control service
 	$(PYTHON) -m venv .venv/proto
 	.venv/proto/bin/pip install --quiet --disable-pip-version-check $(PROTO_TOOLS)
@@ -133,4 +142,4 @@ lock: $(STAMP) ## Compile requirements.lock from pyproject.toml
 		--no-header --no-annotate --extra dev pyproject.toml -o requirements.lock
 
 clean: ## Delete what builds and tests leave behind, except the virtual environment
-	rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
+	rm -rf dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -11,5 +11,5 @@
   `sweeper` and `peer_watch`: which connections are closed because their peers do not move;
   `stuck_calls` and `peer_sockets`: the same for gRPC.
 - `collector`, `ledger_listing`: lets go of ledgers that were deleted.
-- `metrics`, `metrics_server`, `loop_lag`, `logging`, `exit_code`: what it reports.
+- `metrics`, `gauges`, `metrics_server`, `loop_lag`, `logging`, `exit_code`: what it reports.
 """

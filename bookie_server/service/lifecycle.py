@@ -23,7 +23,8 @@ from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_lim
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.cookie_check import check_cookies
 from bookie_server.service.exit_code import ExitCode
-from bookie_server.service.lanes import Lanes, lane_gauges
+from bookie_server.service.gauges import bookie_gauges
+from bookie_server.service.lanes import Lanes
 from bookie_server.service.ledger_listing import StoreLedgerListing
 from bookie_server.service.logging import get_logger
 from bookie_server.service.loop_lag import LoopLag
@@ -242,19 +243,9 @@ class Bookie:
                 settings.metrics_port,
                 ServiceCollector(
                     self._counters,
-                    {
-                        "connections": lambda: v2.connections_count,
-                        "ledgers": lambda: storage.ledgers_count,
-                        "writable": lambda: storage.is_writable,
-                        "calls": lambda: grpc.call_slots.count,
-                        "calls_refused": lambda: grpc.call_slots.refused,
-                        "calls_ended": lambda: grpc.call_slots.ended,
-                        "watches": lambda: servicer.watch_slots.count,
-                        "watches_refused": lambda: servicer.watch_slots.refused,
-                        "watches_ended": lambda: servicer.watch_slots.ended,
-                        "log_lines_dropped": self._log_lines_dropped,
-                        **lane_gauges(self._lanes),
-                    },
+                    bookie_gauges(
+                        storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
+                    ),
                     lambda: flat_numbers(storage.counters),
                     loop_lag,
                 ),

@@ -1,0 +1,1 @@
+"""The documentation: pages here, generators in `generate`; `make docs` builds the site."""

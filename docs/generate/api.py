@@ -1,0 +1,99 @@
+"""The reference of the Python API: what users import, and the classes of the handles they get."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import ledgerlog_spark as ll
+from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
+from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
+from ledgerlog_spark.client.reader_handle import ReadHandle
+from ledgerlog_spark.client.writer_handle import WriteHandle
+from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.log.blocking import BlockingLog, BlockingLogs
+from ledgerlog_spark.log.blocking_leader import BlockingLeader
+from ledgerlog_spark.log.blocking_records import BlockingRecordLog
+from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
+from ledgerlog_spark.log.leader import Leader
+from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.logs import Logs
+from ledgerlog_spark.log.record_log import RecordLog
+
+INTRODUCTION = """\
+# Python API
+
+```python
+import ledgerlog_spark as ll
+```
+
+"""
+
+HANDLES_INTRODUCTION = """\
+## Handles
+
+`ll.connect` returns a blocking client, `ll.aio.connect` one for programs with an event loop. Both have the same
+methods: where this page has `async def`, the blocking handle has a plain method, and where it has an asynchronous
+iterator, the blocking handle has an iterator. Blocking handles may be used from several threads.
+
+"""
+
+HANDLES: list[tuple[str, type[Any], type[Any]]] = [
+    ("A client", LogClient, BlockingLogClient),
+    ("A ledger that is written", WriteHandle, BlockingWriteHandle),
+    ("A ledger that is read", ReadHandle, BlockingReadHandle),
+    ("A log that is led", Leader, BlockingLeader),
+    ("A log that is read", RecordLog, BlockingRecordLog),
+    ("All logs of a cluster", Logs, BlockingLogs),
+    ("One log of either kind", Log, BlockingLog),
+]
+"""Title, the class with `await`, and its blocking counterpart."""
+
+
+def members_of(handle: type[Any], blocking: type[Any]) -> list[str]:
+    """The public names that both have."""
+    return sorted(
+        name for name in dir(handle) if not name.startswith("_") and name in dir(blocking)
+    )
+
+
+def public_objects() -> dict[str, str]:
+    """Each function and class of the package's `__all__`, with the path of its definition."""
+    found = {name: getattr(ll, name) for name in sorted(ll.__all__, key=_functions_first)}
+    return {
+        f"ledgerlog_spark.{name}": f"{each.__module__}.{each.__qualname__}"
+        for name, each in found.items()
+        if not isinstance(each, ModuleType)
+    }
+
+
+def _functions_first(name: str) -> tuple[bool, str]:
+    return isinstance(getattr(ll, name), type), name
+
+
+def _block(path: str, heading: str, level: int, members: list[str] | None = None) -> str:
+    lines = [
+        f"{'#' * level} {heading}\n",
+        f"::: {path}",
+        "    options:",
+        "      show_root_heading: false",
+        f"      heading_level: {level + 1}",
+    ]
+    if members is not None:
+        lines += ["      inherited_members: true", f"      members: [{', '.join(members)}]"]
+    return "\n".join(lines) + "\n\n"
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    parts += [_block(path, f"`{name}`", 2) for name, path in public_objects().items()]
+    parts.append(_block(f"{ll.aio.__name__}.connect", "`ledgerlog_spark.aio.connect`", 2))
+    cluster = sorted(name for name in dir(Cluster) if not name.startswith("_"))
+    parts.append(_block(f"{Cluster.__module__}.Cluster", "A local cluster", 2, cluster))
+    parts.append(HANDLES_INTRODUCTION)
+    parts += [
+        _block(f"{handle.__module__}.{handle.__qualname__}", title, 3, members_of(handle, blocking))
+        for title, handle, blocking in HANDLES
+    ]
+    return "".join(parts)

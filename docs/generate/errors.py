@@ -1,0 +1,56 @@
+"""The reference of the exceptions, from the classes themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docs.generate.docstrings import first_paragraph
+from docs.generate.markdown import table
+from ledgerlog_spark import errors
+from ledgerlog_spark.errors import LedgerLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INTRODUCTION = """\
+# Errors
+
+All exceptions are classes of `ledgerlog_spark.errors` (`ll.errors`) and subclasses of `LedgerLogError`.
+An error has a message that says what happened, and attributes with the values in it (`error.ledger_id`).
+
+- **retriable**: the same call, unchanged, may succeed later.
+- **definite**: the operation certainly did not happen. When it is false, the effect may still appear.
+
+One instance may say otherwise than its class: `error.retriable` and `error.definite` are what counts.
+A command ends with code 1 after a definite error, 3 after an indefinite one, 4 after a definite one that is
+retriable.
+
+"""
+
+
+def tree() -> list[tuple[int, type[LedgerLogError]]]:
+    """Every exception of the public module, each after its base, with its depth."""
+    return list(_walk(LedgerLogError, 0))
+
+
+def _walk(
+    described: type[LedgerLogError], depth: int
+) -> Iterator[tuple[int, type[LedgerLogError]]]:
+    yield depth, described
+    for each in described.__subclasses__():
+        if each.__module__ == errors.__name__:
+            yield from _walk(each, depth + 1)
+
+
+def page() -> str:
+    """The whole page."""
+    rows = [
+        (
+            f"{'&nbsp;&nbsp;&nbsp;' * depth}`{each.__name__}`",
+            "yes" if each.retriable else "no",
+            "yes" if each.definite else "no",
+            first_paragraph(each),
+        )
+        for depth, each in tree()
+    ]
+    return INTRODUCTION + table(("class", "retriable", "definite", "when"), rows)

@@ -1,0 +1,55 @@
+"""What MkDocs calls: it adds the generated pages, and mends lists that GitHub accepts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+
+from docs.generate.pages import PAGES
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+FENCE = re.compile(r"^\s*(?:```|~~~)")
+ITEM = re.compile(r"^(?:[-*]|\d+\.) ")
+PICTURE = re.compile(r'<p><img alt="[^"]*" src="[^"]*?(pictures/[\w-]+\.svg)" ?/></p>')
+MARKER = re.compile(r"^<!-- not run: .* -->\n", re.MULTILINE)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    for path, page in PAGES.items():
+        files.append(File.generated(config, path, content=page()))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """The page as Python-Markdown has to get it: with an empty line before each list."""
+    return with_lines_before_lists(MARKER.sub("", markdown))
+
+
+def on_page_content(html: str, config: MkDocsConfig, **_: object) -> str:
+    """The page with its drawings in it: as images they would not follow the page's colours."""
+    return PICTURE.sub(lambda match: (Path(config.docs_dir) / match[1]).read_text(), html)
+
+
+def with_lines_before_lists(markdown: str) -> str:
+    """The text with an empty line before each list that follows a paragraph at once."""
+    lines: list[str] = []
+    is_code = is_in_list = False
+    for line in markdown.splitlines():
+        if FENCE.match(line):
+            is_code = not is_code
+        begins_item = bool(ITEM.match(line)) and not is_code
+        if begins_item and not is_in_list and lines and lines[-1].strip():
+            lines.append("")
+        if begins_item:
+            is_in_list = True
+        elif line and not line.startswith(" "):
+            is_in_list = False
+        lines.append(line)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,181 @@
+"""The reference of what a bookie and upkeep report."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
+
+from bookie_server.service.gauges import bookie_gauges
+from bookie_server.service.lanes import Lanes
+from bookie_server.service.loop_lag import LoopLag
+from bookie_server.service.metrics import ServiceCollector, ServiceCounters, flat_numbers
+from bookie_server.storage.boot import BootCounters
+from bookie_server.storage.counters import StorageCounters
+from bookie_server.storage.file_keeper import FileCounters
+from bookie_server.storage.log import LogCounters
+from docs.generate.markdown import table
+from ledgerlog_spark.upkeep import service as upkeep_service
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+PREFIX = "ledgerlog_bookie_"
+
+INTRODUCTION = """\
+# Metrics
+
+## A bookie
+
+A bookie with a [`metrics_port`](settings.md) serves these at `http://HOST:PORT/metrics` as text for Prometheus.
+All names begin with
+`ledgerlog_bookie_`. Counters and counts begin at 0 with each start of the process.
+
+"""
+
+MEANINGS = {
+    "add_requests": "Requests to store entries.",
+    "add_entries": "Entries in these requests.",
+    "add_bytes": "Bytes of these entries.",
+    "read_requests": "Requests to read.",
+    "read_entries": "Entries that were sent to readers.",
+    "read_bytes": "Bytes of these entries.",
+    "fence_requests": "Requests that fence a ledger.",
+    "recovery_requests": "Adds by clients that recover a ledger.",
+    "auth_requests": "AUTH frames of Apache's clients.",
+    "bad_frames": "Requests that were refused before storage saw them.",
+    "pauses": "How often a connection was not read for a while, because there was no room for its requests.",
+    "connections_opened": "Data connections that were accepted.",
+    "connections_refused": "Data connections that were refused: all places were taken by busy ones.",
+    "connections_replaced": "Idle data connections that were closed to make room for new ones.",
+    "connections_swept": "Connections that were closed because they held bytes of a full lane and made no progress.",
+    "connections_closed_by_us": "These, and connections that stalled, never sent a request or sent bytes that are no frames.",
+    "answers": "Answers by outcome, over all operations and both protocols; the label `code` has the outcome.",
+    "connections": "Data connections that are open.",
+    "ledgers": "Ledgers that the bookie keeps in memory, deleted ones included until it forgets them.",
+    "writable": "1 while the bookie accepts new entries, 0 while it is read-only.",
+    "calls": "Calls of the control service that are open.",
+    "calls_refused": "Calls that were refused because no place was free.",
+    "calls_ended": "Calls that were ended to make room for another client's.",
+    "watches": "Watches of a last add confirmed that are open.",
+    "watches_refused": "Watches that were refused because no place was free.",
+    "watches_ended": "Watches that were ended to make room for another client's.",
+    "log_lines_dropped": "Log lines that standard error did not accept.",
+    "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
+    "loop_lag_seconds": "How late the event loop came to what was due; measured every 20 ms.",
+    "loop_lag_max_seconds": "The longest such delay since the start.",
+    "loop_lag_cpu_seconds": "The part of that delay in which the loop's own thread computed.",
+    "loop_lag_cpu_max_seconds": "The longest such part since the start.",
+    "storage_boot_replayed_records": "At the start: records that were read back from unfinished files.",
+    "storage_boot_rewritten_records": "At the start: valid records at the end of a file that were written again.",
+    "storage_boot_torn_tails": "At the start: files that end with an incomplete or damaged group of records.",
+    "storage_boot_damaged_records": "At the start: records that were acknowledged and cannot be read. **Above 0: the disk lost data.**",
+    "storage_boot_damaged_headers": "At the start: damaged headers of files; nothing depends on them.",
+    "storage_boot_rebuilt_indexes": "At the start: indexes of finished files that were built again.",
+    "storage_log_records": "Records that were written, padding and copies included.",
+    "storage_log_groups": "Groups of records; each group is written and synced at once.",
+    "storage_log_bytes_written": "Bytes that were written to files, padding included.",
+    "storage_log_syncs": "Syncs of files with entries.",
+    "storage_log_busy_ms": "Milliseconds spent in writes and syncs; its rate shows how busy the disk is.",
+    "storage_files_freed": "Files that were released because no living ledger had entries in them.",
+    "storage_files_recycled": "New files that took the place of a released one.",
+    "storage_adds": "Runs of entries that were stored.",
+    "storage_entries": "Entries that were stored.",
+    "storage_add_bytes": "Bytes of these entries.",
+    "storage_adds_repeated": "Adds of an entry that was stored already, with the same bytes.",
+    "storage_add_overlap": "Adds of an entry that was stored already, with other bytes.",
+    "storage_fences": "Ledgers that were fenced.",
+    "storage_damage": "Reads that met a damaged entry. **Above 0: the disk lost data.**",
+    "storage_drops": "Ledgers whose entries were deleted.",
+    "storage_tombstones_forgotten": "Deleted ledgers that the bookie forgot, their time of grace being over.",
+}
+"""What each metric means, by its name without prefix; those of the lanes follow."""
+
+LANES = {
+    "adds": "what peers send to be stored",
+    "writes": "entries that wait for the disk",
+    "reads": "answers to reads",
+    "control": "recovery and fencing",
+}
+OF_A_LANE = {
+    "bytes": "Bytes held for peers in the lane {lane}: {holds}.",
+    "bytes_max": "The limit of these bytes, the connections' own parts excluded.",
+    "waiting": "Requests that wait for room in the lane {lane}.",
+    "waits": "How often a request waited for room in the lane {lane}.",
+    "refused": "How often a request was refused because the lane {lane} was full.",
+}
+
+
+def families() -> list[Metric]:
+    """Every metric that a bookie exports."""
+    names = bookie_gauges(*[MagicMock() for _ in range(4)], Lanes(1, 1 << 20), MagicMock())  # type: ignore[arg-type]
+    collector = ServiceCollector(
+        ServiceCounters(),
+        {name: lambda: 0 for name in names},
+        lambda: flat_numbers(StorageCounters(BootCounters(), LogCounters(), FileCounters())),
+        LoopLag(),
+    )
+    return list(collector.collect())
+
+
+def meanings() -> dict[str, str]:
+    """What each metric means, by its name without prefix."""
+    lanes = {
+        f"in_flight_{lane}_{kind}": text.format(lane=f"`{lane}`", holds=holds)
+        for lane, holds in LANES.items()
+        for kind, text in OF_A_LANE.items()
+    }
+    return MEANINGS | lanes
+
+
+def page() -> str:
+    """The whole page."""
+    meaning = meanings()
+    groups: dict[str, list[tuple[str, str, str]]] = {"The server": [], "The storage": []}
+    for family in families():
+        name = family.name.removeprefix(PREFIX)
+        shown = f"{name}_total" if family.type == "counter" else name
+        title = "The storage" if name.startswith("storage_") else "The server"
+        groups[title].append((f"`{shown}`", family.type, meaning[name]))
+    parts = [INTRODUCTION]
+    for title, rows in groups.items():
+        parts.append(f"### {title}\n\n{table(('metric', 'type', 'meaning'), rows)}\n")
+    return "".join([*parts, _upkeep()])
+
+
+UPKEEP = """\
+## Upkeep
+
+`ledgerlog upkeep run` has no port. It writes one JSON object a line on standard output, and only when something
+happened. Every line has `time_ms` and `event`.
+
+"""
+
+EVENTS = {
+    "started": ("`interval_seconds`", "the process began"),
+    "log": (
+        "`log`, `ledgers_unlisted`, `ranges_merged`, `ledgers_deleted`, `ledgers_kept`, `is_removed`, `errors`",
+        "a log was changed, or could not be maintained: then `errors` is not empty",
+    ),
+    "pass": ("`logs`, `logs_changed`", "`--once`: the pass is over"),
+    "held": ("`by`", "another process has the lease and does the work"),
+    "failed": ("`error`", "a pass failed"),
+    "unreachable": (
+        "`error`, `retry_seconds`",
+        "ZooKeeper cannot be reached; the next attempt follows",
+    ),
+    "lines_dropped": ("`count`", "standard output did not accept lines"),
+    "ended": ("", "the process ends"),
+}
+
+
+def events_in_code() -> set[str]:
+    """Every event that upkeep writes, as its source has them."""
+    source = inspect.getsource(upkeep_service)
+    return set(re.findall(r'(?:_say|_line)\(\s*"(\w+)"', source))
+
+
+def _upkeep() -> str:
+    rows = [(f"`{event}`", keys, meaning) for event, (keys, meaning) in EVENTS.items()]
+    return UPKEEP + table(("event", "further keys", "meaning"), rows)

@@ -1,0 +1,50 @@
+"""The reference of the options of `format("ledger")`, from their table."""
+
+from __future__ import annotations
+
+from docs.generate.markdown import code, table
+from ledgerlog_spark.datasource.option_table import ALIASES, BY_LOWER_NAME, NEAREST, TABLE, Use
+
+INTRODUCTION = """\
+# Options of format("ledger")
+
+Names are accepted in any case. An unknown option is an error that names the nearest known one;
+`strictOptions=false` makes it a warning. Sizes accept `64m` and `1g`, durations and moments the forms that
+are named. [Logs in Spark](../SPARK.md) and [Streams](../STREAMING.md) explain what the options are for.
+
+"""
+
+TITLES = {
+    Use.BOTH: "Reads and writes",
+    Use.READ: "All reads",
+    Use.BATCH: "Batch reads",
+    Use.STREAM: "Stream reads",
+    Use.WRITE: "Writes",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for use, title in TITLES.items():
+        rows = [
+            (
+                code(option.name),
+                "" if option.default is None else f"`{option.default}`".lower(),
+                option.unit,
+                option.meaning,
+            )
+            for option in TABLE
+            if option.use is use
+        ]
+        parts.append(f"## {title}\n\n{table(('option', 'default', 'unit', 'meaning'), rows)}\n")
+    aliases = [(code(name), code(option)) for name, option in ALIASES.items()]
+    nearest = [
+        (code(name), code(BY_LOWER_NAME[option.lower()].name)) for name, option in NEAREST.items()
+    ]
+    parts.append(f"## Other accepted names\n\n{table(('name', 'is the option'), aliases)}\n")
+    parts.append(
+        "## Names of other sources\n\nThese are not accepted. The error message proposes the "
+        f"option on the right.\n\n{table(('name', 'proposed option'), nearest)}"
+    )
+    return "".join(parts)

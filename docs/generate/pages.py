@@ -1,0 +1,21 @@
+"""Which pages are generated, and by what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docs.generate import api, commands, errors, metrics, options, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/cli.md": commands.page,
+    "reference/client-settings.md": settings.client_page,
+    "reference/errors.md": errors.page,
+    "reference/metrics.md": metrics.page,
+    "reference/options.md": options.page,
+    "reference/python.md": api.page,
+    "reference/settings.md": settings.bookie_page,
+}
+"""Path below docs/, and the function that writes the page."""

@@ -1,0 +1,89 @@
+"""The reference of the settings of a bookie and of a client."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from bookie_server.config import BookieSettings
+from bookie_server.service.exit_code import ExitCode
+from docs.generate.docstrings import attributes
+from docs.generate.markdown import code, table, thousands
+from ledgerlog_spark.client.settings import ClientSettings
+
+BOOKIE = """\
+# Settings of a bookie
+
+A setting has four sources, the first one wins: a command-line option (`--gc-interval-ms 60000`), an environment
+variable (`LEDGERLOG_GC_INTERVAL_MS=60000`), a key of the TOML file that `--config` names
+(`gc_interval_ms = 60000`), the default. An unknown key is an error. Lists in the environment are JSON:
+`LEDGERLOG_DIRECTORIES='["/data/b1"]'`. The command-line option of `directories` is `--directory`.
+
+"""
+
+EXITS = {
+    ExitCode.STOPPED: "stopped by SIGTERM or SIGINT",
+    ExitCode.INTERNAL_ERROR: "a bug",
+    ExitCode.BAD_CONFIGURATION: "a setting is wrong",
+    ExitCode.REFUSED_TO_START: "the bookie refuses to start: its directory belongs to another bookie, is "
+    "locked or damaged, or a port is in use",
+    ExitCode.METADATA_UNAVAILABLE: "ZooKeeper cannot be reached",
+    ExitCode.STORAGE_FAILED: "the disk failed",
+}
+
+CLIENT = """\
+# Settings of a client
+
+`ll.connect(uri, settings=ll.ClientSettings(read_timeout_ms=2_000))`. All times are in milliseconds, all
+sizes in bytes.
+
+"""
+
+
+def bookie_page() -> str:
+    """The page of a bookie's settings and exit codes."""
+    meanings = attributes(BookieSettings)
+    rows = []
+    for name, setting in BookieSettings.model_fields.items():
+        default = "required" if setting.is_required() else thousands(setting.default)
+        rows.append((code(name), default, meanings[name]))
+    exits = [(str(int(each)), meaning) for each, meaning in EXITS.items()]
+    return (
+        f"{BOOKIE}{table(('setting', 'default', 'meaning'), rows)}\n"
+        f"## Exit codes\n\n{table(('code', 'meaning'), exits)}"
+    )
+
+
+def client_settings() -> list[tuple[type[Any], str]]:
+    """The classes of a client's settings, with the attribute that holds each; itself first."""
+    return [(ClientSettings, "")] + [
+        (type(value), each.name)
+        for each in fields(ClientSettings)
+        if is_dataclass(value := getattr(ClientSettings(), each.name))
+    ]
+
+
+def client_page() -> str:
+    """The page of a client's settings."""
+    parts = [CLIENT]
+    for described, holder in client_settings():
+        value = getattr(ClientSettings(), holder) if holder else ClientSettings()
+        meanings = attributes(described)
+        rows = [
+            (code(each.name), _default(getattr(value, each.name)), meanings.get(each.name, ""))
+            for each in fields(described)
+        ]
+        title = f"`{holder}`: {described.__name__}" if holder else described.__name__
+        parts.append(f"## {title}\n\n{table(('setting', 'default', 'meaning'), rows)}\n")
+    return "".join(parts)
+
+
+def _default(value: object) -> str:
+    if not is_dataclass(value):
+        return thousands(value)
+    inner = (f"{each.name}={getattr(value, each.name):,}" for each in fields(value))
+    return f"`{type(value).__name__}({', '.join(inner)})`" if _is_flat(value) else "below"
+
+
+def _is_flat(value: Any) -> bool:
+    return all(isinstance(getattr(value, each.name), int | float) for each in fields(value))

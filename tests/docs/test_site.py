@@ -1,0 +1,141 @@
+"""The site builds without a warning, needs no network, and its reference leaves nothing out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ledgerlog_spark as ll
+from bookie_server.config import BookieSettings
+from docs.generate import commands, errors, metrics, pictures
+from docs.generate.hooks import with_lines_before_lists
+from docs.generate.pages import PAGES
+from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.datasource.option_table import TABLE
+from tests.fixtures.command_line import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROW = re.compile(r"^\| (?:&nbsp;)*`-{0,2}([\w-]+)`", re.MULTILINE)
+LOADED = re.compile(
+    r"""<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=["']?(https?:[^"'\s>]+)"""
+)
+CANONICAL = re.compile(r'<link rel="?canonical')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_site_builds_strictly_and_has_every_page(site: Path) -> None:
+    written = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
+    names = {str(path) for path in written} | set(PAGES)
+    shown = {name.removesuffix("README.md").removesuffix(".md") + ".html" for name in names}
+    assert {name for name in shown if not (site / name).is_file()} == set()
+
+
+def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    assert {url for page in pages for url in LOADED.findall(page.read_text())} == set()
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert re.findall(r"url\(['\"]?https?:[^)]+\)", styles) == []
+
+
+def test_drawings_are_part_of_their_pages(site: Path) -> None:
+    assert '<svg class="ll"' in (site / "index.html").read_text()
+
+
+def test_reference_of_the_python_api_has_every_public_name(site: Path) -> None:
+    text = (site / "reference" / "python.html").read_text()
+    titled = {re.sub("<.*?>", "", each) for each in re.findall(r"<h2[^>]*>(.*?)<a", text)}
+    missing = [name for name in ll.__all__ if f"ledgerlog_spark.{name}" not in titled]
+    assert missing == ["aio", "errors"]  # the function of the one, a page for the other
+    assert "ledgerlog_spark.aio.connect" in titled
+    handles = [
+        "create_ledger",
+        "append_batch",
+        "read_entry",
+        "append_many",
+        "tail",
+        "names",
+        "history",
+    ]
+    assert [name for name in handles if f'.{name}"' not in text] == []
+
+
+def test_reference_lists_every_command_and_option() -> None:
+    text = commands.page()
+    found = commands.commands()
+    assert len(found) > 30
+    assert re.findall(r"^### ledgerlog (.*)$", text, re.MULTILINE) == list(found)
+    for words, command in found.items():
+        section = text.partition(f"### ledgerlog {words}\n")[2].partition("\n### ")[0]
+        spellings = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        wanted = {name for name in spellings if name.startswith("-") and "completion" not in name}
+        assert {name for name in wanted if f"`{name}`" not in section} == set(), words
+    run = text.partition("### ledgerlog bookie run\n")[2].partition("\n### ")[0]
+    settings = {f"`--{name.replace('_', '-')}`" for name in BookieSettings.model_fields}
+    assert {each for each in settings if each not in run} == {"`--directories`"}
+
+
+def rows_of(page: str) -> list[str]:
+    return ROW.findall(PAGES[page]())
+
+
+def test_reference_lists_every_option_of_the_data_source() -> None:
+    found = PAGES["reference/options.md"]().partition("## Other accepted names")[0]
+    assert sorted(ROW.findall(found)) == sorted(option.name for option in TABLE)
+
+
+def test_reference_lists_every_setting() -> None:
+    bookie = PAGES["reference/settings.md"]().partition("## Exit codes")[0]
+    assert ROW.findall(bookie) == list(BookieSettings.model_fields)
+    client = rows_of("reference/client-settings.md")
+    assert client[: len(ClientSettings.__slots__)] == list(ClientSettings.__slots__)
+
+
+def test_reference_explains_every_metric() -> None:
+    names = [family.name.removeprefix(metrics.PREFIX) for family in metrics.families()]
+    assert len(names) > 60
+    assert sorted(names) == sorted(metrics.meanings())
+    text = PAGES["reference/metrics.md"]()
+    assert [name for name in names if f"| `{name}" not in text] == []
+
+
+def test_reference_explains_every_event_of_upkeep() -> None:
+    assert metrics.events_in_code() == set(metrics.EVENTS)
+
+
+def test_reference_lists_every_error() -> None:
+    classes = [name for name in dir(ll.errors) if name.endswith("Error")]
+    assert sorted(rows_of("reference/errors.md")) == sorted(classes)
+    assert len(errors.tree()) == len(classes) > 30
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_picture_is_as_it_is_drawn(name: str) -> None:
+    assert (pictures.FOLDER / name).read_text() == pictures.PICTURES[name]()
+
+
+def test_lists_get_the_empty_line_that_the_site_needs() -> None:
+    text = "words:\n- one\n  more\n- two\n\n```\nx\n- no list\n```\n"
+    assert with_lines_before_lists(text) == text.replace("words:\n", "words:\n\n")
