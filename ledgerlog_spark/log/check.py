@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.ports import Ledgers
     from ledgerlog_spark.metadata.log_store_port import LogStore
     from ledgerlog_spark.model import LedgerMetadata
-    from ledgerlog_spark.protocol.log_read import LogState
     from ledgerlog_spark.protocol.log_records import Item
 
 AT_ONCE = 64
@@ -162,8 +161,8 @@ class LogChecker:
 
     async def _listed(self) -> dict[int, list[Item]]:
         """Every listed ledger with its ranges; an open ledger has none yet."""
-        state: LogState = await self._driver.run(StateMachine(self._name))
-        items: tuple[Item, ...] = await self._driver.run(ListingMachine(self._name))
+        state = await self._driver.run(StateMachine(self._name))
+        items = await self._driver.run(ListingMachine(self._name))
         listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
         for item in items:
             listed.setdefault(item.ledger_id, []).append(item)

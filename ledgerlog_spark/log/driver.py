@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
+
+R = TypeVar("R")
+T = TypeVar("T")
 
 _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataVersionError, MetadataOutcome.CONFLICT),
@@ -100,7 +103,7 @@ class Driver:
             m.DropLedger: self._drop_ledger,
         }
 
-    async def run(self, machine: LogMachine, *, timeout_ms: int | None = None) -> Any:
+    async def run(self, machine: LogMachine[R], *, timeout_ms: int | None = None) -> R:
         """The machine's result.
 
         Args:
@@ -123,7 +126,7 @@ class Driver:
             raise ended.error
         return ended.result
 
-    async def _steps(self, machine: LogMachine, retries: Retries) -> m.Finished | m.Failed:
+    async def _steps(self, machine: LogMachine[R], retries: Retries) -> m.Finished[R] | m.Failed:
         """How the machine ends, after one request at a time."""
         (effect,) = machine.start()
         while not isinstance(effect, m.Finished | m.Failed):
@@ -185,7 +188,7 @@ class Driver:
             read, now_ms = await _attempt(clock.now_ms(self.log_id))
         else:
             return outcome, 0
-        if read is not MetadataOutcome.OK:
+        if read is not MetadataOutcome.OK or now_ms is None:
             # Whatever became of the write that asks for the time, it changes nothing.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms
@@ -329,7 +332,7 @@ def _key_of(page: PageRequest) -> tuple[str, int]:
     return page.ref.token, page.ref.number
 
 
-async def _attempt(work: Awaitable[Any]) -> tuple[MetadataOutcome, Any]:
+async def _attempt(work: Awaitable[T]) -> tuple[MetadataOutcome, T | None]:
     try:
         return MetadataOutcome.OK, await work
     except LedgerLogError as error:

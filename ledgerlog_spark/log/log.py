@@ -98,8 +98,7 @@ class Log(LogRecords):
             LogKindError: It is a leader log.
             MetadataFormatError: A later ledgerlog wrote it.
         """
-        state: LogState = await self._driver.run(StateMachine(self.name, is_fresh=is_fresh))
-        return state
+        return await self._driver.run(StateMachine(self.name, is_fresh=is_fresh))
 
     async def snapshot(self, version: int | None = None) -> LogSnapshot:
         """One version whole; the newest when none is named. Errors as of `state`.
@@ -120,8 +119,7 @@ class Log(LogRecords):
 
     async def history(self) -> tuple[VersionInterval, ...]:
         """Every retained version, oldest first. Errors as of `state`."""
-        history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
-        return history
+        return await self._driver.run(HistoryMachine(self.name))
 
     async def view(
         self,
@@ -356,7 +354,7 @@ class Log(LogRecords):
             known=before,
             now_ms=await self._store.recent_ms() if before is not None else 0,
         )
-        result: CommitResult = await self._driver.run(machine, timeout_ms=timeout_ms)
+        result = await self._driver.run(machine, timeout_ms=timeout_ms)
         if known is not None:
             known.put(self.log_id, job.app, machine.known_after)
         if is_last:
@@ -382,7 +380,7 @@ class Log(LogRecords):
         with contextlib.suppress(LedgerNotFoundError):
             since = since_offset((await self._ledgers.ledger_metadata(ledger_id)).custom)
         machine = FloorMachine(self.name, {ledger_id: since})
-        floors: dict[int, int] = await self._driver.run(machine)
+        floors = await self._driver.run(machine)
         return floors[ledger_id]
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
@@ -437,8 +435,7 @@ class Log(LogRecords):
             may_create=may_create,
             syncs_first=syncs_first,
         )
-        joined: Joined = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
-        return joined
+        return await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
 
     async def _register(
         self, job: Job, ledger_id: int, metadata: LedgerMetadata

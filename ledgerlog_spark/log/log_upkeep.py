@@ -41,7 +41,7 @@ from ledgerlog_spark.protocol.log_restore import (
     cut_ranges,
 )
 from ledgerlog_spark.protocol.log_retention import KEPT, RetentionMachine
-from ledgerlog_spark.protocol.log_sweep import STEP_LEDGERS_MAX, Deregistered, StagedSweep
+from ledgerlog_spark.protocol.log_sweep import STEP_LEDGERS_MAX, StagedSweep
 from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.messages import MetadataOutcome
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import Position
     from ledgerlog_spark.protocol.log_commit import CommitMachine
     from ledgerlog_spark.protocol.log_read import LogState
-    from ledgerlog_spark.protocol.log_records import Item, LogSnapshot, VersionInterval
+    from ledgerlog_spark.protocol.log_records import Item, VersionInterval
     from ledgerlog_spark.protocol.log_retention import PageSizes
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
@@ -90,7 +90,7 @@ class LogUpkeep:
             LogKindError: A leader log has no versions.
         """
         await self._require_versions()
-        history: tuple[VersionInterval, ...] = await self._driver.run(HistoryMachine(self.name))
+        history = await self._driver.run(HistoryMachine(self.name))
         return version_at(self.name, history, timestamp_ms)
 
     async def truncate(
@@ -210,8 +210,7 @@ class LogUpkeep:
                 the change was sent.
         """
         machine = PropertiesMachine(self.name, changes, token=uuid.uuid4().hex)
-        properties: dict[str, str] = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
-        return properties
+        return await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
         """List one range in place of others that hold the same rows (LOGS.md#U13).
@@ -229,7 +228,7 @@ class LogUpkeep:
         """
         request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
         machine = MergeMachine(self.name, request, token=uuid.uuid4().hex)
-        result: CommitResult = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+        result = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         await self._forget_job(job.app, machine, frozenset((staged.ledger_id,)))
         return result
 
@@ -276,7 +275,7 @@ class LogUpkeep:
             return
         while True:
             sweep = StagedSweep(self.name, app=job.app, staging_ttl_ms=-1)
-            step: Deregistered = await self._driver.run(sweep)
+            step = await self._driver.run(sweep)
             if step.is_complete:
                 break
         found = await self._store.read_producer(self.log_id, job.app)
@@ -350,12 +349,11 @@ class LogUpkeep:
         )
 
     async def _state(self) -> LogState:
-        state: LogState = await self._driver.run(StateMachine(self.name))
-        return state
+        return await self._driver.run(StateMachine(self.name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
         """The first step, then steps of 1,000 items until none is left, or others are faster."""
-        done: Truncated = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+        done = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
         while not is_complete:
@@ -395,7 +393,7 @@ class LogUpkeep:
         self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
     ) -> CommitResult:
         planned = (await self._state()).head
-        snapshot: LogSnapshot = await self._driver.run(SnapshotMachine(self.name, version=version))
+        snapshot = await self._driver.run(SnapshotMachine(self.name, version=version))
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
             raise LocalProtocolError(
@@ -433,7 +431,7 @@ class LogUpkeep:
                 password=await self._password_of(copies.values()),
             )
             machine = RestoreMachine(self.name, request, token=uuid.uuid4().hex)
-            result: CommitResult = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
+            result = await self._driver.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._forget_job(job.app, machine, ledger_ids)
         finally:

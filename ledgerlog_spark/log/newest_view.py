@@ -37,7 +37,7 @@ async def read_view(
             known_schemas=known_schemas,
             is_fresh=is_fresh,
         )
-        view: LogView = await driver.run(machine)
+        view = await driver.run(machine)
         is_led = view.kind is LogKind.LEADER
         # A list that may be older than what was seen proves nothing about its open ledgers.
         seen = seen_offset if is_fresh else 0

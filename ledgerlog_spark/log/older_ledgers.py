@@ -76,7 +76,7 @@ async def seal_open(
     # The list after the ledgers: what a later commit adds is of other ledgers, or of entries that
     # are acknowledged by now.
     machine = FloorMachine(log, {i: since_offset(one.custom) for i, one in found.items()})
-    floors: dict[int, int] = await driver.run(machine)
+    floors = await driver.run(machine)
 
     async def seal(ledger_id: int, metadata: LedgerMetadata) -> Sealed:
         async with gate:

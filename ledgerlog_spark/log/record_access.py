@@ -86,7 +86,7 @@ class LogRecords(LogUpkeep):
             SchemaMismatchError: Such rows do not fit the log; nothing was changed.
             LedgerLogError: As of `Leader.open`.
         """
-        state: LogState = await self._driver.run(StateMachine(self.name))
+        state = await self._driver.run(StateMachine(self.name))
         check_is_led(self.name, state.head.kind)
         check_has_properties(self.name, state.head.properties, properties or {})
         from ledgerlog_spark.log.leader import Leader

@@ -18,7 +18,7 @@ from ledgerlog_spark.log.check import LogChecker
 from ledgerlog_spark.log.driver import Driver
 from ledgerlog_spark.log.older_ledgers import Sealed, seal_open
 from ledgerlog_spark.log.sweep_memory import LOOK_AGAIN_MS, SweepMemory
-from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
+from ledgerlog_spark.protocol.log_expiry import ExpiryMachine
 from ledgerlog_spark.protocol.log_messages import WriteHead
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_read import listed_ledgers
@@ -26,7 +26,6 @@ from ledgerlog_spark.protocol.log_records import LogHead, LogKind, Paged
 from ledgerlog_spark.protocol.log_rows import ITEMS
 from ledgerlog_spark.protocol.log_sweep import (
     STEP_LEDGERS_MAX,
-    Deregistered,
     LedgerSweep,
     PagesSweep,
     StagedSweep,
@@ -208,7 +207,7 @@ class _LogSweep:
                 token=uuid.uuid4().hex,
                 is_fresh=not crossed,
             )
-            step: Expired = await self._driver.run(machine)
+            step = await self._driver.run(machine)
             unlisted += len(step.unlisted)
             crossed += not step.is_changed
             steps += step.is_changed
@@ -241,7 +240,7 @@ class _LogSweep:
         deregistered = crossed = 0
         while crossed < ATTEMPTS_MAX:
             machine = StagedSweep(self._head.name, app=app, staging_ttl_ms=ttl_ms)
-            step: Deregistered = await self._driver.run(machine)
+            step = await self._driver.run(machine)
             deregistered += len(step.unlisted)
             crossed += not (step.unlisted or step.released)
             await self._seal(step.released)
@@ -260,7 +259,7 @@ class _LogSweep:
             some = dict(itertools.islice(due.items(), first, first + STEP_LEDGERS_MAX))
             for _ in range(ATTEMPTS_MAX):
                 machine = LedgerSweep(self._head.name, some)
-                gone: tuple[int, ...] = await self._driver.run(machine)
+                gone = await self._driver.run(machine)
                 deleted += len(gone)
                 is_crossed = machine.is_crossed
                 if not is_crossed:
@@ -291,7 +290,7 @@ class _LogSweep:
         deleted = 0
         for first in range(0, len(tokens), PAGES_AT_ONCE):
             some = tuple(tokens[first : first + PAGES_AT_ONCE])
-            gone: tuple[str, ...] = await self._driver.run(PagesSweep(self._head.name, some))
+            gone = await self._driver.run(PagesSweep(self._head.name, some))
             deleted += len(gone)
         self._due.pages = now_ms + min(grace_ms, LOOK_AGAIN_MS)
         return deleted

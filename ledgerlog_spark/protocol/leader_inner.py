@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
-Ended = Finished | Failed
+Ended = Finished[Any] | Failed
 
 _MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
@@ -29,12 +29,12 @@ class InnerMachine:
     __slots__ = ("_asked", "_numbers", "machine", "request")
 
     def __init__(self, numbers: RequestNumbers) -> None:
-        self.machine: LogMachine | None = None
+        self.machine: LogMachine[Any] | None = None
         self.request = 0
         self._numbers = numbers
         self._asked = -1
 
-    def start(self, machine: LogMachine) -> tuple[list[Any], Ended | None]:
+    def start(self, machine: LogMachine[Any]) -> tuple[list[Any], Ended | None]:
         """Requests to make, or how it ended."""
         assert not self.request, "one at a time"
         self.machine = machine
@@ -54,7 +54,7 @@ class InnerMachine:
             bool(self.request) and isinstance(self.machine, HeadChanger) and self.machine.may_write
         )
 
-    def take_refusal(self, reply: Any) -> HeadChanger | None:
+    def take_refusal(self, reply: Any) -> HeadChanger[Any] | None:
         """The machine whose write that reply refused for certain, with no other one out."""
         machine = self.machine
         if reply.request != self.request or not isinstance(machine, HeadChanger):

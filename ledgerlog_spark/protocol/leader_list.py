@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerlog_spark.protocol.leader_messages import LedgerEnd
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_messages import LogEffects
     from ledgerlog_spark.protocol.log_walk import Walk
 
 
@@ -145,7 +145,7 @@ def open_ids(head: LogHead) -> tuple[int, ...]:
     return tuple(ledger.ledger_id for ledger in head.open_ledgers)
 
 
-class ListChange(HeadChanger):
+class ListChange(HeadChanger[LogHead]):
     """One change of the list by the leader that has it; ends with `Finished(LogHead)`.
 
     It is looked for in the head before it is made, so a lost reply needs no guess: only this leader
@@ -185,7 +185,7 @@ class ListChange(HeadChanger):
         self._head_of(head, writes=LogKind.LEADER)
         return []
 
-    def _done(self, head: LogHead, walked: list[Any]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Any]) -> LogEffects[LogHead]:
         del walked
         added = () if self._added is None else (self._added,)
         wanted = (*self._mine[len(self._closed) :], *added)

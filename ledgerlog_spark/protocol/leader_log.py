@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.leader_inner import Ended
     from ledgerlog_spark.protocol.leader_messages import LeaderEffect, LeaderEvent
     from ledgerlog_spark.protocol.leader_phases import ListReply, OpeningReply
-    from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_messages import HeadRead, Synced
+    from ledgerlog_spark.protocol.log_records import LogHead
 
 
 class LeaderLog:
@@ -344,7 +344,7 @@ class LeaderLog:
         )
         return [*dropped, *self._start_list(change)]
 
-    def _start_list(self, machine: LogMachine) -> list[LeaderEffect]:
+    def _start_list(self, machine: LeaderOpening | ListChange) -> list[LeaderEffect]:
         return self._on_list_step(*self._list.start(machine))
 
     def _on_list_reply(self, event: OpeningReply) -> list[LeaderEffect]:
@@ -362,7 +362,7 @@ class LeaderLog:
             return self._on_list_done(ended.result)
         return self._on_list_failed(ended.error)
 
-    def _on_list_done(self, result: Any) -> list[LeaderEffect]:
+    def _on_list_done(self, result: Opened | LogHead) -> list[LeaderEffect]:
         if isinstance(result, Opened):
             return self._on_opened(result)
         assert self._ledgers is not None

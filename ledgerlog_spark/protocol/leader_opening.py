@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.errors import LeaderTimeoutError, LocalProtocolError
     from ledgerlog_spark.model import Version
+    from ledgerlog_spark.protocol.log_messages import LogEffects, LogReply
     from ledgerlog_spark.protocol.log_walk import Walk
 
 
@@ -60,7 +61,7 @@ class Opened:
     ledger_id: int
 
 
-class LeaderOpening(HeadChanger):
+class LeaderOpening(HeadChanger[Opened]):
     """Ends with `Finished(Opened)`, or `Failed`: the log has no leader, or another one.
 
     Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
@@ -106,8 +107,8 @@ class LeaderOpening(HeadChanger):
         """Like `give_up`, because nobody waits for the opening any more."""
         return cancelled(self.log, may_lead=self.may_write)
 
-    def _step(self, reply: Any) -> list[Any]:
-        steps: dict[OpeningPhase, Callable[[Any], list[Any]]] = {
+    def _step(self, reply: LogReply | LedgerSealed | LedgerCreated) -> LogEffects[Opened]:
+        steps: dict[OpeningPhase, Callable[[Any], LogEffects[Opened]]] = {
             OpeningPhase.LIST: super()._step,
             OpeningPhase.SEALING: self._on_sealed,
             OpeningPhase.CREATING: self._on_created,
@@ -121,7 +122,7 @@ class LeaderOpening(HeadChanger):
         self._head_of(head, writes=LogKind.LEADER)
         return []
 
-    def _done(self, head: LogHead, walked: list[Any]) -> list[Any]:
+    def _done(self, head: LogHead, walked: list[Any]) -> LogEffects[Opened]:
         """The list was read, for the first time or after an attempt that did not get through."""
         del walked
         if self._own is not None and open_ids(head) == (self._own,):
@@ -133,17 +134,17 @@ class LeaderOpening(HeadChanger):
             return self._drop_own()
         return self._go_on_with(head)
 
-    def _on_unlistable(self) -> list[Any]:
+    def _on_unlistable(self) -> LogEffects[Opened]:
         """It took longer than `stagingTtlMs` to get here; another ledger is needed."""
         return self._drop_own()
 
-    def _drop_own(self) -> list[Any]:
+    def _drop_own(self) -> LogEffects[Opened]:
         assert self._own is not None
         self.phase = ReadPhase.IDLE  # no write is out
         self.opening_phase = OpeningPhase.DROPPING
         return self._ask(partial(DropLedger, ledger_id=self._own))
 
-    def _go_on_with(self, head: LogHead) -> list[Any]:
+    def _go_on_with(self, head: LogHead) -> LogEffects[Opened]:
         unsealed = self._unsealed(head)
         if unsealed:
             self.opening_phase = OpeningPhase.SEALING
@@ -163,13 +164,13 @@ class LeaderOpening(HeadChanger):
     def _closed(self, head: LogHead) -> tuple[ClosedLedger, ...]:
         return tuple(ClosedLedger(i, self._ends[i]) for i in open_ids(head))
 
-    def _list_own(self, head: LogHead, closed: tuple[ClosedLedger, ...]) -> list[Any]:
+    def _list_own(self, head: LogHead, closed: tuple[ClosedLedger, ...]) -> LogEffects[Opened]:
         self._compared = self._head_version
         assert self._own is not None
         edit = ListEdit(head, closed, self._own, self._now_ms)
         return self._replace_head(edit, edit.unlisted, (self._own,))
 
-    def _on_sealed(self, reply: LedgerSealed) -> list[Any]:
+    def _on_sealed(self, reply: LedgerSealed) -> LogEffects[Opened]:
         is_gone = isinstance(reply.error, LedgerNotFoundError)
         if is_gone and self._head_version != self._missed:
             # Another leader took it off the list since, and it was deleted: the head says so.
@@ -184,7 +185,7 @@ class LeaderOpening(HeadChanger):
         self._ends[unsealed[0]] = reply.end
         return self._go_on_with(self._head)
 
-    def _on_created(self, reply: LedgerCreated) -> list[Any]:
+    def _on_created(self, reply: LedgerCreated) -> LogEffects[Opened]:
         if reply.outcome is not LedgerOutcome.OK:
             assert reply.error is not None
             raise reply.error
@@ -192,7 +193,7 @@ class LeaderOpening(HeadChanger):
         self._own = reply.ledger_id
         return self._go_on_with(self._head)
 
-    def _on_dropped(self, reply: Any) -> list[Any]:
+    def _on_dropped(self, reply: Any) -> LogEffects[Opened]:
         """Whatever became of it: what is left is let go by the sweeper."""
         assert isinstance(reply.outcome, MetadataOutcome)
         self._own = None
@@ -202,5 +203,7 @@ class LeaderOpening(HeadChanger):
         assert self._own is not None
         return Opened(head, self._own)
 
-    def _request_of(self, request: Callable[[int], SealLedger | CreateLedger]) -> list[Any]:
+    def _request_of(
+        self, request: Callable[[int], SealLedger | CreateLedger]
+    ) -> LogEffects[Opened]:
         return self._ask(cast("Any", request))

@@ -46,7 +46,7 @@ from ledgerlog_spark.protocol.log_machine import LogMachine, lost_page, token_af
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
     HeadRead,
-    LogEffect,
+    LogEffects,
     LogReply,
     PagesRead,
     PagesWritten,
@@ -87,7 +87,7 @@ REBASES_MAX = 3
 """Conflicts in a row after which the producer record is read again too (LOGS.md#K14)."""
 
 
-class CommitMachine(LogMachine):
+class CommitMachine(LogMachine[CommitResult]):
     """Commits one batch once, or shows that it cannot be.
 
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
@@ -149,12 +149,12 @@ class CommitMachine(LogMachine):
         self._was_refused = False
         self._unlisted: tuple[int, ...] = ()
 
-    def _begin(self) -> list[LogEffect]:
+    def _begin(self) -> LogEffects[CommitResult]:
         if self._request.is_empty:
             return self._end(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
         return self._sync() if self._known is None else self._start_from(self._known)
 
-    def _start_from(self, known: KnownLog) -> list[LogEffect]:
+    def _start_from(self, known: KnownLog) -> LogEffects[CommitResult]:
         """Spare the reads: the transaction compares both versions (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
         if not self._missing(known.registered):
@@ -163,19 +163,19 @@ class CommitMachine(LogMachine):
         self.phase = CommitPhase.REGISTERED
         return self._ask(lambda number: ReadRegistered(number, self._request.app))
 
-    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+    def _fail(self, error: LedgerLogError) -> LogEffects[CommitResult]:
         """A failure that was concluded from records that may be old does not count: read them."""
         if not self._is_synced and self._open is None:
             return self._sync()
         return super()._fail(error)
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[CommitResult]:
         failed = reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}
         if failed and self.phase not in {CommitPhase.PAGES, CommitPhase.COMMIT}:
             return self._on_read_failed(reply.outcome)
         if isinstance(reply, PagesRead) and reply.outcome is MetadataOutcome.GONE:
             return self._pages_gone()
-        steps: dict[CommitPhase, Callable[[Any], list[LogEffect]]] = {
+        steps: dict[CommitPhase, Callable[[Any], LogEffects[CommitResult]]] = {
             CommitPhase.SYNC: self._on_synced,
             CommitPhase.HEAD: self._on_head,
             CommitPhase.REBASE: self._on_rebase,
@@ -189,17 +189,17 @@ class CommitMachine(LogMachine):
         }
         return steps[self.phase](reply)
 
-    def _on_synced(self, _: Synced) -> list[LogEffect]:
+    def _on_synced(self, _: Synced) -> LogEffects[CommitResult]:
         self.phase = CommitPhase.HEAD
         return self._ask(partial(ReadHead, time=AskedTime.RECENT))
 
-    def _sync(self) -> list[LogEffect]:
+    def _sync(self) -> LogEffects[CommitResult]:
         self._is_synced = True
         self._rebases = 0
         self.phase = CommitPhase.SYNC
         return self._ask(Sync)
 
-    def _on_head(self, reply: HeadRead) -> list[LogEffect]:
+    def _on_head(self, reply: HeadRead) -> LogEffects[CommitResult]:
         self._head = reply.head
         self._now_ms = reply.now_ms
         if self._open is None:
@@ -207,13 +207,13 @@ class CommitMachine(LogMachine):
         self.phase = CommitPhase.PRODUCER
         return self._ask(lambda number: ReadProducer(number, self._request.app))
 
-    def _on_producer(self, reply: ProducerRead) -> list[LogEffect]:
+    def _on_producer(self, reply: ProducerRead) -> LogEffects[CommitResult]:
         self._producer = reply.producer
         if self._open is not None:
             return self._settle(self._open)
         return self._check()
 
-    def _check(self) -> list[LogEffect]:
+    def _check(self) -> LogEffects[CommitResult]:
         """Whether the batch is still to be committed, and by this run (LOGS.md#K2, LOGS.md#K3)."""
         if self._producer is None:
             raise ProducerFencedError(
@@ -243,7 +243,7 @@ class CommitMachine(LogMachine):
         """Whether the batch, or a later one, is in the log already (LOGS.md#K2)."""
         return record.last_batch_id >= self._request.batch_id
 
-    def _on_registered(self, reply: RegisteredRead) -> list[LogEffect]:
+    def _on_registered(self, reply: RegisteredRead) -> LogEffects[CommitResult]:
         missing = self._missing(reply.ledger_ids)
         if missing:
             raise ProducerFencedError(
@@ -260,7 +260,7 @@ class CommitMachine(LogMachine):
         """Ledgers of the batch that are not registered any more, rising (LOGS.md#K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
-    def _compare(self) -> list[LogEffect]:
+    def _compare(self) -> LogEffects[CommitResult]:
         """Whether the ledgers of the batch have the log's password; then plan (LOGS.md#G11)."""
         assert self._head is not None
         ask = self._guard.next_request(self._head.value) if self._request.ranges else None
@@ -269,11 +269,11 @@ class CommitMachine(LogMachine):
         self.phase = CommitPhase.PASSWORD
         return self._ask(ask)
 
-    def _on_password(self, reply: PagesRead | PasswordRead) -> list[LogEffect]:
+    def _on_password(self, reply: PagesRead | PasswordRead) -> LogEffects[CommitResult]:
         self._guard.take(reply)
         return self._compare()
 
-    def _plan(self) -> list[LogEffect]:
+    def _plan(self) -> LogEffects[CommitResult]:
         assert self._head is not None
         head = self._head.value
         if self._request.is_nothing_for(head):
@@ -290,7 +290,7 @@ class CommitMachine(LogMachine):
             plan_commit(head, self._request, now_ms=self._now_ms, current_schema=current)
         )
 
-    def _prepare(self, change: HeadChange) -> list[LogEffect]:
+    def _prepare(self, change: HeadChange) -> LogEffects[CommitResult]:
         self._change = change
         wanted = change.pages_to_merge()
         if wanted:
@@ -300,15 +300,15 @@ class CommitMachine(LogMachine):
         self._loaded = {}
         return self._build()
 
-    def _on_schema_pages(self, reply: PagesRead) -> list[LogEffect]:
+    def _on_schema_pages(self, reply: PagesRead) -> LogEffects[CommitResult]:
         self._schema_pages = self._schema_pages | by_place(self._wanted, reply)
         return self._plan()
 
-    def _on_merge_pages(self, reply: PagesRead) -> list[LogEffect]:
+    def _on_merge_pages(self, reply: PagesRead) -> LogEffects[CommitResult]:
         self._loaded = by_place(self._wanted, reply)
         return self._build()
 
-    def _build(self) -> list[LogEffect]:
+    def _build(self) -> LogEffects[CommitResult]:
         assert self._change is not None
         token = self._token
         head, pages = self._change.build(token, self._loaded)
@@ -320,7 +320,7 @@ class CommitMachine(LogMachine):
             return self._ask(lambda number: WritePages(number, token, pages))
         return self._commit(head, None)
 
-    def _on_pages_written(self, reply: PagesWritten) -> list[LogEffect]:
+    def _on_pages_written(self, reply: PagesWritten) -> LogEffects[CommitResult]:
         if reply.outcome is MetadataOutcome.OK:
             assert self._built is not None
             return self._commit(self._built, reply.version)
@@ -328,7 +328,7 @@ class CommitMachine(LogMachine):
             return self._again()
         raise self._read_error(reply.outcome)
 
-    def _commit(self, head: LogHead, pages_version: Version | None) -> list[LogEffect]:
+    def _commit(self, head: LogHead, pages_version: Version | None) -> LogEffects[CommitResult]:
         assert self._head is not None
         assert self._producer is not None
         producer, batch_id = self._producer, self._request.batch_id
@@ -349,12 +349,12 @@ class CommitMachine(LogMachine):
             )
         )
 
-    def _send(self, write: WriteHead) -> list[LogEffect]:
+    def _send(self, write: WriteHead) -> LogEffects[CommitResult]:
         self.phase = CommitPhase.COMMIT
         self._sent = write
         return self._ask(lambda number: replace(write, request=number))
 
-    def _on_committed(self, reply: Written) -> list[LogEffect]:
+    def _on_committed(self, reply: Written) -> LogEffects[CommitResult]:
         write = self._sent
         assert write is not None
         match reply.outcome:
@@ -372,12 +372,12 @@ class CommitMachine(LogMachine):
                 return self._on_read_failed(reply.outcome)
         raise self._read_error(reply.outcome)
 
-    def _on_unknown(self, write: WriteHead) -> list[LogEffect]:
+    def _on_unknown(self, write: WriteHead) -> LogEffects[CommitResult]:
         """Nothing is concluded from silence: settle it (LOGS.md#K7)."""
         self._open = write
         return self._count_unknown() or self._sync()
 
-    def _settle(self, write: WriteHead) -> list[LogEffect]:
+    def _settle(self, write: WriteHead) -> LogEffects[CommitResult]:
         """What became of the transaction whose reply was lost (LOGS.md#K7)."""
         producer = self._producer
         if self._has_token(write.token):
@@ -407,7 +407,7 @@ class CommitMachine(LogMachine):
         head = self._head.value
         return head.token == token or any(v.token == token for v in head.history.recent)
 
-    def _overtaken(self) -> list[LogEffect]:
+    def _overtaken(self) -> LogEffects[CommitResult]:
         """The transaction was refused: plan again, mostly on the new head alone.
 
         LOGS.md#K6, LOGS.md#K14.
@@ -420,7 +420,7 @@ class CommitMachine(LogMachine):
         self.phase = CommitPhase.REBASE
         return self._ask(partial(ReadHead, time=AskedTime.RECENT))
 
-    def _on_rebase(self, reply: HeadRead) -> list[LogEffect]:
+    def _on_rebase(self, reply: HeadRead) -> LogEffects[CommitResult]:
         assert self._head is not None
         found = reply.head
         if found is None or found.version.number <= self._head.version.number:
@@ -430,7 +430,7 @@ class CommitMachine(LogMachine):
         self._head_of(found.value, writes=LogKind.TRANSACTIONAL)
         return self._compare()
 
-    def _pages_gone(self) -> list[LogEffect]:
+    def _pages_gone(self) -> LogEffects[CommitResult]:
         """A page is missing: another took its place, or it is lost (LOGS.md#Q3)."""
         assert self._head is not None
         token = self._head.value.token
@@ -439,7 +439,7 @@ class CommitMachine(LogMachine):
         self._missed_token = token
         return self._again()
 
-    def _again(self) -> list[LogEffect]:
+    def _again(self) -> LogEffects[CommitResult]:
         """Read everything again, check again, try again (LOGS.md#K6)."""
         self._count_attempt()
         return self._sync()
@@ -459,18 +459,18 @@ class CommitMachine(LogMachine):
         """A token names one attempt only: the sweeper may have touched the last one's pages."""
         self._token = token_after(self._token)
 
-    def _on_read_failed(self, outcome: MetadataOutcome) -> list[LogEffect]:
+    def _on_read_failed(self, outcome: MetadataOutcome) -> LogEffects[CommitResult]:
         if self._open is None:
             raise self._read_error(outcome)
         if outcome is MetadataOutcome.UNREADABLE:
             return self._unknown()
         return self._count_unknown() or self._sync()
 
-    def _count_unknown(self) -> list[LogEffect]:
+    def _count_unknown(self) -> LogEffects[CommitResult]:
         self._unknowns += 1
         return self._unknown() if self._unknowns > UNKNOWN_MAX else []
 
-    def _unknown(self) -> list[LogEffect]:
+    def _unknown(self) -> LogEffects[CommitResult]:
         assert self._open is not None
         request = self._request
         return self._fail(unknown(self.log, request.app, request.batch_id, self._open.token))
@@ -486,6 +486,6 @@ class CommitMachine(LogMachine):
         sent = self._request.app, self._request.batch_id, self._token
         return error if error.definite else unknown(self.log, *sent, timeout_ms)
 
-    def _end(self, result: CommitResult) -> list[LogEffect]:
+    def _end(self, result: CommitResult) -> LogEffects[CommitResult]:
         self.phase = CommitPhase.ENDED
         return self._finish(result)

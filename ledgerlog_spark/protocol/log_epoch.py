@@ -22,7 +22,7 @@ from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.log_machine import LogMachine
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
-    LogEffect,
+    LogEffects,
     LogReply,
     ProducerRead,
     ReadProducer,
@@ -87,7 +87,7 @@ def query_of(run: str) -> str:
     return run.rpartition("/")[0]
 
 
-class EpochMachine(LogMachine):
+class EpochMachine(LogMachine[Joined]):
     """Lets a query run take over its producer, or shows that it may not.
 
     Ends with `Finished(Joined)`, or `Failed` with `ProducerFencedError` (a later run took over),
@@ -139,18 +139,18 @@ class EpochMachine(LogMachine):
         self._attempts = 0
         self._unknowns = 0
 
-    def _begin(self) -> list[LogEffect]:
+    def _begin(self) -> LogEffects[Joined]:
         return self._sync() if self._syncs_first else self._read()
 
-    def _sync(self) -> list[LogEffect]:
+    def _sync(self) -> LogEffects[Joined]:
         self.phase = EpochPhase.SYNC
         return self._ask(Sync)
 
-    def _read(self) -> list[LogEffect]:
+    def _read(self) -> LogEffects[Joined]:
         self.phase = EpochPhase.READ
         return self._ask(partial(ReadProducer, app=self._app, time=AskedTime.RECENT))
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[Joined]:
         if self.phase is EpochPhase.WRITE:
             return self._on_written(cast("Written", reply))
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
@@ -160,7 +160,7 @@ class EpochMachine(LogMachine):
             return self._read()
         return self._decide(cast("ProducerRead", reply))
 
-    def _decide(self, reply: ProducerRead) -> list[LogEffect]:
+    def _decide(self, reply: ProducerRead) -> LogEffects[Joined]:
         found = reply.producer
         in_place = found is not None and found.value.current_run == self._run
         if not in_place and not self._is_synced:
@@ -237,7 +237,7 @@ class EpochMachine(LogMachine):
 
     def _take_over(
         self, record: ProducerRecord, version: Version | None, now_ms: int
-    ) -> list[LogEffect]:
+    ) -> LogEffects[Joined]:
         taken = replace(
             record,
             epoch=record.epoch + 1,
@@ -251,7 +251,7 @@ class EpochMachine(LogMachine):
         )
         return self._ask(make)
 
-    def _on_written(self, reply: Written) -> list[LogEffect]:
+    def _on_written(self, reply: Written) -> LogEffects[Joined]:
         if reply.outcome is MetadataOutcome.UNAVAILABLE:
             raise self._read_error(reply.outcome)
         if reply.outcome is MetadataOutcome.UNKNOWN:
@@ -277,11 +277,11 @@ class EpochMachine(LogMachine):
             run=self._run,
         )
 
-    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+    def _fail(self, error: LedgerLogError) -> LogEffects[Joined]:
         error.definite = error.definite and self._unknowns == 0
         return super()._fail(error)
 
-    def _joined(self, found: Versioned[ProducerRecord]) -> list[LogEffect]:
+    def _joined(self, found: Versioned[ProducerRecord]) -> LogEffects[Joined]:
         record = found.value
         return self._finish(
             Joined(

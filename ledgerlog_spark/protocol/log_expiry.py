@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.protocol.log_messages import AskedTime, LogEffect, LogReply, WriteHead
+from ledgerlog_spark.protocol.log_messages import AskedTime, LogEffects, LogReply, WriteHead
 from ledgerlog_spark.protocol.log_pages import drop_before
 from ledgerlog_spark.protocol.log_read import HeadReader, ReadPhase, oldest_of
 from ledgerlog_spark.protocol.log_records import LogKind
@@ -59,7 +59,7 @@ class ExpiryStep:
     is_last: bool
 
 
-class ExpiryMachine(HeadReader):
+class ExpiryMachine(HeadReader[Expired]):
     """One step; ends with `Finished(Expired)`. Run it again until it `is_complete`.
 
     A conflict or an unknown outcome leaves the step for another time: the next one looks at what
@@ -90,7 +90,7 @@ class ExpiryMachine(HeadReader):
         self._step_done: ExpiryStep | None = None
         self.next_due_ms = 0
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[Expired]:
         step = self._step_done
         if step is None:
             return super()._step(reply)
@@ -122,7 +122,7 @@ class ExpiryMachine(HeadReader):
             return []
         return [oldest_of(head, STEP_ITEMS_MAX)]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[Expired]:
         history = walked[0].records()
         oldest = self._oldest(head, history)
         later = [v.commit_time_ms for v in history if v.version > oldest.version]

@@ -17,14 +17,14 @@ from ledgerlog_spark.protocol.log_walk import Walk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_messages import LogEffects
     from ledgerlog_spark.protocol.log_records import Item, LogHead, PageRef
 
 PAGES_AT_ONCE = 16
 """Pages of items that are held at a time, of at most 1 MiB each before compression."""
 
 
-class FloorMachine(HeadReader):
+class FloorMachine(HeadReader[dict[int, int]]):
     """Ends with `Finished(dict)`: the highest listed last entry of each ledger, inclusive.
 
     NO_ENTRY for one that no retained version names. Or `Failed` as the other readers.
@@ -73,6 +73,6 @@ class FloorMachine(HeadReader):
             if known is not None and item.last_entry_id > known:
                 self._floors[item.ledger_id] = item.last_entry_id
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[dict[int, int]]:
         del head, walked
         return self._finish(self._floors)

@@ -8,8 +8,9 @@ there, and then one of the two attempts fails, or is gone, and then the late one
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
@@ -20,10 +21,11 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.protocol.log_machine import NOTHING, token_after
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
-    LogEffect,
+    LogEffects,
     LogReply,
     PagesRead,
     PagesWritten,
+    R_co,
     ReadPages,
     WriteHead,
     WritePages,
@@ -41,7 +43,7 @@ ATTEMPTS_MAX = 100
 """Conflicts and unknown outcomes after which a change gives up."""
 
 
-class HeadChanger(HeadReader):
+class HeadChanger(HeadReader[R_co]):
     """Reads the head, and changes it by compare-and-swap until it is as wanted.
 
     What overrides `_done` ends the machine when the head is as wanted, or calls `_replace_head`;
@@ -81,16 +83,16 @@ class HeadChanger(HeadReader):
         self._waiting_for = NOTHING
         return not self.may_write
 
-    def _changed(self, head: LogHead) -> object:
+    @abstractmethod
+    def _changed(self, head: LogHead) -> R_co:
         """The machine's result, now that `head` is the log's."""
-        raise AssertionError(head)
 
     def _replace_head(
         self,
         change: HeadChange,
         unlisted: tuple[int, ...] = (),
         listed: tuple[int, ...] = (),
-    ) -> list[LogEffect]:
+    ) -> LogEffects[R_co]:
         """Carry out a change of the head that was read.
 
         Args:
@@ -107,7 +109,7 @@ class HeadChanger(HeadReader):
         self.phase = ReadPhase.MERGE
         return self._ask(partial(ReadPages, pages=self._wanted))
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[R_co]:
         match self.phase:
             case ReadPhase.MERGE:
                 return self._on_merge_pages(cast("PagesRead", reply))
@@ -118,7 +120,7 @@ class HeadChanger(HeadReader):
             case _:
                 return super()._step(reply)
 
-    def _on_merge_pages(self, reply: PagesRead) -> list[LogEffect]:
+    def _on_merge_pages(self, reply: PagesRead) -> LogEffects[R_co]:
         if reply.outcome is MetadataOutcome.GONE:
             assert self._head is not None
             self._missed_token = self._head.token  # missing under the same head again, it is lost
@@ -128,7 +130,7 @@ class HeadChanger(HeadReader):
         places = ((page.ref.token, page.ref.number) for page in self._wanted)
         return self._build(dict(zip(places, reply.pages, strict=True)))
 
-    def _build(self, loaded: Loaded) -> list[LogEffect]:
+    def _build(self, loaded: Loaded) -> LogEffects[R_co]:
         assert self._change is not None
         self._new_head, pages = self._change.build(self._token, loaded)
         if not pages:
@@ -136,14 +138,14 @@ class HeadChanger(HeadReader):
         self.phase = ReadPhase.WRITE_PAGES
         return self._ask(partial(WritePages, token=self._token, pages=pages))
 
-    def _on_pages_written(self, reply: PagesWritten) -> list[LogEffect]:
+    def _on_pages_written(self, reply: PagesWritten) -> LogEffects[R_co]:
         if reply.outcome is MetadataOutcome.OK:
             return self._write(reply.version)
         if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
             return self._again()
         raise self._read_error(reply.outcome)
 
-    def _write(self, pages_version: Version | None) -> list[LogEffect]:
+    def _write(self, pages_version: Version | None) -> LogEffects[R_co]:
         assert self._head_version is not None
         assert self._new_head is not None
         self.phase = ReadPhase.WRITE_HEAD
@@ -159,7 +161,7 @@ class HeadChanger(HeadReader):
             )
         )
 
-    def _on_head_written(self, reply: LogReply) -> list[LogEffect]:
+    def _on_head_written(self, reply: LogReply) -> LogEffects[R_co]:
         if reply.outcome is MetadataOutcome.OK:
             assert self._new_head is not None
             return self._finish(self._changed(self._new_head))
@@ -173,7 +175,7 @@ class HeadChanger(HeadReader):
             return self._on_unlistable()
         raise self._read_error(reply.outcome)
 
-    def _on_unlistable(self) -> list[LogEffect]:
+    def _on_unlistable(self) -> LogEffects[R_co]:
         """No attempt listed what `_replace_head` was to list, and none can any more."""
         raise LedgerNotFoundError(
             f"log {self.log!r} cannot list a ledger that was made longer than stagingTtlMs ago "
@@ -183,7 +185,7 @@ class HeadChanger(HeadReader):
             ledger_ids=self._listed,
         )
 
-    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+    def _fail(self, error: LedgerLogError) -> LogEffects[R_co]:
         """What forbids the change now may be what came of an attempt of unknown outcome."""
         error.definite = error.definite and not self._is_unsure
         return super()._fail(error)
@@ -196,7 +198,7 @@ class HeadChanger(HeadReader):
             )
         return super()._read_error(outcome)
 
-    def _again(self) -> list[LogEffect]:
+    def _again(self) -> LogEffects[R_co]:
         """Read again what the head says by now; a token names one attempt only."""
         self._attempts += 1
         if self._attempts >= ATTEMPTS_MAX:
@@ -209,6 +211,3 @@ class HeadChanger(HeadReader):
             )
         self._token = token_after(self._token)
         return self._begin()
-
-    def _done(self, head: LogHead, walked: list[Any]) -> list[LogEffect]:
-        raise AssertionError(head, walked)

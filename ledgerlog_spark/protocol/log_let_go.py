@@ -9,7 +9,7 @@ from ledgerlog_spark.protocol.log_head_change import HeadChanger
 from ledgerlog_spark.protocol.log_read import listed_ledgers, listing_of
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_messages import LogEffects
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
     from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.log_walk import Walk
@@ -31,7 +31,7 @@ class Touched:
         return replace(self.head, token=token), ()
 
 
-class LetGoMachine(HeadChanger):
+class LetGoMachine(HeadChanger[tuple[int, ...]]):
     """Ends with `Finished(tuple[int, ...])`: those of the ledgers that the log does not list.
 
     They are marked as if they had been listed, so that they stay for `deletedRetentionMs`. Or
@@ -54,7 +54,7 @@ class LetGoMachine(HeadChanger):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [listing_of(head)]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[tuple[int, ...]]:
         listed = listed_ledgers(head, walked[0].records())
         unlisted = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
         return self._replace_head(Touched(head), unlisted) if unlisted else self._finish(())

@@ -6,6 +6,7 @@ with the version whose list was read.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +18,8 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
-    from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
+    from ledgerlog_spark.protocol.log_messages import LogEffects, LogReply
     from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.log_walk import Walk
 
@@ -35,38 +37,38 @@ class ListingCommit(CommitMachine):
         super().__init__(log, request, token=token)
         self._listing = Walks([], is_complete)
 
+    @abstractmethod
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         """What to read of this head first."""
-        raise AssertionError(head)
 
     def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
         """What to read after that; asked again after each round, empty when all is there."""
         del head, walked
         return []
 
-    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    @abstractmethod
+    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[CommitResult]:
         """All is read."""
-        raise AssertionError(head, walked)
 
-    def _plan(self) -> list[LogEffect]:
+    def _plan(self) -> LogEffects[CommitResult]:
         assert self._head is not None
         self._listing = Walks(self._walks(self._head.value), is_complete)
         return self._go_on()
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[CommitResult]:
         outcomes = {MetadataOutcome.OK, MetadataOutcome.GONE}
         if self.phase is CommitPhase.LISTING and reply.outcome in outcomes:
             return self._on_listing_pages(cast("PagesRead", reply))
         return super()._step(reply)
 
-    def _on_listing_pages(self, reply: PagesRead) -> list[LogEffect]:
+    def _on_listing_pages(self, reply: PagesRead) -> LogEffects[CommitResult]:
         assert self._head is not None
         if reply.outcome is MetadataOutcome.GONE:
             return self._pages_gone()
         self._listing.feed(reply.pages)
         return self._go_on()
 
-    def _go_on(self) -> list[LogEffect]:
+    def _go_on(self) -> LogEffects[CommitResult]:
         assert self._head is not None
         head = self._head.value
         wanted = self._listing.wanted(partial(self._more, head))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic
 
 from ledgerlog_spark.errors import (
     DataLossError,
@@ -18,6 +19,7 @@ from ledgerlog_spark.protocol.log_messages import (
     DropLedger,
     Failed,
     Finished,
+    R_co,
     WriteHead,
     WriteProducer,
 )
@@ -28,7 +30,7 @@ from ledgerlog_spark.protocol.messages import MetadataOutcome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerlog_spark.protocol.log_messages import LogEffect, LogReply, LogRequest
+    from ledgerlog_spark.protocol.log_messages import LogEffects, LogReply, LogRequest
 
 READER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this version reads; a head that names another is refused."""
@@ -40,8 +42,6 @@ _WRITTEN_BY = {
     LogKind.LEADER: "write to it through its leader",
     LogKind.TRANSACTIONAL: "write to it with commits, it has no leader",
 }
-
-R = TypeVar("R", bound="LogReply")
 
 _WRITES = (WriteHead, WriteProducer, DropLedger)
 """What users may see of a machine; pages that no head names are nothing to them."""
@@ -62,7 +62,7 @@ def lost_page(log: str) -> DataLossError:
     return DataLossError(f"log {log!r} names a page of its list that is not there", log=log)
 
 
-class LogMachine:
+class LogMachine(ABC, Generic[R_co]):
     """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
 
     Attributes:
@@ -110,25 +110,27 @@ class LogMachine:
             timeout_ms=timeout_ms,
         )
 
-    def start(self) -> list[LogEffect]:
+    def start(self) -> LogEffects[R_co]:
         """The first effects; called once."""
         assert self._next_request == 0, "started twice"
         return self._guarded(self._begin)
 
-    def handle(self, reply: LogReply) -> list[LogEffect]:
+    def handle(self, reply: LogReply) -> LogEffects[R_co]:
         """What follows from the reply to the one request that is out."""
         assert not self._ended, "a reply after the end"
         assert reply.request == self._waiting_for, (reply, self._waiting_for)
         self._waiting_for = NOTHING
         return self._guarded(lambda: self._step(reply))
 
-    def _begin(self) -> list[LogEffect]:
-        raise AssertionError(self)
+    @abstractmethod
+    def _begin(self) -> LogEffects[R_co]:
+        """The first effects."""
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
-        raise AssertionError(self, reply)
+    @abstractmethod
+    def _step(self, reply: LogReply) -> LogEffects[R_co]:
+        """What follows from a reply."""
 
-    def _ask(self, request: Callable[[int], LogRequest]) -> list[LogEffect]:
+    def _ask(self, request: Callable[[int], LogRequest]) -> LogEffects[R_co]:
         number = self._next_request
         self._next_request += 1
         self._waiting_for = number
@@ -136,15 +138,15 @@ class LogMachine:
         self._has_written = self._has_written or isinstance(asked, _WRITES)
         return [asked]
 
-    def _finish(self, result: object) -> list[LogEffect]:
+    def _finish(self, result: R_co) -> LogEffects[R_co]:  # type: ignore[misc]  # only the machine itself calls it
         self._ended = True
         return [Finished(result)]
 
-    def _fail(self, error: LedgerLogError) -> list[LogEffect]:
+    def _fail(self, error: LedgerLogError) -> LogEffects[R_co]:
         self._ended = True
         return [Failed(error)]
 
-    def _guarded(self, step: Callable[[], list[LogEffect]]) -> list[LogEffect]:
+    def _guarded(self, step: Callable[[], LogEffects[R_co]]) -> LogEffects[R_co]:
         try:
             return step()
         except LedgerLogError as error:

@@ -24,7 +24,8 @@ from ledgerlog_spark.protocol.log_rows import ITEMS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_commit_result import CommitResult
+    from ledgerlog_spark.protocol.log_messages import LogEffects
     from ledgerlog_spark.protocol.log_walk import Walk
 
 
@@ -114,7 +115,7 @@ class MergeMachine(ListingCommit):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [listing_of(head)]
 
-    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[CommitResult]:
         items: tuple[Item, ...] = walked[0].records()
         replaced = self._found(items)
         first, end = replaced[0].first_offset, replaced[-1].end_offset

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from ledgerlog_spark.errors import LedgerLogError
@@ -328,11 +328,15 @@ LogReply = (
 )
 
 
+R_co = TypeVar("R_co", covariant=True)
+"""The result of a machine."""
+
+
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Generic[R_co]):
     """The machine is done and has a result."""
 
-    result: Any
+    result: R_co
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,4 +346,7 @@ class Failed:
     error: LedgerLogError
 
 
-LogEffect = LogRequest | Finished | Failed
+LogEffect = LogRequest | Finished[R_co] | Failed
+
+LogEffects = list[LogEffect[R_co]]
+"""The effects of a machine with that result."""

@@ -11,7 +11,7 @@ from ledgerlog_spark.protocol.log_properties import changed_properties, user_pro
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_messages import LogEffects
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
     from ledgerlog_spark.protocol.log_records import LogHead
     from ledgerlog_spark.protocol.log_walk import Walk
@@ -34,7 +34,7 @@ class PropertiesChange:
         return replace(self.head, token=token, properties=self.properties), ()
 
 
-class PropertiesMachine(HeadChanger):
+class PropertiesMachine(HeadChanger[dict[str, str]]):
     """Ends with `Finished(dict)`: all properties that are set now; makes no version.
 
     Or `Failed` with `ConfigurationError`, `LogNotFoundError`, `ConcurrentCommitError`, or the
@@ -58,7 +58,7 @@ class PropertiesMachine(HeadChanger):
         del head
         return []
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[dict[str, str]]:
         del walked
         properties = changed_properties(head.properties, self._changes)
         if properties == head.properties:

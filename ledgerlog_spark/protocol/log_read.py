@@ -7,6 +7,7 @@ pages. Only a page that the same head names twice and that is twice missing is a
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -17,9 +18,10 @@ from ledgerlog_spark.protocol.log_machine import LogMachine, lost_page
 from ledgerlog_spark.protocol.log_messages import (
     AskedTime,
     HeadRead,
-    LogEffect,
+    LogEffects,
     LogReply,
     PagesRead,
+    R_co,
     ReadHead,
     ReadPages,
     Sync,
@@ -55,7 +57,7 @@ class ReadPhase(Enum):
     WRITE_HEAD = "write head"
 
 
-class HeadReader(LogMachine):
+class HeadReader(LogMachine[R_co]):
     """Reads the head, then walks over some of its sequences; what a machine that reads is made of.
 
     `_walks` says which, given the head; `_done` gets what was read. Both are overridden.
@@ -89,14 +91,14 @@ class HeadReader(LogMachine):
         self._reading = Walks([], is_complete)
         self._missed_token: str | None = None
 
-    def _begin(self) -> list[LogEffect]:
+    def _begin(self) -> LogEffects[R_co]:
         if self._is_fresh:
             self.phase = ReadPhase.SYNC
             return self._ask(Sync)
         self._is_fresh = True  # when a page is missing, it begins again
         return self._read_head()
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[R_co]:
         if reply.outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             raise self._read_error(reply.outcome)
         if self.phase is ReadPhase.SYNC:
@@ -106,11 +108,11 @@ class HeadReader(LogMachine):
             return self._on_head(cast("HeadRead", reply))
         return self._on_pages(cast("PagesRead", reply))
 
-    def _read_head(self) -> list[LogEffect]:
+    def _read_head(self) -> LogEffects[R_co]:
         self.phase = ReadPhase.HEAD
         return self._ask(partial(ReadHead, time=self.asked_time))
 
-    def _on_head(self, reply: HeadRead) -> list[LogEffect]:
+    def _on_head(self, reply: HeadRead) -> LogEffects[R_co]:
         if reply.head is None and not self._is_synced:
             return self._begin()  # an old replica may not have the log yet (LOGS.md#Q2)
         head = self._head_of(reply.head.value if reply.head else None, writes=None)
@@ -122,7 +124,7 @@ class HeadReader(LogMachine):
         self._reading = Walks(self._walks(head), self._is_over)
         return self._go_on()
 
-    def _on_pages(self, reply: PagesRead) -> list[LogEffect]:
+    def _on_pages(self, reply: PagesRead) -> LogEffects[R_co]:
         assert self._head is not None
         if reply.outcome is MetadataOutcome.GONE:
             self._missed_token = self._head.token
@@ -130,7 +132,7 @@ class HeadReader(LogMachine):
         self._reading.feed(reply.pages)
         return self._go_on()
 
-    def _go_on(self) -> list[LogEffect]:
+    def _go_on(self) -> LogEffects[R_co]:
         assert self._head is not None
         wanted = self._reading.wanted(partial(self._more, self._head))
         if not wanted:
@@ -138,9 +140,9 @@ class HeadReader(LogMachine):
         self.phase = ReadPhase.PAGES
         return self._ask(partial(ReadPages, pages=wanted))
 
+    @abstractmethod
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         """What to read of this head first."""
-        raise AssertionError(head)
 
     def _more(self, head: LogHead, walked: list[Walk[Any]]) -> list[Walk[Any]]:
         """What to read after that; asked again after each round, empty when all is there."""
@@ -151,12 +153,12 @@ class HeadReader(LogMachine):
         """Whether a walk has read enough."""
         return is_complete(walk)
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    @abstractmethod
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[R_co]:
         """All is read."""
-        raise AssertionError(head, walked)
 
 
-class SnapshotMachine(HeadReader):
+class SnapshotMachine(HeadReader[LogSnapshot]):
     """Ends with `Finished(LogSnapshot)` of one version, the newest when none is named.
 
     Or `Failed` with `VersionNotAvailableError`, `LogNotFoundError`, `LogKindError` or the store's
@@ -198,7 +200,7 @@ class SnapshotMachine(HeadReader):
             return [Walk(SCHEMAS, head.schemas, max(0, min(ids)), max(ids) + 1)]
         return []
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[LogSnapshot]:
         assert self._interval is not None
         _, items, schemas = walked
         records: tuple[SchemaRecord, ...] = schemas.records()
@@ -217,7 +219,7 @@ class SnapshotMachine(HeadReader):
         )
 
 
-class HistoryMachine(HeadReader):
+class HistoryMachine(HeadReader[tuple[VersionInterval, ...]]):
     """Ends with `Finished(tuple[VersionInterval, ...])`: every retained version, oldest first."""
 
     __slots__ = ()
@@ -225,12 +227,14 @@ class HistoryMachine(HeadReader):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [Walk(HISTORY, head.history, head.oldest_version, head.version + 1)]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(
+        self, head: LogHead, walked: list[Walk[Any]]
+    ) -> LogEffects[tuple[VersionInterval, ...]]:
         del head
         return self._finish(walked[0].records())
 
 
-class ListingMachine(HeadReader):
+class ListingMachine(HeadReader[tuple[Item, ...]]):
     """Ends with `Finished(tuple[Item, ...])`: every item that a retained version may name."""
 
     __slots__ = ()
@@ -238,7 +242,7 @@ class ListingMachine(HeadReader):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [listing_of(head)]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[tuple[Item, ...]]:
         del head
         return self._finish(walked[0].records())
 
@@ -315,7 +319,7 @@ class LogState:
         return next((i for i in newest_first if self.schemas[i] == schema), None)
 
 
-class StateMachine(HeadReader):
+class StateMachine(HeadReader[LogState]):
     """Ends with `Finished(LogState)`: the head and every schema of the log."""
 
     __slots__ = ()
@@ -323,7 +327,7 @@ class StateMachine(HeadReader):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas))]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[LogState]:
         records: tuple[SchemaRecord, ...] = walked[0].records()
         assert self._head_version is not None
         schemas = {record.schema_id: record.schema for record in records}

@@ -28,7 +28,7 @@ from ledgerlog_spark.protocol.log_walk import Walk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_messages import LogEffects
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class RestoreMachine(ListingCommit):
         start, end = self._interval.start_offset, self._interval.end_offset
         return [Walk(ITEMS, head.items, start, end)]
 
-    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _listed(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[CommitResult]:
         old = self._interval
         assert old is not None
         is_same = (old.start_offset, old.end_offset) == head.interval

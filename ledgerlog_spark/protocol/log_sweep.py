@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ledgerlog_spark.protocol.log_messages import (
     DeletePages,
     DropLedger,
-    LogEffect,
+    LogEffects,
     LogReply,
     ProducerRead,
     ReadProducer,
@@ -52,7 +52,7 @@ class SweepPhase(Enum):
     AFTER = "after"
 
 
-class PagesSweep(HeadReader):
+class PagesSweep(HeadReader[tuple[str, ...]]):
     """Deletes pages that the head does not name, of tokens that are old enough (LOGS.md#W2).
 
     Ends with `Finished(tuple[str, ...])`: the tokens of which something was deleted. A touch with
@@ -70,14 +70,14 @@ class PagesSweep(HeadReader):
         self._doing = ""
         self._deleted: list[str] = []
 
-    def _begin(self) -> list[LogEffect]:
+    def _begin(self) -> LogEffects[tuple[str, ...]]:
         if self.sweep_phase is SweepPhase.BEFORE and self._tokens:
             self._doing = self._tokens.pop(0)
             return self._ask(partial(TouchPages, token=self._doing))
         self.sweep_phase = SweepPhase.LOOK
         return super()._begin()
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[tuple[str, ...]]:
         if self.sweep_phase is SweepPhase.LOOK:
             return super()._step(reply)
         outcome = cast("Written", reply).outcome
@@ -101,7 +101,7 @@ class PagesSweep(HeadReader):
         """Only references are of interest: each walk stops at its pages."""
         return walk.is_indexed
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[tuple[str, ...]]:
         named: dict[str, set[int]] = {}
         for paged in (head.items, head.history, head.schemas):
             for ref in (*paged.index, *paged.pages):
@@ -113,7 +113,7 @@ class PagesSweep(HeadReader):
         self.sweep_phase = SweepPhase.AFTER
         return self._delete_next()
 
-    def _delete_next(self) -> list[LogEffect]:
+    def _delete_next(self) -> LogEffects[tuple[str, ...]]:
         if not self._to_delete:
             return self._finish(tuple(self._deleted))
         self._doing, kept = self._to_delete.pop(0)
@@ -135,7 +135,7 @@ class Deregistered:
     is_complete: bool = True
 
 
-class StagedSweep(HeadReader):
+class StagedSweep(HeadReader[Deregistered]):
     """Ends registrations of one producer that are too old (LOGS.md#W3).
 
     A ledger that is not listed gets a mark, and goes; a listed one stays, without its registration:
@@ -155,12 +155,12 @@ class StagedSweep(HeadReader):
         self._due: tuple[int, ...] = ()
         self._done_step = Deregistered()
 
-    def _begin(self) -> list[LogEffect]:
+    def _begin(self) -> LogEffects[Deregistered]:
         if self.sweep_phase is SweepPhase.BEFORE:
             return self._ask(partial(ReadProducer, app=self._app))
         return super()._begin()
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[Deregistered]:
         if self.sweep_phase is SweepPhase.LOOK:
             return super()._step(reply)
         if self.sweep_phase is SweepPhase.AFTER:
@@ -175,7 +175,7 @@ class StagedSweep(HeadReader):
             return self._finish(Deregistered())
         return self._ask(partial(ReadStaged, app=self._app))
 
-    def _on_staged(self, reply: StagedRead) -> list[LogEffect]:
+    def _on_staged(self, reply: StagedRead) -> LogEffects[Deregistered]:
         self._due = tuple(
             staged.ledger_id
             for staged in reply.ledgers
@@ -189,7 +189,7 @@ class StagedSweep(HeadReader):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [listing_of(head)]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[Deregistered]:
         listed = listed_ledgers(head, walked[0].records())
         some = self._due[:STEP_LEDGERS_MAX]
         step = self._done_step = Deregistered(
@@ -211,7 +211,7 @@ class StagedSweep(HeadReader):
         )
 
 
-class LedgerSweep(HeadReader):
+class LedgerSweep(HeadReader[tuple[int, ...]]):
     """Deletes ledgers that were unlisted long enough ago, if nothing lists them again (LOGS.md#W4).
 
     What is listed again, because its writer went on with it, is left alone, with its mark and its
@@ -253,12 +253,12 @@ class LedgerSweep(HeadReader):
         self._to_drop: list[int] = []
         self._deleted: list[int] = []
 
-    def _begin(self) -> list[LogEffect]:
+    def _begin(self) -> LogEffects[tuple[int, ...]]:
         if self.sweep_phase is SweepPhase.BEFORE:
             return self._ask(partial(ReadRegistrations, ledger_ids=self._ledger_ids))
         return super()._begin()
 
-    def _step(self, reply: LogReply) -> list[LogEffect]:
+    def _step(self, reply: LogReply) -> LogEffects[tuple[int, ...]]:
         if self.sweep_phase in {SweepPhase.FIRST_LOOK, SweepPhase.LOOK}:
             return super()._step(reply)
         if self.sweep_phase is SweepPhase.AFTER:
@@ -274,7 +274,7 @@ class LedgerSweep(HeadReader):
             return self._finish(())
         return self._deregister_next()
 
-    def _deregister_next(self) -> list[LogEffect]:
+    def _deregister_next(self) -> LogEffects[tuple[int, ...]]:
         if not self._registrations:
             self.sweep_phase = SweepPhase.LOOK
             return self._begin()
@@ -292,7 +292,7 @@ class LedgerSweep(HeadReader):
     def _walks(self, head: LogHead) -> list[Walk[Any]]:
         return [listing_of(head)]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[tuple[int, ...]]:
         listed = listed_ledgers(head, walked[0].records())
         self._ledger_ids = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
         if not self._ledger_ids:
@@ -304,7 +304,7 @@ class LedgerSweep(HeadReader):
         self.sweep_phase = SweepPhase.AFTER
         return self._drop_next()
 
-    def _drop_next(self) -> list[LogEffect]:
+    def _drop_next(self) -> LogEffects[tuple[int, ...]]:
         self._doing = -1
         if self._to_drop:
             self._doing = self._to_drop.pop(0)

@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_messages import LogEffects
     from ledgerlog_spark.protocol.log_walk import Walk
 
 
@@ -95,7 +95,7 @@ class TruncateChange:
         return head, tuple(writer.pages)
 
 
-class TruncateMachine(HeadChanger):
+class TruncateMachine(HeadChanger[Truncated]):
     """Ends with `Finished(Truncated)`: the log begins at the offset, or behind it.
 
     Or `Failed` with `ConfigurationError` (an offset that the log does not have yet),
@@ -155,7 +155,7 @@ class TruncateMachine(HeadChanger):
         self._history = oldest_versions(head, first)
         return [self._history]
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[Truncated]:
         offset = self._target(head, walked)
         history = self._history.records() if self._history is not None else ()
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)

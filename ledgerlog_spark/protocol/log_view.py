@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.log_walk import Walk
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ledgerlog_spark.protocol.log_messages import LogEffect
+    from ledgerlog_spark.protocol.log_messages import LogEffects
 
 VERSIONS_AT_ONCE = 64
 """Versions that are read first when nothing says how far back to go; then twice as many."""
@@ -69,7 +69,7 @@ class LogView:
     open_ledgers: tuple[OpenLedger, ...] = ()
 
 
-class ViewMachine(HeadReader):
+class ViewMachine(HeadReader[LogView]):
     """Ends with `Finished(LogView)`, or `Failed` as the other readers.
 
     Args:
@@ -143,7 +143,7 @@ class ViewMachine(HeadReader):
     def _history_from(self, head: LogHead, first: int, end: int) -> Walk[VersionInterval]:
         return Walk(HISTORY, head.history, max(first, head.oldest_version), end)
 
-    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> list[LogEffect]:
+    def _done(self, head: LogHead, walked: list[Walk[Any]]) -> LogEffects[LogView]:
         del walked
         assert self._items is not None
         assert self._schemas is not None

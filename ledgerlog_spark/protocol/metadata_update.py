@@ -11,6 +11,7 @@ that is gone shows nothing any more.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -221,7 +222,7 @@ class MetadataUpdate:
         return [], UpdateResult(failure, is_definite, self.current)
 
 
-class UpdatingMachine:
+class UpdatingMachine(ABC):
     """What the machines of a ledger that change its record share: one update at a time."""
 
     def __init__(self, *, numbers: RequestNumbers, retry: RetryPolicy) -> None:
@@ -257,5 +258,6 @@ class UpdatingMachine:
         self._update = None
         return self._on_updated(result)
 
+    @abstractmethod
     def _on_updated(self, result: UpdateResult) -> list[Effect]:
-        raise AssertionError(result)
+        """The update has ended."""

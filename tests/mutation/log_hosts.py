@@ -36,7 +36,7 @@ _DRIVER = [
     Mutation(
         "driver_clock_without_answer_shows_zero",
         f"{LOG}/driver.py",
-        """        if read is not MetadataOutcome.OK:
+        """        if read is not MetadataOutcome.OK or now_ms is None:
             # Whatever became of the write that asks for the time, it changes nothing.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms""",

@@ -191,7 +191,7 @@ class Coverage:
     def _counted_step(self, step: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
         """A step of a machine of logs, counted."""
 
-        def counted(machine: LogMachine, *replies: Any) -> list[Any]:
+        def counted(machine: LogMachine[Any], *replies: Any) -> list[Any]:
             for reply in replies:
                 self.codes[f"{type(reply).__name__}.{reply.outcome.name}"] += 1
             effects = step(machine, *replies)

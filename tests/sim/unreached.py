@@ -126,7 +126,6 @@ REASONS: dict[str, str] = {
     "*/entry_batch.py:EntryBatch.*": "the conveniences of a sequence: test_entry_batch",
     "*/ensemble_change.py:FragmentChange.__call__": FOREIGN,
     "*/fencing.py:Fencing.take_reply": "late answers, and UNAUTHORIZED of a bookie: test_recovery",
-    "*/metadata_update.py:UpdatingMachine._on_updated": "abstract",
     "*/placement.py:choose_ensemble": "the simulated application draws its first ensemble itself",
     "*/presence_batch.py:*": "bookies of schedules know batches: test_recovery",
     "*/quorum.py:is_acknowledged": "pipelines of unstriped ledgers count bits themselves",

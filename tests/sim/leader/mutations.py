@@ -103,7 +103,7 @@ def _switch_unclosed(self: LeaderLedgers, appends: Any) -> bool:
     return self.is_next_listed and (self.current.is_broken or not appends.has_ordered)
 
 
-def _unknown_is_failure(self: HeadChanger, reply: Any) -> list[Any]:
+def _unknown_is_failure(self: HeadChanger[Any], reply: Any) -> list[Any]:
     if reply.outcome is MetadataOutcome.UNKNOWN:
         raise MetadataUnavailableError("no answer, so it failed", log=self.log)
     return _head_written(self, reply)

@@ -37,7 +37,6 @@ FILES = (
 )
 """Whose lines count."""
 
-ABSTRACT = "abstract"
 LATE = "an ignored answer of what ended: too rare; test_leader_log walks every pair"
 CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 BUG = "what a bug does: tests/unit/log/test_leader.py"
@@ -62,8 +61,6 @@ REASONS: dict[str, str] = {
     "*/leader_log.py:LeaderLog._on_confirmed": LATE,
     "*/leader_rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
     "*/leader_opening.py:LeaderOpening._on_sealed": OVERTAKEN,
-    "*/log_head_change.py:HeadChanger._changed": ABSTRACT,
-    "*/log_head_change.py:HeadChanger._done": ABSTRACT,
     "*/log_head_change.py:HeadChanger._on_merge_pages": "pages swept meanwhile: test_log_host",
     "*/log_let_go.py:*": UNMARKED,
     "*/event_queue.py:EventQueue.*": BUG,

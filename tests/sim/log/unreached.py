@@ -33,7 +33,6 @@ FILES = (
 )
 """Whose lines count."""
 
-ABSTRACT = "abstract"
 CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 LEADERS = "of leader logs: tests/sim/leader"
 LOSS = "what is lost would be a violation here: tests/unit/log"
@@ -57,11 +56,7 @@ REASONS: dict[str, str] = {
     "*/log_commit_plan.py:_storable": "a schema of megabytes: test_log_sizes",
     "*/log_epoch.py:EpochMachine._decide": "a job is forgotten before it writes: test_log_host",
     "*/log_known.py:left_by": "a store that does not say the version that it wrote: test_log_known",
-    "*/log_listing_commit.py:ListingCommit._walks": ABSTRACT,
-    "*/log_listing_commit.py:ListingCommit._listed": ABSTRACT,
     "*/log_machine.py:lost_page": LOSS,
-    "*/log_machine.py:LogMachine._begin": ABSTRACT,
-    "*/log_machine.py:LogMachine._step": ABSTRACT,
     "*/log_machine.py:LogMachine._head_of": LATER,
     "*/log_machine.py:LogMachine.is_waiting": PATIENCE,
     "*/log_machine.py:LogMachine.may_write": PATIENCE,
@@ -72,8 +67,6 @@ REASONS: dict[str, str] = {
     "*/log_password_guard.py:PasswordGuard.next_request": LOSS,
     "*/log_password_guard.py:PasswordGuard.take": LOSS,
     "*/log_read.py:HeadReader._on_head": LOSS,
-    "*/log_read.py:HeadReader._walks": ABSTRACT,
-    "*/log_read.py:HeadReader._done": ABSTRACT,
     "*/log_read.py:SnapshotMachine._*": LEADERS,
     "*/log_read.py:_shown": LEADERS,
     "*/log_retention.py:RetentionMachine._target": "ranges of earlier releases: test_long_lists.py",

@@ -58,7 +58,7 @@ def _tried(
 ) -> Generator[Any, Any, Any]:
     """The machine's result; made anew while the outcome is unknown. None when it failed."""
     for _ in range(attempts):
-        machine: LogMachine = make()
+        machine: LogMachine[Any] = make()
         try:
             return (yield world.drive(session, machine))
         except LedgerLogError as error:

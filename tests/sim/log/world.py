@@ -146,7 +146,7 @@ class World:
     def sleep(self, ms: int) -> Callable[[Any], None]:
         return lambda resume: self.later(ms, lambda: resume(None))
 
-    def drive(self, session: Session, machine: LogMachine) -> Callable[[Any], None]:
+    def drive(self, session: Session, machine: LogMachine[Any]) -> Callable[[Any], None]:
         def begin(resume: Any) -> None:
             requests = 0
             tokens: set[str] = set()
@@ -226,7 +226,7 @@ class World:
         for _ in range(self.random.randint(2, 6)):
             yield self.sleep(self.random.randint(20, 300))
             state = self.store.state
-            sweeps: list[LogMachine] = [
+            sweeps: list[LogMachine[Any]] = [
                 ExpiryMachine("log", version_retention_ms=RETENTION_MS, token=self.new_token()),
                 PagesSweep("log", tuple(sorted(state.pages))),
                 LedgerSweep("log", self.some_due()),

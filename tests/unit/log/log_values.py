@@ -88,7 +88,7 @@ class OneLog:
         self.unlisted: list[int] = []
         self._number = 1
 
-    def run(self, machine: LogMachine) -> Any:
+    def run(self, machine: LogMachine[Any]) -> Any:
         (effect,) = machine.start()
         while True:
             if isinstance(effect, self._m.Finished):

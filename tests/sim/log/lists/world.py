@@ -43,7 +43,7 @@ PAGE_SIZE_BYTES = 170
 STEPS_MAX = 300
 ROW_BYTES = 10
 
-MOST_READS: dict[type[LogMachine], int] = {
+MOST_READS: dict[type[LogMachine[Any]], int] = {
     ExpiryMachine: 1,
     TruncateMachine: 1,
     RetentionMachine: 3,
@@ -129,7 +129,7 @@ class ListWorld:
     def token(self) -> str:
         return token(self.random.getrandbits(100) << 16)
 
-    def run(self, machine: LogMachine) -> Any:
+    def run(self, machine: LogMachine[Any]) -> Any:
         """Its result; each page is read once, and what it leaves is whole."""
         self.log.read.clear()
         before = self.head
