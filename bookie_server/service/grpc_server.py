@@ -86,7 +86,7 @@ class GrpcServer:
         Raises:
             PortInUseError: Another process has the port.
         """
-        control_pb2_grpc.add_BookieServicer_to_server(self._servicer, self._server)  # type: ignore[no-untyped-call]
+        control_pb2_grpc.add_BookieServicer_to_server(self._servicer, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)

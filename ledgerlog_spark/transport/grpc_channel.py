@@ -105,7 +105,7 @@ async def stub_of(channel: ChannelTask) -> Any:
     """The bookie's calls; errors as of `connect`."""
     return control_pb2_grpc.BookieStub(
         await forever(asyncio.shield(channel), "`connect` has a deadline")
-    )  # type: ignore[no-untyped-call]
+    )
 
 
 async def close(channel: ChannelTask) -> None:

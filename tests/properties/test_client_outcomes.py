@@ -8,11 +8,13 @@ failed, not definite  either; nothing else was promised
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.client.settings import ClientSettings
+from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.errors import InternalError, LedgerLogError
 from ledgerlog_spark.metadata.memory_tree import Fault
 from ledgerlog_spark.metadata.stores import MetadataStores
@@ -22,6 +24,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import WriterSettings
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
+from tests.fixtures.metadata_worlds import memory_tree
 
 BOOKIES = [f"bookie-{number}" for number in range(5)]
 SETTINGS = ClientSettings(
@@ -61,14 +64,14 @@ class Story:
         self.world = world
         self.stores = stores
         self.sent = 0
-        self.outcomes: dict[bytes, asyncio.Future[object]] = {}
-        self.tasks: list[asyncio.Future[object]] = []
+        self.outcomes: dict[bytes, asyncio.Future[Any]] = {}
+        self.tasks: list[asyncio.Future[Any]] = []
 
     def payloads(self, count: int) -> list[bytes]:
         first, self.sent = self.sent, self.sent + count
         return [b"payload %d" % number for number in range(first, first + count)]
 
-    async def play(self, ledger: object, script: list[tuple[object, ...]]) -> None:
+    async def play(self, ledger: WriteHandle, script: list[tuple[Any, ...]]) -> None:
         transport = self.world.transport
         for what, *about in script:
             match what, about:
@@ -91,7 +94,7 @@ class Story:
                     transport.silent.discard(name)
                     transport.refusing.pop(name, None)
                 case "store", [fault]:
-                    self.stores.tree.inject(fault)
+                    memory_tree(self.stores).inject(fault)
                 case "wait", [seconds]:
                     await asyncio.sleep(seconds)
                 case "seal", []:
@@ -106,7 +109,7 @@ class Story:
             self.world.transport.release(name)
 
 
-async def outcomes_hold(script: list[tuple[object, ...]], ensemble_size: int) -> None:
+async def outcomes_hold(script: list[tuple[Any, ...]], ensemble_size: int) -> None:
     async with ClientWorld(len(BOOKIES), SETTINGS) as world:
         client, stores = world.client_and_stores()
         ledger = await client.create_ledger(ensemble_size=ensemble_size)
@@ -116,7 +119,7 @@ async def outcomes_hold(script: list[tuple[object, ...]], ensemble_size: int) ->
         story.heal()
         told = await asyncio.gather(*story.outcomes.values(), return_exceptions=True)
         await asyncio.gather(*story.tasks, return_exceptions=True)
-        stores.tree.deliver_delayed()
+        memory_tree(stores).deliver_delayed()
         sealed = await world.client().seal(ledger.id)
         reader = await world.client().open_ledger(ledger.id)
         found = [bytes(entry.payload) async for entry in reader.read()]
@@ -140,7 +143,7 @@ async def outcomes_hold(script: list[tuple[object, ...]], ensemble_size: int) ->
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=st.lists(steps, min_size=3, max_size=30), ensemble_size=st.sampled_from([3, 4]))
 def test_acknowledged_is_there_definite_is_not_and_order_is_kept(
-    script: list[tuple[object, ...]], ensemble_size: int
+    script: list[tuple[Any, ...]], ensemble_size: int
 ) -> None:
     # An hour of virtual time: whatever still waits then waits for ever.
     run_in_virtual_time(asyncio.wait_for(outcomes_hold(script, ensemble_size), 3_600))

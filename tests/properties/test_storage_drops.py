@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from bookie_server.errors import StorageError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
 
@@ -79,6 +80,7 @@ class StorageWithDrops(RuleBasedStateMachine):
     def everything_is_as_the_model_says(self) -> None:
         for ledger_id, held in self.stored.items():
             listed = self.machine.held(ledger_id)
+            assert not isinstance(listed, StorageError)
             assert {e for first, last in listed for e in range(first, last + 1)} == set(held)
             last = self.machine.read(ledger_id, -1)
             assert last == ((Code.OK, held[max(held)]) if held else (Code.NO_ENTRY, None))

@@ -227,7 +227,7 @@ def test_add_run_reads_back(
 ) -> None:
     if stride is None:
         gaps = data.draw(st.lists(st.integers(1, 99), min_size=len(run), max_size=len(run)))
-        entry_ids = tuple(first_id + sum(gaps[:place]) for place in range(len(run)))
+        entry_ids: Sequence[int] = tuple(first_id + sum(gaps[:place]) for place in range(len(run)))
     else:
         entry_ids = range(first_id, first_id + stride * len(run), stride)
     frame = run_frame(ledger_id, entry_ids, run, request_id)

@@ -101,7 +101,7 @@ def nested(number: pa.DataType) -> pa.DataType:
     return pa.struct([("n", number), ("l", pa.list_(number)), ("m", pa.map_(number, number))])
 
 
-NESTED = [
+NESTED: list[Any] = [
     None,
     {"n": 1, "l": None, "m": [(1, 2), (3, None)]},
     {"n": None, "l": [], "m": None},
@@ -154,7 +154,7 @@ def test_entries_below_a_null_map_are_none_of_its_neighbours() -> None:
 @pytest.mark.parametrize("values", [[{"n": 1}, {"n": 2}], [{"n": 1}, None]])
 def test_structs_without_fields_are_as_many_as_there_were(values: list[Any]) -> None:
     array = pa.array(values, pa.struct([("n", pa.int32())]))
-    expected = [None if value is None else {} for value in values]
+    expected: list[Any] = [None if value is None else {} for value in values]
     assert conform(array, pa.struct([])).to_pylist() == expected
     assert conform(pa.array([values] * 2), pa.list_(pa.struct([]))).to_pylist() == [expected] * 2
 

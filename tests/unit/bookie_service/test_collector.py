@@ -19,6 +19,7 @@ from bookie_server.storage.os_runtime import OsClock, OsTasks
 from ledgerlog_spark.metadata.stores import MetadataStores, memory_metadata
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
 from tests.crash.machine import Machine, add_request
+from tests.fixtures.metadata_worlds import memory_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -113,8 +114,8 @@ async def test_pass_drops_more_ledgers_than_fit_one_lookup(world: World) -> None
 
 async def test_ledger_that_a_stale_listing_lacks_is_looked_up_and_kept(world: World) -> None:
     await world.new_ledger(1)
-    other = memory_metadata(world.stores.tree.nodes)
-    world.stores.tree.hold_reads()
+    other = memory_metadata(memory_tree(world.stores).nodes)
+    memory_tree(world.stores).hold_reads()
     await other.ledgers.create(2, METADATA)
     assert await world.add(2) is Code.OK
     assert [i async for i in world.stores.ledgers.ids()] == [1]
@@ -125,11 +126,11 @@ async def test_ledger_that_a_stale_listing_lacks_is_looked_up_and_kept(world: Wo
 
 async def test_ledger_that_a_stale_listing_still_has_waits_for_the_next_pass(world: World) -> None:
     await world.new_ledger(1)
-    other = memory_metadata(world.stores.tree.nodes)
-    world.stores.tree.hold_reads()
+    other = memory_metadata(memory_tree(world.stores).nodes)
+    memory_tree(world.stores).hold_reads()
     await other.ledgers.delete(1)
     assert (await world.collector.collect()).ledgers_dropped == 0
-    world.stores.tree.release_reads()
+    memory_tree(world.stores).release_reads()
     assert (await world.collector.collect()).ledgers_dropped == 1
     await other.close()
 
@@ -137,10 +138,10 @@ async def test_ledger_that_a_stale_listing_still_has_waits_for_the_next_pass(wor
 async def test_nothing_is_dropped_while_the_store_is_away(world: World) -> None:
     await world.new_ledger(1)
     await world.stores.ledgers.delete(1)
-    world.stores.tree.disconnect()
+    memory_tree(world.stores).disconnect()
     collected = await world.collector.collect()
     assert collected == Collected(is_whole=False, ledgers_held=1, ledgers_dropped=0)
-    world.stores.tree.connect()
+    memory_tree(world.stores).connect()
     assert await world.held() == [1]
     assert (await world.collector.collect()).ledgers_dropped == 1
 
@@ -154,11 +155,11 @@ async def test_nothing_is_dropped_when_the_store_goes_away_after_the_listing(
 
     async def sync_and_leave() -> None:
         await sync()
-        world.stores.tree.disconnect()
+        memory_tree(world.stores).disconnect()
 
     monkeypatch.setattr(world.stores.ledgers, "sync", sync_and_leave)
     assert (await world.collector.collect()).ledgers_dropped == 0
-    world.stores.tree.connect()
+    memory_tree(world.stores).connect()
     assert await world.held() == [1]
 
 

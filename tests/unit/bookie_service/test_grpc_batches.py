@@ -73,7 +73,7 @@ class Call:
 
     def __init__(self) -> None:
         self.ended: list[Callable[[object], object]] = []
-        self.refused: list[object] = []
+        self.refused: list[tuple[grpc.StatusCode, str]] = []
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:4711"

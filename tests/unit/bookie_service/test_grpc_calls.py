@@ -181,8 +181,8 @@ async def test_a_deadline_of_the_connection_is_not_that_of_the_request(
     async def requests() -> AsyncIterator[object]:
         if is_late:
             await asyncio.Event().wait()
+            yield None
         raise TimeoutError("a socket's")
-        yield
 
     monkeypatch.setattr(grpc_calls, "REQUEST_SECONDS_MAX", 0.0 if is_late else 60.0)
     place = grpc_calls._Call(Context(), no_connections).place(FairSlots(4))

@@ -90,7 +90,7 @@ def test_a_descriptor_that_is_another_connections_by_now_stays_open(
 def test_a_descriptor_that_is_no_connections_by_now_is_left_alone(
     tmp_path: Path, is_socket: bool
 ) -> None:
-    pair = socket.socketpair() if is_socket else ()
+    pair = [*socket.socketpair()] if is_socket else []
     path = tmp_path / "file"
     path.touch()
     descriptor = pair[0].fileno() if pair else os.open(path, os.O_RDONLY)

@@ -6,6 +6,7 @@ import pytest
 
 from ledgerlog_spark.client.append_batches import (
     AppendBatches,
+    Gathered,
     checked_payload,
     checked_payloads,
 )
@@ -58,7 +59,7 @@ def test_a_batch_that_spans_runs_completes_with_its_last_entry() -> None:
     whole: Future[range] = Future()
     batches.add(b"first", single)
     batches.add_batch([bytes(300_000)] * 8, whole)
-    runs = []
+    runs: list[Gathered] = []
     while (run := batches.take()) is not None:
         run.first_entry_id = sum(len(one.payloads) for one in runs)
         runs.append(run)

@@ -9,8 +9,10 @@ import pytest
 
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.errors import LocalProtocolError
-from ledgerlog_spark.transport.port import LacRise
-from tests.unit.client.test_explicit_lac import VISIBLE_SECONDS, in_world
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.transport.port import LacRise, WatchLac
+from tests.fixtures.client_world import in_world
+from tests.unit.client.test_explicit_lac import VISIBLE_SECONDS
 from tests.unit.log.test_open_ends import LedWorld, appended
 from tests.unit.log.test_open_ends import in_world as in_led_world
 
@@ -57,7 +59,8 @@ def test_an_exception_of_a_callback_is_reported_with_its_name_and_not_raised() -
 
 def test_a_follower_goes_on_when_its_callback_raises() -> None:
     async def work(world: ClientWorld) -> None:
-        reported, calls = reports(), []
+        reported = reports()
+        calls: list[int] = []
         ledger = await world.client().create_ledger(explicit_lac=True)
         handle = await world.client().open_ledger(ledger.id)
         handle.follow(failing(calls))
@@ -77,12 +80,18 @@ def test_a_transport_that_tells_of_a_rise_gets_no_exception_of_a_callback() -> N
     async def work(world: ClientWorld) -> None:
         rises: list[Callable[[LacRise], None]] = []
 
-        def watch_lac(*arguments: Any) -> Callable[[], None]:
-            rises.append(arguments[2])
+        def watch_lac(
+            bookie_id: str,
+            request: WatchLac,
+            on_rise: Callable[[LacRise], None],
+            on_end: Callable[[Code], None],
+        ) -> Callable[[], None]:
+            rises.append(on_rise)
             return lambda: None
 
-        world.transport.watch_lac = watch_lac  # type: ignore[method-assign]
-        reported, calls = reports(), []
+        world.transport.watch_lac = watch_lac
+        reported = reports()
+        calls: list[int] = []
         ledger = await world.client().create_ledger(explicit_lac=True)
         handle = await world.client().open_ledger(ledger.id)
         handle.follow(failing(calls))
@@ -96,7 +105,8 @@ def test_a_transport_that_tells_of_a_rise_gets_no_exception_of_a_callback() -> N
 
 def test_a_watch_of_a_logs_end_goes_on_to_new_ledgers_when_its_callback_raises() -> None:
     async def work(world: LedWorld) -> None:
-        reported, calls = reports(), []
+        reported = reports()
+        calls: list[int] = []
         cancel = world.log.watch_end(failing(calls))
         ledger = await world.ledger()
         await world.open((ledger, 0))
@@ -113,7 +123,8 @@ def test_a_watch_of_a_logs_end_goes_on_to_new_ledgers_when_its_callback_raises()
 
 def test_a_client_closes_whole_though_a_callback_of_its_close_raises() -> None:
     async def work(world: ClientWorld) -> None:
-        reported, calls = reports(), []
+        reported = reports()
+        calls: list[int] = []
         client = world.client()
         ledger = await client.create_ledger()
         handle = await client.open_ledger(ledger.id)

@@ -15,6 +15,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import WriterSettings
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
+from tests.fixtures.metadata_worlds import memory_tree
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,11 +75,11 @@ def test_a_close_that_failed_in_an_outage_is_made_anew_by_the_next_one() -> None
             handle = await client.create_ledger()
             await handle.append(b"x")
             assert isinstance(stores.tree, MemoryTree)
-            stores.tree.disconnect()
+            memory_tree(stores).disconnect()
             with pytest.raises(MetadataUnavailableError) as failed:
                 await handle.close()
             assert failed.value.retriable
-            stores.tree.connect()
+            memory_tree(stores).connect()
             assert (await handle.close()).last_entry_id == 0
 
     run_in_virtual_time(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,8 +25,9 @@ from ledgerlog_spark.protocol.messages import (
     MetadataOutcome,
     Start,
 )
-from tests.fixtures.client_world import ClientWorld
-from tests.unit.client.test_machine_host import METADATA, Hosted, at_start, in_world
+from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.metadata_worlds import memory_tree
+from tests.unit.client.test_machine_host import METADATA, Hosted, at_start
 
 EFFECTS = [
     LoadMetadata(1, sync_first=False),
@@ -50,7 +52,7 @@ def test_every_request_is_answered_once_and_only_a_write_can_be_in_doubt(
     effect: Any, failure: type[LedgerLogError] | None
 ) -> None:
     async def work(world: ClientWorld) -> None:
-        async def failing(*_: Any) -> None:
+        async def failing(*_: Any) -> Any:
             if failure is None:
                 await asyncio.sleep(3_600)
             else:
@@ -58,11 +60,9 @@ def test_every_request_is_answered_once_and_only_a_write_can_be_in_doubt(
 
         hosted = Hosted(world, at_start(effect))
         services = hosted.host._services
-        services.ledgers = type("Store", (), dict.fromkeys(("load", "write", "sync"), failing))()
-        services.ledgers.load = services.ledgers.write = services.ledgers.sync = failing
-        services.bookies._registration = type("Known", (), {})()
-        services.bookies._registration.writable = failing
-        services.bookies._registration.watch_writable = lambda _: None
+        store: Any = SimpleNamespace(load=failing, write=failing, sync=failing)
+        known: Any = SimpleNamespace(writable=failing, watch_writable=lambda _: None)
+        services.ledgers, services.bookies._registration = store, known
         hosted.host.post(Start())
         await asyncio.sleep(2 * services.settings.metadata_timeout_ms / 1e3)
         start, *replies = hosted.machine.events
@@ -85,7 +85,7 @@ def test_every_request_is_answered_once_and_only_a_write_can_be_in_doubt(
 def test_a_load_that_has_to_be_synchronised_is(sync_first: bool) -> None:
     async def work(world: ClientWorld) -> None:
         hosted = Hosted(world, at_start(LoadMetadata(1, sync_first=sync_first)))
-        hosted.stores.tree.hold_reads()
+        memory_tree(hosted.stores).hold_reads()
         _, other = world.client_and_stores()
         await other.ledgers.create(1, METADATA)
         hosted.host.post(Start())

@@ -12,8 +12,8 @@ from ledgerlog_spark.client.known_ends import KnownEnds
 from ledgerlog_spark.errors import EntryNotFoundError
 from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Quorum, Versioned
 from ledgerlog_spark.transport.port import LacRise
-from tests.fixtures.client_world import ClientWorld
-from tests.unit.client.test_explicit_lac import VISIBLE_SECONDS, Following, herald, in_world
+from tests.fixtures.client_world import ClientWorld, in_world
+from tests.unit.client.test_explicit_lac import VISIBLE_SECONDS, Following, herald
 
 if TYPE_CHECKING:
     from ledgerlog_spark.client.writer_handle import WriteHandle
@@ -78,15 +78,15 @@ def test_what_a_handle_heard_as_a_follower_is_seen_by_the_next_look() -> None:
     in_world(work)
 
 
-def older_records(stores: MetadataStores, ledger_id: int, record: LedgerMetadata) -> None:
+def older_records(stores: MetadataStores, changed_id: int, record: LedgerMetadata) -> None:
     """From now on a metadata server answers that does not have the newest record."""
     load = stores.ledgers.load
 
-    async def loaded(asked: int) -> Versioned[LedgerMetadata]:
-        found = await load(asked)
-        return replace(found, value=record) if asked == ledger_id else found
+    async def loaded(ledger_id: int) -> Versioned[LedgerMetadata]:
+        found = await load(ledger_id)
+        return replace(found, value=record) if ledger_id == changed_id else found
 
-    stores.ledgers.load = loaded  # type: ignore[method-assign]
+    stores.ledgers.load = loaded
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])

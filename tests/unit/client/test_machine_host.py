@@ -40,6 +40,7 @@ from ledgerlog_spark.protocol.messages import (
     TimerFired,
 )
 from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.metadata_worlds import memory_tree
 
 QUORUM = Quorum(3, 3, 2)
 METADATA = LedgerMetadata(QUORUM, (Fragment(0, ("bookie-0", "bookie-1", "bookie-2")),), token=1)
@@ -157,13 +158,9 @@ def test_an_entry_with_a_bad_digest_reaches_the_machine_as_a_digest_mismatch() -
             SendRead(request, name, 0, 1, fence=False, is_recovery=False)
             for request, name in ((10, "bookie-0"), (11, "bookie-1"))
         ]
-        hosted = Hosted(
-            world,
-            lambda event: {
-                Start: [send_add(1, "bookie-0"), send_add(2, "bookie-1")],
-                AddReplied: reads if event == AddReplied(2, Code.OK) else [],
-            }.get(type(event), []),
-        )
+        adds = [send_add(1, "bookie-0"), send_add(2, "bookie-1")]
+        asks: dict[object, Sequence[Any]] = {Start(): adds, AddReplied(2, Code.OK): reads}
+        hosted = Hosted(world, lambda event: asks.get(event, []))
         hosted.host.post(Start())
         good, bad = (await hosted.events(5))[3:]
         assert good.entry.payload == b"b"
@@ -218,7 +215,7 @@ def test_a_write_to_the_store_is_unknown_once_it_was_sent(
         created = await stores.ledgers.create(1, METADATA)
         hosted = Hosted(world, at_start(CasMetadata(1, METADATA.in_recovery(), created.version)))
         if fault is not None:
-            hosted.stores.tree.inject(fault)
+            memory_tree(hosted.stores).inject(fault)
         hosted.host.post(Start())
         replied = (await hosted.events(2))[1]
         assert isinstance(replied, MetadataWritten)
@@ -268,7 +265,7 @@ def test_what_the_store_refuses_for_another_reason_ends_the_machine_with_that_er
     """An access list, a record too large, an answer that makes no sense: no bug of ours."""
 
     async def work(world: ClientWorld) -> None:
-        async def refused(*_: Any) -> None:
+        async def refused(*_: Any) -> Any:
             raise error("closed to us", path="/ledgers")
 
         hosted = Hosted(world, at_start(effect))

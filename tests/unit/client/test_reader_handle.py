@@ -19,6 +19,7 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
+from ledgerlog_spark.protocol.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import BatchReplied, LacReplied, ReadReplied
 from ledgerlog_spark.protocol.read_room import ReadRoom
@@ -28,6 +29,7 @@ from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.transport.port import LacRise
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.metadata_worlds import memory_tree
 
 
 async def written(world: ClientWorld, entries: int, *, close: bool = True, **kind: object) -> int:
@@ -273,7 +275,7 @@ def count_bytes_read(storage: Any, came: list[int]) -> None:
     storage.read, storage.read_batch = counted, counted_batch
 
 
-def deaf_to(kind: type, machine: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def deaf_to(kind: type, machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that forgets a kind of reply and goes on with its timers: a bug."""
     handle = machine.handle
 
@@ -562,7 +564,7 @@ def test_a_ledger_that_was_closed_stays_closed_whatever_a_replica_shows() -> Non
             client, stores = world.client_and_stores()
             reader = await client.open_ledger(writer.id)
             assert reader.is_closed
-            stores.tree._held = before
+            memory_tree(stores)._held = before
             await reader.reload()
             assert reader.is_closed
             assert await reader.refresh() == 0
@@ -581,10 +583,10 @@ def test_a_ledger_that_a_replica_does_not_show_is_looked_for_again_after_a_sync(
             await writer.append(b"there")
             client, stores = world.client_and_stores()
             reader = await client.open_ledger(writer.id)
-            stores.tree._held = before
+            memory_tree(stores)._held = before
             await reader.reload()
             assert not reader.is_closed
-            stores.tree._held = before
+            memory_tree(stores)._held = before
             follower = reader.follow(lambda: None)
             await asyncio.sleep(1)
             assert follower.error is None
@@ -611,6 +613,7 @@ def test_what_came_before_an_error_is_given_out_before_it() -> None:
         reader = await world.client().open_ledger(await written(world, 10))
         batches = reader.read_batches()
         first = await anext(batches)
+        assert isinstance(first, EntryBatch)
         (reading,) = reader._ranges
         reading._batches.append(first)
         reading._is_over = False

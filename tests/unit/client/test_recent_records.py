@@ -127,7 +127,7 @@ def counted_loads(stores: MetadataStores) -> list[int]:
         loads.append(ledger_id)
         return await load(ledger_id)
 
-    stores.ledgers.load = counted  # type: ignore[method-assign, assignment]
+    stores.ledgers.load = counted  # type: ignore[assignment]
     return loads
 
 

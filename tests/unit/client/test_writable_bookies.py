@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from ledgerlog_spark.client.writable_bookies import WritableBookies
-from ledgerlog_spark.metadata.port import CancelWatch, OnChange
+from ledgerlog_spark.metadata.port import CancelWatch, OnChange, Registration
 from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import BookieInfo
 
@@ -44,7 +45,7 @@ def with_one_bookie(
         registration = CountedRegistration()
         await registration.stores.initialize()
         await registration.start("a:1")
-        await work(registration, WritableBookies(registration))
+        await work(registration, WritableBookies(cast("Registration", registration)))
         await registration.stores.close()
 
     asyncio.run(scenario())

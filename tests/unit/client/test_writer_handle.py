@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,13 +21,12 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
     QuorumError,
 )
-from ledgerlog_spark.metadata.memory_tree import MemoryTree
-from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState, Quorum
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from ledgerlog_spark.protocol.writer import WriterSettings
 from tests.fixtures.client_world import ClientWorld, in_world
+from tests.fixtures.metadata_worlds import memory_tree
 from tests.fixtures.records import of_this_thread
 
 
@@ -40,12 +39,7 @@ def release_all(world: ClientWorld) -> None:
         world.transport.release(name)
 
 
-def memory_tree(stores: MetadataStores) -> MemoryTree:
-    assert isinstance(stores.tree, MemoryTree)
-    return stores.tree
-
-
-async def settled(*futures: asyncio.Future[object]) -> list[object]:
+async def settled(*futures: asyncio.Future[Any]) -> list[object]:
     return await asyncio.gather(*futures, return_exceptions=True)
 
 
@@ -61,9 +55,9 @@ def test_appends_that_nobody_waits_for_are_refused_beyond_a_bound() -> None:
             backlog_entries_max=10, writer=WriterSettings(window=Window(entries_max=4))
         )
         ledger = await client.create_ledger()
-        appends = [ledger.append_async(b"x") for _ in range(1000)]
-        batch = ledger.append_batch_async([b"x"] * 3)
-        refused = [one for one in (*appends, batch) if one.done()]
+        begun: list[asyncio.Future[Any]] = [ledger.append_async(b"x") for _ in range(1000)]
+        begun.append(ledger.append_batch_async([b"x"] * 3))
+        refused = [one for one in begun if one.done()]
         assert len(refused) == 1001 - 10 * BACKLOGS_MAX
         for one in refused:
             error = one.exception()
@@ -72,7 +66,7 @@ def test_appends_that_nobody_waits_for_are_refused_beyond_a_bound() -> None:
             assert "drain()" in str(error)
         release_all(world)
         await ledger.drain()
-        kept = appends[: 10 * BACKLOGS_MAX]
+        kept = begun[: 10 * BACKLOGS_MAX]
         assert await asyncio.gather(*kept) == list(range(len(kept)))
         assert await ledger.append(b"later") == len(kept)
 
@@ -614,10 +608,10 @@ def test_a_bug_in_the_machine_fails_the_handle_and_nothing_else() -> None:
 
 def break_machine(ledger: WriteHandle) -> None:
     ledger._writer._pipeline._unconfirmed.clear()
-    ledger._writer._pipeline.take_reply = _fail  # type: ignore[method-assign]
+    ledger._writer._pipeline.take_reply = _fail
 
 
-def _fail(_: object) -> None:
+def _fail(reply: object) -> NoReturn:
     raise AssertionError("an impossible state")
 
 

@@ -96,7 +96,8 @@ def test_a_batch_of_an_earlier_process_is_read_again_though_bookies_that_lag_ans
 ) -> None:
     log = GrowingLog()
     source = restarted(monkeypatch, log)
-    assert source.tasks(at(TOLD), at(ACKNOWLEDGED)) == [{"orders": 100}, {"orders": 150}]
+    planned: list[Any] = source.tasks(at(TOLD), at(ACKNOWLEDGED))
+    assert planned == [{"orders": 100}, {"orders": 150}]
     assert log.asked == [(True, ACKNOWLEDGED)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from ledgerlog_spark.datasource import stream_job
 from ledgerlog_spark.datasource.options import SourceOptions
 from ledgerlog_spark.datasource.stream_job import StreamPlan
 from ledgerlog_spark.errors import LogNotFoundError
+from ledgerlog_spark.log.job import JobPlan
 
 
 def test_ids_of_logs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +38,7 @@ def plan_of(planned: StreamPlan, batch_id: int) -> object:
 def test_a_query_whose_log_was_deleted_does_not_go_on_in_another_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan: Any = object()
+    plan = cast("JobPlan", object())
     assert plan_of(StreamPlan(plan, is_made_again=False), 7) is plan
     assert plan_of(StreamPlan(plan, is_made_again=True), 0) is plan, "its first batch"
     with pytest.raises(LogNotFoundError, match="was deleted and created again"):

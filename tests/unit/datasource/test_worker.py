@@ -16,7 +16,7 @@ from ledgerlog_spark.datasource.worker import hide_broken_pipes
 @pytest.fixture
 def main(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("__main__")
-    module.traceback = traceback
+    vars(module)["traceback"] = traceback
     monkeypatch.setitem(sys.modules, "__main__", module)
     return module
 

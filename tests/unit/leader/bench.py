@@ -12,8 +12,9 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import NO_ENTRY, LedgerState
 from ledgerlog_spark.protocol import leader_messages as lm
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.leader_log import LeaderLog, LeaderSettings
+from ledgerlog_spark.protocol.leader_log import LeaderLog
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.messages import MetadataOutcome, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger

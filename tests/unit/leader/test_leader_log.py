@@ -24,8 +24,9 @@ from ledgerlog_spark.protocol import leader_messages as lm
 from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.add_pipeline import Window
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Unhandled
-from ledgerlog_spark.protocol.leader_log import LEADER_TABLE, LeaderLog, LeaderSettings
+from ledgerlog_spark.protocol.leader_log import LEADER_TABLE, LeaderLog
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
+from ledgerlog_spark.protocol.leader_settings import LeaderSettings
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.protocol.log_sweep import LedgerSweep

@@ -20,6 +20,7 @@ from ledgerlog_spark.protocol import log_messages as m
 from ledgerlog_spark.protocol.leader_phases import LeaderPhase
 from ledgerlog_spark.protocol.leader_rolling import RollStep
 from ledgerlog_spark.protocol.messages import TimerFired
+from tests.fixtures.kinds import now
 from tests.unit.leader.bench import SETTINGS, Bench, Process
 from tests.unit.leader.test_leader_log import filled, stopped
 from tests.unit.log.leader_world import LeaderWorld, in_world
@@ -106,7 +107,7 @@ def test_a_takeover_ends_in_time_and_the_next_one_succeeds() -> None:
         await earlier.append(b"one")
         log = await world.log()
         seal = log._ledgers.seal
-        log._ledgers.seal = never  # type: ignore[method-assign]
+        log._ledgers.seal = never
         settings = ClientSettings(open_timeout_ms=5_000)
         began = asyncio.get_running_loop().time()
         with pytest.raises(LeaderTimeoutError) as failed:
@@ -114,7 +115,7 @@ def test_a_takeover_ends_in_time_and_the_next_one_succeeds() -> None:
                 await log.lead(settings)
         assert 5 <= asyncio.get_running_loop().time() - began < 6
         assert (failed.value.definite, failed.value.retriable) == (True, True)
-        log._ledgers.seal = seal  # type: ignore[method-assign]
+        log._ledgers.seal = seal
         leader = await log.lead(settings)
         assert leader.end_offset == 1
         await leader.close()
@@ -128,7 +129,7 @@ def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on() -> 
         write_head = log._store.write_head
         leader = await log.lead(ClientSettings(close_timeout_ms=3_000))
         await leader.append(b"one")
-        log._store.write_head = never  # type: ignore[method-assign]
+        log._store.write_head = never
         began = asyncio.get_running_loop().time()
         with pytest.raises(LeaderTimeoutError) as failed:
             async with asyncio.timeout(60):
@@ -139,7 +140,7 @@ def test_a_roll_that_waits_for_the_metadata_store_ends_in_time_and_goes_on() -> 
         assert failed.value.__cause__ is None
         assert (await leader.append(b"two")).offset == 1
         assert leader.is_leading
-        log._store.write_head = write_head  # type: ignore[method-assign]
+        log._store.write_head = write_head
         leader.abandon()
 
     in_world(work)
@@ -156,7 +157,7 @@ def test_a_roll_without_bookies_names_them(call: str) -> None:
         async def refuse(*_: Any, **__: Any) -> Any:
             raise few
 
-        log._ledgers.create_registered_ledger = refuse  # type: ignore[method-assign]
+        log._ledgers.create_registered_ledger = refuse
         with pytest.raises(LeaderTimeoutError, match=r"ledger did not end \(2 bookies") as failed:
             await (leader.roll() if call == "roll" else leader.truncate(1))
         assert failed.value.waited_for == "making the next ledger"
@@ -174,7 +175,7 @@ def test_a_roll_says_at_each_step_what_it_waits_for_and_what_failed() -> None:
 
     def look() -> None:
         step, error = leader.machine.roll_wait
-        waits.append((step, error and type(error)))
+        waits.append((step, type(error) if error else None))
 
     def fail(kind: type) -> None:
         look()
@@ -214,7 +215,7 @@ def test_of_what_a_roll_waits_for_the_one_that_failed_is_named() -> None:
     leader = filled(bench)
     leader.break_ledger(bench.open_ids[0])
     assert leader.has(lm.CloseLedger)
-    assert leader.machine.roll_wait == (RollStep.CLOSING, None)
+    assert now(leader.machine.roll_wait) == (RollStep.CLOSING, None)
     leader.fail(lm.CreateLedger)
     step, error = leader.machine.roll_wait
     assert (step, type(error)) == (RollStep.CREATING, MetadataUnavailableError)
@@ -231,7 +232,7 @@ def test_a_takeover_that_its_caller_gives_up_leads_nothing() -> None:
             await may_go_on.wait()
             return await create(*made, **how)
 
-        log._ledgers.create_registered_ledger = slowly  # type: ignore[method-assign]
+        log._ledgers.create_registered_ledger = slowly
         leading = asyncio.create_task(log.lead(ClientSettings()))
         await is_asked.wait()
         leading.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     """Directories of the clusters that the guardian stopped; its owner has ended."""
     found: list[Path] = []
     monkeypatch.setattr(Cluster, "down", lambda self: found.append(self.directory))
-    monkeypatch.setattr(guardian.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["guardian", "--directory", str(tmp_path), "--mark", "m"])
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO()))
     return found

@@ -10,8 +10,8 @@ import pytest
 from ledgerlog_spark.errors import DataLossError, EntryUnknownError, UnauthorizedError
 from ledgerlog_spark.log.committed_range import read_range
 from ledgerlog_spark.model import Code
-from tests.fixtures.client_world import ClientWorld
-from tests.unit.client.test_reader_handle import in_world, written
+from tests.fixtures.client_world import ClientWorld, in_world
+from tests.unit.client.test_reader_handle import written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ class Reading:
             self.loads += 1
             return await load(ledger_id)
 
-        self.stores.ledgers.load = counted  # type: ignore[method-assign, assignment]
+        self.stores.ledgers.load = counted  # type: ignore[assignment]
 
     async def payloads(
         self, password: bytes = b"", *, meanwhile: Callable[[], Awaitable[None]] | None = None

@@ -196,24 +196,24 @@ class StuckQueue:
 
 
 def test_the_wait_for_a_turn_has_an_end_and_the_writer_then_competes() -> None:
-    async def work(_: Cluster, log: Log) -> None:
+    async def work(_cluster: Cluster, log: Log) -> None:
         queue = StuckQueue()
         store: Any = type("Store", (), {"queue": lambda *_: queue})()
         places = retries.Retries(store, log.log_id, Random(1))
-        now = asyncio.get_running_loop().time
+        clock = asyncio.get_running_loop().time
         await places.after(Outcome.CONFLICT, is_of_head=False)
         assert queue.left == []
-        began = now()
+        began = clock()
         await places.after(Outcome.CONFLICT, is_of_head=True)
-        assert now() - began == pytest.approx(retries.WAIT_MS_MAX / 1e3)
+        assert clock() - began == pytest.approx(retries.WAIT_MS_MAX / 1e3)
         assert set(queue.left) == {"first"}
-        began = now()
+        began = clock()
         for _ in range(retries.TURN_CONFLICTS_MAX):
             await places.after(Outcome.CONFLICT, is_of_head=True)
-        assert now() == began
+        assert clock() == began
         for _ in range(40):
             await places.after(Outcome.CONFLICT, is_of_head=True)
-        assert 0 < now() - began <= 40 * retries.PAUSE_MS_MAX / 1e3
+        assert 0 < clock() - began <= 40 * retries.PAUSE_MS_MAX / 1e3
         await places.end()
         assert queue.left[-1] == queue.mine
 
@@ -224,10 +224,10 @@ def test_leaving_the_queue_keeps_nobody_waiting_in_an_outage() -> None:
     async def work(_: Cluster, log: Log) -> None:
         queue = StuckQueue()
 
-        async def away(_: str) -> None:
+        async def away(name: str) -> None:
             await asyncio.sleep(3_600)
 
-        queue.leave = away  # type: ignore[method-assign]
+        queue.leave = away
         store: Any = type("Store", (), {"queue": lambda *_: queue})()
         places = retries.Retries(store, log.log_id, Random(1))
         places._name = await queue.join("token")

@@ -417,7 +417,7 @@ def test_last_record_before_a_ledger_fails_is_seen_though_nothing_more_is_append
 def test_leader_writer_confirms_all_entries_of_a_run_at_once() -> None:
     told: list[Any] = []
     writer = LeaderWriter(told.append)
-    writer.adopt(SimpleNamespace(id=7))  # type: ignore[arg-type]
+    writer.adopt(SimpleNamespace(id=7))
     writer.complete([(writer, 3), (writer, 4), (writer, 5)])
     assert told == [EntriesConfirmed(7, 5)]
 

@@ -10,6 +10,7 @@ import pytest
 from ledgerlog_spark.errors import (
     CommitUnknownError,
     ConcurrentCommitError,
+    LedgerLogError,
     LogKindError,
     LogNotFoundError,
     MetadataFormatError,
@@ -19,12 +20,8 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol import log_commit
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_commit import (
-    ATTEMPTS_MAX,
-    UNKNOWN_MAX,
-    CommitMachine,
-    CommitPhase,
-)
+from ledgerlog_spark.protocol.log_commit import ATTEMPTS_MAX, UNKNOWN_MAX, CommitMachine
+from ledgerlog_spark.protocol.log_commit_phases import CommitPhase
 from ledgerlog_spark.protocol.log_commit_plan import CommitRequest
 from ledgerlog_spark.protocol.log_commit_result import CommitStatus
 from ledgerlog_spark.protocol.log_records import LogKind, ProducerRecord, WriteMode
@@ -54,8 +51,20 @@ class Session:
     def answer(self, reply: Any) -> None:
         (self.effect,) = self.machine.handle(reply)
 
+    @property
+    def request(self) -> int:
+        """The number of the request that waits for its answer."""
+        assert not isinstance(self.effect, (m.Finished, m.Failed)), self.effect
+        return self.effect.request
+
+    @property
+    def failure(self) -> LedgerLogError:
+        """What ended it."""
+        assert isinstance(self.effect, m.Failed), self.effect
+        return self.effect.error
+
     def written(self, outcome: Outcome) -> None:
-        self.answer(m.Written(self.effect.request, outcome))
+        self.answer(m.Written(self.request, outcome))
 
     def lose_reply(self) -> None:
         self.log.reply(self.until(m.WriteHead))
@@ -83,6 +92,7 @@ def test_commit_changes_head_and_producer_with_one_token() -> None:
 
 def test_append_without_rows_asks_for_nothing() -> None:
     (effect,) = CommitMachine("l", replace(REQUEST, ranges=()), token=token(1)).start()
+    assert isinstance(effect, m.Finished)
     assert effect.result.status is CommitStatus.NOTHING_TO_COMMIT
 
 
@@ -162,18 +172,18 @@ def test_store_that_stays_away_after_an_unknown_write_leaves_it_unknown(outcome:
     for _ in range(UNKNOWN_MAX):
         assert isinstance(session.effect, m.Sync)
         session.answer(m.Synced(session.effect.request, outcome))
-    assert isinstance(session.effect.error, CommitUnknownError)
+    assert isinstance(session.failure, CommitUnknownError)
 
 
 def test_store_that_is_away_before_anything_was_sent_is_a_definite_failure() -> None:
     session = Session()
-    session.answer(m.Synced(session.effect.request, Outcome.UNAVAILABLE))
-    assert isinstance(session.effect.error, MetadataUnavailableError)
-    assert session.effect.error.definite
+    session.answer(m.Synced(session.request, Outcome.UNAVAILABLE))
+    assert isinstance(session.failure, MetadataUnavailableError)
+    assert session.failure.definite
     session = Session()
     session.until(m.WriteHead)
     session.written(Outcome.UNAVAILABLE)
-    assert isinstance(session.effect.error, MetadataUnavailableError)
+    assert isinstance(session.failure, MetadataUnavailableError)
 
 
 def test_conflict_reads_and_checks_again_under_a_new_token() -> None:
@@ -192,8 +202,8 @@ def test_commit_that_is_overtaken_all_the_time_gives_up_definitely() -> None:
     for _ in range(ATTEMPTS_MAX):
         session.until(m.WriteHead)
         session.written(Outcome.CONFLICT)
-    assert isinstance(session.effect.error, ConcurrentCommitError)
-    assert (session.effect.error.definite, session.effect.error.retriable) == (True, True)
+    assert isinstance(session.failure, ConcurrentCommitError)
+    assert (session.failure.definite, session.failure.retriable) == (True, True)
 
 
 @pytest.mark.parametrize("attempts_max", [3, 4, 5, 6, 7, 8])
@@ -247,15 +257,16 @@ def test_batch_that_is_there_is_a_no_op_for_a_zombie_too() -> None:
 
 
 def test_log_that_cannot_be_committed_to_is_refused() -> None:
-    for change, error in (
+    cases: tuple[tuple[dict[str, Any], type[LedgerLogError]], ...] = (
         ({"kind": LogKind.LEADER}, LogKindError),
         ({"writer_features": ("future",)}, MetadataFormatError),
         ({"reader_features": ("future",)}, MetadataFormatError),
         ({"deleted_ms": 1}, LogNotFoundError),
-    ):
+    )
+    for change, error in cases:
         session = Session()
         head = session.log.head
-        session.log.head = Versioned(replace(head.value, **change), head.version)  # type: ignore[arg-type]
+        session.log.head = Versioned(replace(head.value, **change), head.version)
         assert isinstance(session.error(), error)
 
 

@@ -272,7 +272,8 @@ def test_schema_decided_on_an_older_state_fails_the_commit(in_world: Any) -> Non
 def test_names_and_properties_are_checked_before_anything_is_written(in_world: Any) -> None:
     async def work(world: LogWorld) -> None:
         logs = world.logs()
-        for name in ("", ".", "..", "a/b", "ü", "x" * 201, 5, None):
+        names: tuple[Any, ...] = ("", ".", "..", "a/b", "ü", "x" * 201, 5, None)
+        for name in names:
             with pytest.raises(ConfigurationError):
                 await logs.create(name)
         with pytest.raises(ConfigurationError, match="did you mean ackQuorum"):

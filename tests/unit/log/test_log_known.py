@@ -37,7 +37,7 @@ class CountingLog(OneLog):
         is_old = ask.head_version != self.head.version
         return is_old or ask.producer_version != self.producers["app"].version
 
-    def commit(
+    def commit_known(
         self, batch_id: int, known: KnownLog | None, *ledgers: int, **how: Any
     ) -> tuple[CommitResult, KnownLog | None]:
         request = CommitRequest(
@@ -65,59 +65,59 @@ EVERYTHING = ["Sync", "ReadHead", "ReadProducer", "ReadRegistered", "WriteHead"]
 
 def test_the_second_batch_of_the_same_ledgers_is_one_request() -> None:
     log = CountingLog()
-    _, known = log.commit(1, None, 7, 8)
+    _, known = log.commit_known(1, None, 7, 8)
     assert log.asked == EVERYTHING
     for batch_id in range(2, 12):
-        result, known = log.commit(batch_id, known, 8, 7)
+        result, known = log.commit_known(batch_id, known, 8, 7)
         assert (log.asked, result.version) == (["WriteHead"], batch_id)
     assert log.producers["app"].value.last_batch_id == 11
 
 
 def test_a_new_ledger_costs_one_request_more() -> None:
     log = CountingLog()
-    _, known = log.commit(1, None, 7)
+    _, known = log.commit_known(1, None, 7)
     log.register("app", 9)
-    _, known = log.commit(2, known, 7, 9)
+    _, known = log.commit_known(2, known, 7, 9)
     assert log.asked == ["ReadRegistered", "WriteHead"]
-    log.commit(3, known, 9)
+    log.commit_known(3, known, 9)
     assert log.asked == ["WriteHead"]
 
 
 def test_of_a_log_that_others_changed_the_head_alone_is_read_again() -> None:
     log = CountingLog()
-    _, known = log.commit(1, None, 7)
+    _, known = log.commit_known(1, None, 7)
     log.head = Versioned(log.head.value, replace(log.head.version, number=2))
-    result, _ = log.commit(2, known, 7)
+    result, _ = log.commit_known(2, known, 7)
     assert log.asked == ["refused", "ReadHead", "WriteHead"]
     assert result.version == 2
 
 
 def test_a_producer_record_that_an_own_commit_changed_is_read_again() -> None:
     log = CountingLog()
-    _, known = log.commit(1, None, 7)
-    log.commit(2, None, 8)
-    result, _ = log.commit(3, known, 7)
+    _, known = log.commit_known(1, None, 7)
+    log.commit_known(2, None, 8)
+    result, _ = log.commit_known(3, known, 7)
     assert log.asked == ["refused", "ReadHead", "refused", "ReadHead", *EVERYTHING]
     assert result == CommitResult(CommitStatus.COMMITTED, 3, 300)
 
 
 def test_a_producer_record_that_the_sweeper_changed_is_read_again() -> None:
     log = CountingLog()
-    _, known = log.commit(1, None, 7)
+    _, known = log.commit_known(1, None, 7)
     found = log.producers["app"]
     moved = replace(found.version, number=found.version.number + 1)
     log.producers["app"] = Versioned(found.value, moved)
     log.registered["app"] = (8,)
     with pytest.raises(ProducerFencedError, match="expired"):
-        log.commit(2, known, 7)
+        log.commit_known(2, known, 7)
     assert log.asked == ["refused", "ReadHead", *EVERYTHING[:-1]]
 
 
 def test_an_overwrite_that_old_records_refuse_is_looked_at_again() -> None:
     log = CountingLog()
-    _, known = log.commit(1, None, 7)
-    log.commit(2, None, 8)
-    result, _ = log.commit(3, known, 7, mode=WriteMode.OVERWRITE, planned_version=2)
+    _, known = log.commit_known(1, None, 7)
+    log.commit_known(2, None, 8)
+    result, _ = log.commit_known(3, known, 7, mode=WriteMode.OVERWRITE, planned_version=2)
     assert log.asked == EVERYTHING
     assert result.version == 3
 
@@ -130,7 +130,7 @@ def test_what_is_known_of_another_run_or_of_this_batch_is_not_started_from(
 ) -> None:
     log = CountingLog()
     known = KnownLog(log.head, Versioned(record, Version(1, 0)), frozenset({7}))
-    log.commit(4, known, 7)
+    log.commit_known(4, known, 7)
     assert log.asked == EVERYTHING
 
 

@@ -30,13 +30,13 @@ class WrittenLog(OneLog):
         self.requests: list[Any] = []
         self.commits = 0
         for _ in range(commits):
-            self.commit()
+            self.commit_one()
 
     def reply(self, ask: Any) -> Any:
         self.requests.append(ask)
         return super().reply(ask)
 
-    def commit(self, mode: WriteMode = WriteMode.APPEND, schema: bytes = b"") -> None:
+    def commit_one(self, mode: WriteMode = WriteMode.APPEND, schema: bytes = b"") -> None:
         self.register("app", self.commits)
         head = self.head.value
         request = CommitRequest(
@@ -98,7 +98,7 @@ def test_versions_are_read_back_to_the_one_that_ends_before_the_first_offset() -
 
 def test_rows_that_were_overwritten_and_are_retained_are_in_the_view() -> None:
     log = WrittenLog(2)
-    log.commit(WriteMode.OVERWRITE)
+    log.commit_one(WriteMode.OVERWRITE)
     view = log.view(100)
     assert (view.oldest_offset, view.start_offset, view.end_offset) == (0, 200, 300)
     assert [item.first_offset for item in view.items] == [100, 200]
@@ -107,8 +107,8 @@ def test_rows_that_were_overwritten_and_are_retained_are_in_the_view() -> None:
 
 def test_schemas_that_are_known_are_not_read_again() -> None:
     log = WrittenLog()
-    log.commit(schema=b"one")
-    log.commit(schema=b"two")
+    log.commit_one(schema=b"one")
+    log.commit_one(schema=b"two")
     view = log.view()
     assert view.schemas == {0: b"one", 1: b"two"}
     assert view.schema_id == 1

@@ -148,6 +148,7 @@ def finish(log: LongLog, done: Truncated | Expired) -> None:
 
 
 def test_a_step_of_a_truncation_reads_a_few_pages_from_the_old_end(log: LongLog) -> None:
+    done: Truncated | Expired
     done, cost = truncate(log, (RANGES - 1) * ROWS)
     assert cost <= REQUESTS_MAX
     assert (done.is_complete, len(done.unlisted)) == (False, STEP_ITEMS_MAX)

@@ -44,6 +44,7 @@ from ledgerlog_spark.protocol.log_records import (
 )
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
+from tests.fixtures.metadata_worlds import memory_tree
 from tests.unit.client.test_explicit_lac import herald
 
 TIME_MS = 1_700_000_000_000
@@ -483,7 +484,7 @@ def test_watch_that_nobody_cancels_ends_with_its_client(is_away: bool) -> None:
         log.watch_end(lambda: calls.append(1))
         await asyncio.sleep(1)
         if is_away:
-            stores.tree.disconnect()
+            memory_tree(stores).disconnect()
             await world.change()
             await asyncio.sleep(20)
         asked = 0

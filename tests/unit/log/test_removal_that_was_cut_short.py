@@ -43,7 +43,7 @@ def test_removal_that_was_cut_short_is_ended_by_the_next_pass(
         await log.delete()
         world.skip(2 * DAY_MS)
         client, stores = world.client_and_stores()
-        dying = stores.on(Dying(stores.tree, deletes), stores.root)  # type: ignore[arg-type]
+        dying = stores.on(Dying(stores.tree, deletes), stores.root)
         _, errors = await Logs(store=dying.logs, ledgers=client).sweeper().sweep_all()
         assert all("died" in str(error) for error in errors)
         _, errors = await logs.sweeper().sweep_all()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.pending import Pending
+from tests.fixtures.kinds import now
 
 
 class Timer:
@@ -123,13 +124,13 @@ def test_no_more_requests_are_watched_than_the_bound_and_answered_ones_make_room
     for request in requests[:4]:
         assert not deadlines.is_full
         deadlines.add(request, 5_000)
-    assert deadlines.is_full
+    assert now(deadlines.is_full)
     requests[2].fail(Code.OK)
-    assert deadlines.is_full, "the queue is not looked through for each request"
+    assert now(deadlines.is_full), "the queue is not looked through for each request"
     loop.run_until(0.1)
-    assert not deadlines.is_full
+    assert not now(deadlines.is_full)
     deadlines.add(requests[4], 5_000)
-    assert deadlines.is_full
+    assert now(deadlines.is_full)
     loop.run_until(6)
     assert not deadlines.is_full
 
@@ -150,7 +151,7 @@ def test_whatever_else_is_out_each_request_expires_at_its_own_deadline(
 ) -> None:
     loop = Loop()
     expired: dict[int, float] = {}
-    requests: list[Request] = []
+    requests: list[Pending] = []
     deadlines = watched(
         loop, lambda gone: expired.update((requests.index(one), loop.now) for one in gone)
     )

@@ -14,7 +14,6 @@ from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc, grpc_channel, grpc_watch
 from ledgerlog_spark.transport.grpc_transport import GrpcTransport
 from ledgerlog_spark.transport.port import LacRise, WatchLac
-from ledgerlog_spark.wire.error_codes import number_of
 
 
 async def here(bookie_id: str) -> BookieInfo:
@@ -25,7 +24,7 @@ async def test_process_forked_from_one_that_used_grpc_fails_at_once_instead_of_w
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     channel = await grpc_channel.connect("bookie-0", here)
-    await channel.close()
+    await channel.close(grace=None)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(BookieUnavailableError, match="spawn"):
         await grpc_channel.connect("bookie-0", here)
@@ -55,7 +54,7 @@ class Repeating(control_pb2_grpc.BookieServicer):
         self, request: pb.WatchLacRequest, _context: object
     ) -> AsyncIterator[pb.LacReply]:
         for told in (request.previous, 5, 5, 4, 6, 6):
-            yield pb.LacReply(code=number_of(Code.OK), last_add_confirmed=told)
+            yield pb.LacReply(code="CODE_OK", last_add_confirmed=told)
 
 
 async def test_watch_tells_of_rises_alone() -> None:

@@ -55,7 +55,7 @@ class Full(control_pb2_grpc.BookieServicer):
         async for request in requests:
             self.writes.set()
             if request.ledger_id != HELD_UP:
-                yield pb.WriteLacReply(request_id=request.request_id, code=0)
+                yield pb.WriteLacReply(request_id=request.request_id, code="CODE_OK")
 
 
 @pytest.fixture

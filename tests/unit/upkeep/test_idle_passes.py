@@ -321,7 +321,7 @@ def test_log_that_was_deleted_is_removed_in_time_and_forgotten(run: Any) -> None
 
 
 def test_look_again_is_short_beside_every_time_of_grace() -> None:
-    assert upkeep_module.LOOK_AGAIN_MS <= DAY_MS // 24
+    assert LOOK_AGAIN_MS <= DAY_MS // 24
 
 
 @pytest.mark.parametrize(

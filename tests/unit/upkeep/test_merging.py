@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,14 @@ from ledgerlog_spark.arrow.entry_splitter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.errors import DataLossError, LedgerNotFoundError
 from ledgerlog_spark.log.log import Log
-from ledgerlog_spark.protocol.log_records import Operation, StagedRange, WriteMode
+from ledgerlog_spark.protocol.log_commit_result import CommitResult
+from ledgerlog_spark.protocol.log_records import (
+    Item,
+    LogSnapshot,
+    Operation,
+    StagedRange,
+    WriteMode,
+)
 from ledgerlog_spark.protocol.log_seal import since_offset
 from ledgerlog_spark.protocol.log_statistics import decode_statistics
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
@@ -61,7 +69,7 @@ def test_ranges_that_others_commit_during_a_merge_are_not_counted(in_world: Any)
     async def work(world: RowsWorld) -> None:
         log, _ = await many(world)
         copied: list[Progress] = []
-        commits: list[asyncio.Task[None]] = []
+        commits: list[asyncio.Future[CommitResult]] = []
 
         def on_progress(progress: Progress) -> None:
             copied.append(progress)
@@ -109,7 +117,7 @@ def test_rows_that_come_while_a_merge_copies_are_behind_it(in_world: Any) -> Non
             await append(log, 5)
             return await switch(*how)
 
-        log.switch = busy  # type: ignore[method-assign,assignment]
+        log.switch = busy  # type: ignore[assignment]
         assert (await merger.merge()).ledgers == 1
         assert await numbers(log) == list(range(65))
         assert len((await log.snapshot()).items) == 2
@@ -126,7 +134,7 @@ def test_merge_of_what_was_truncated_meanwhile_comes_to_nothing(in_world: Any) -
             await log.truncate(30)
             return await switch(*how)
 
-        log.switch = late  # type: ignore[method-assign,assignment]
+        log.switch = late  # type: ignore[assignment]
         done = await merger.merge()
         assert (done.ledgers, done.lost) == (0, 1)
         assert await numbers(log) == list(range(30, 60))
@@ -147,13 +155,13 @@ def test_ledger_that_goes_before_its_merge_begins_is_lost_only_if_it_is_listed_s
         (first, *_) = (await log.snapshot()).items
         merge_run = merger._merge_run
 
-        async def late(*how: Any) -> Any:
+        async def late(snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
             if not is_listed:
                 await log.truncate(30)
             await world.client().delete_ledger(first.ledger_id)
-            return await merge_run(*how)
+            return await merge_run(snapshot, run)
 
-        merger._merge_run = late  # type: ignore[method-assign]
+        merger._merge_run = late
         if is_listed:
             with pytest.raises(DataLossError, match=f"ledger {first.ledger_id}"):
                 await merger.merge()

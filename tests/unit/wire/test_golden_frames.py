@@ -50,7 +50,9 @@ def test_add_frame_is_encoded_and_decoded_as_apache_does(record: dict[str, Any])
 
     request = requests.decode_request(only_body(head + entry))
     assert isinstance(request, requests.AddRequest)
-    assert request == (2, int(record["flags"]), ledger_id, entry_id, master_key(password), entry)
+    assert request == requests.AddRequest(
+        2, int(record["flags"]), ledger_id, entry_id, master_key(password), memoryview(entry)
+    )
     decoded = codec.decode(bytes(request.entry), ledger_id, entry_id)
     assert decoded.payload == payload
     assert decoded.last_add_confirmed == int(record["last_add_confirmed"])

@@ -7,7 +7,14 @@ import pytest
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.wire.stored_batch import StoredBatch
 
-CASES = ([], [b""], [b"", b""], [b"abcdef"], [b"abc", b"xyz", b"123"], [b"abc", b"", b"x" * 300])
+CASES: tuple[list[bytes], ...] = (
+    [],
+    [b""],
+    [b"", b""],
+    [b"abcdef"],
+    [b"abc", b"xyz", b"123"],
+    [b"abc", b"", b"x" * 300],
+)
 
 
 def laid_out(entries: list[bytes]) -> memoryview:
