@@ -1,4 +1,4 @@
-"""Batches of any size into entries of about one size, with the index of their range."""
+"""Batches of any size into entries of about one size, with their range's index (LOGS.md#G5)."""
 
 from __future__ import annotations
 

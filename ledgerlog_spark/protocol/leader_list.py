@@ -149,7 +149,8 @@ class ListChange(HeadChanger[LogHead]):
     """One change of the list by the leader that has it; ends with `Finished(LogHead)`.
 
     It is looked for in the head before it is made, so a lost reply needs no guess: only this leader
-    ever lists its ledgers, and whoever takes them off the list has taken over (LOGS.md#J4). Or
+    ever lists its ledgers, and whoever takes them off the list has taken over (LOGS.md#J2,
+    LOGS.md#J4). Or
     `Failed` with `LeaderDeposedError`: none of its attempts can happen any more, because the head
     moved on to another leader's list; or with `LedgerNotFoundError`, because the ledger to be added
     was deleted: another one is needed. Or with `LogNotFoundError`, or the store's errors: try

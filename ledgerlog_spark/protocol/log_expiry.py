@@ -177,6 +177,7 @@ def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | Non
             is due.
     """
     items = listed.records() if listed is not None else ()
+    # One that begins below the offset and ends behind it stays whole (LOGS.md#U6).
     due = [item for item in items if item.end_offset <= oldest.start_offset]
     dropped = due[:STEP_ITEMS_MAX]
     is_last = len(due) <= STEP_ITEMS_MAX

@@ -1,9 +1,10 @@
 """Changes of a head that are the same done twice: truncation, properties (LOGS.md#U1-U3).
 
-No producer stands behind them. What a change wants is looked for in the head before it is made, so
-an unknown outcome needs no settling: read again, and if the head is not as wanted yet, change it
-then. An attempt that is still on its way compares the head with a version that either is still
-there, and then one of the two attempts fails, or is gone, and then the late one does.
+No producer stands behind them, and those that make no version move no offset (LOGS.md#U2). What a
+change wants is looked for in the head before it is made, so an unknown outcome needs no settling:
+read again, and if the head is not as wanted yet, change it then. An attempt that is still on its
+way compares the head with a version that either is still there, and then one of the two attempts
+fails, or is gone, and then the late one does.
 """
 
 from __future__ import annotations

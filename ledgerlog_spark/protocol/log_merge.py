@@ -89,7 +89,7 @@ class MergeMachine(ListingCommit):
     """Ends with `Finished(CommitResult)`; the version is the log's, which the merge did not make.
 
     Or `Failed` as a commit, with `ConcurrentCommitError` when the log does not list these ranges
-    any more, because they were truncated, expired, or merged by somebody else.
+    any more, because they were truncated, expired, or merged by somebody else (LOGS.md#U15).
     """
 
     __slots__ = ("_merge",)

@@ -161,8 +161,8 @@ class HeadReader(LogMachine[R_co]):
 class SnapshotMachine(HeadReader[LogSnapshot]):
     """Ends with `Finished(LogSnapshot)` of one version, the newest when none is named.
 
-    Or `Failed` with `VersionNotAvailableError`, `LogNotFoundError`, `LogKindError` or the store's
-    errors. A leader log has no versions: its snapshot ends with its newest item, and
+    Or `Failed` with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or
+    the store's errors. A leader log has no versions: its snapshot ends with its newest item, and
     `open_ledgers` follow.
     """
 

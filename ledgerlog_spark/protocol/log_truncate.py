@@ -1,8 +1,8 @@
 """Dropping the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
 
-The first step makes the version that begins at the offset, ends every version that begins below
-it, and drops up to 1,000 items; what is left goes in the steps of `log_expiry`, here or in the
-sweeper of another process. Nothing is deleted before the head says that it is not listed.
+The first step makes the version that begins at the offset, ends every version that begins below it,
+and drops up to 1,000 items; what is left goes in the steps of `log_expiry`, here or in the sweeper
+of another process (LOGS.md#U5). Nothing is deleted before the head says that it is not listed.
 """
 
 from __future__ import annotations
