@@ -1,4 +1,4 @@
-"""Torn or damaged? What a boot makes of the records it scanned.
+"""Torn or damaged? What a boot makes of the records it scanned (FORMATS.md#torn-or-damaged).
 
 A bad record is damage when something that was written later vouches that it had been synced:
 `durable_upto` of any valid record, the MANIFEST, or a finish record. Otherwise it is a torn tail:

@@ -2,7 +2,8 @@
 
 A group is whatever was queued while the one before was written and synced; when nothing was, the
 next record is synced at once and alone. A group is written only after the sync of the one before,
-so a crash can tear no more than the last one, and the order of syncs is that of the file.
+so a crash can tear no more than the last one, and the order of syncs is that of the file
+(FORMATS.md#what-is-durable-before-what).
 
 What fills a group by itself does not wait for that here: it is handed to the file system while the
 one before is under way, which writes it as soon as that is synced (`File.write_synced`). The device

@@ -1,5 +1,7 @@
 """`format("ledger")` in Spark: options, planning, readers and writers.
 
+docs/SPARK.md and docs/STREAMING.md describe what users see.
+
 - `source`: what Spark calls first. `configure`: settings of a session. `worker`: of a worker.
 - `option_table`, `options`, `log_selection`, `cluster`: what was asked, and of which cluster.
   `table_options`: where a SQL table keeps its options. `write_target`: which log a write goes to.

@@ -30,7 +30,7 @@ def write(**options: str) -> WriteOptions:
     return SourceOptions.parse({"path": "flights", **options}).for_write()
 
 
-def test_the_defaults_are_those_of_the_design() -> None:
+def test_what_options_are_when_they_are_not_given() -> None:
     options = read()
     assert options.log_names == ("flights",)
     assert options.starting_offsets == "earliest"
