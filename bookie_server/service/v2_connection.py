@@ -12,6 +12,7 @@ until it is granted.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, cast
@@ -21,7 +22,7 @@ from bookie_server.service.lanes import QUANTUM_BYTES, REQUEST_COST_BYTES, PeerS
 from bookie_server.service.logging import get_logger
 from bookie_server.service.peer_watch import PeerWatch
 from bookie_server.service.receive_memory import ReceiveMemory, buffer_of
-from bookie_server.service.v2_shared import TURNS_SECONDS
+from bookie_server.service.v2_shared import JOINED_BYTES_MAX, TURNS_SECONDS
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.transport.writing import write_all
 
@@ -34,14 +35,13 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import Code
     from ledgerlog_spark.wire.frames import ReceiveBuffer
 
-JOINED_BYTES_MAX: Final = 65_536
 UNSENT_BYTES_MAX: Final = 1 << 18
 """Of answers of one lane that a peer does not take: beyond them its next request there waits."""
 
 _log = get_logger("v2")
 
 
-class V2Connection(asyncio.BufferedProtocol):
+class V2Connection(asyncio.BufferedProtocol, ABC):
     """The bytes of one peer: frames in, answers out, and how far to read. Made by `V2Server`.
 
     What overrides `_demand` and `_handle` says what a frame's request holds, carries it out, and
@@ -387,13 +387,13 @@ class V2Connection(asyncio.BufferedProtocol):
             self._is_paused = False
             self._transport.resume_reading()
 
+    @abstractmethod
     def _demand(self, body: memoryview) -> tuple[Share, int]:
         """The lane of a frame's request, and how much of it there has to be."""
-        raise AssertionError(body)
 
+    @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
         """Carry out a frame's request; `_answer` or `_done` gives back what was taken for it."""
-        raise AssertionError(body, share, taken_bytes)
 
     def _close_on_bad_bytes(self, error: WireFormatError) -> None:
         counters = self._shared.counters

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
+JOINED_BYTES_MAX: Final = 65_536
+"""Answers up to this size are copied into one buffer, larger ones are written as they are."""
+
 TURNS_SECONDS: Final = 0.002
 """Of a turn of the loop, for the requests of one connection, and for those that take turns."""
 

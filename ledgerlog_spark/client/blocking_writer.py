@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -216,9 +217,9 @@ class BlockingAppends(Closing):
         self._take_inbox()
         return await work()
 
+    @abstractmethod
     def _forked(self) -> LocalProtocolError:
         """The error of a call in another process than the one that writes."""
-        raise AssertionError(self)
 
 
 class BlockingWriteHandle(BlockingAppends):

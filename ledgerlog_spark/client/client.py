@@ -44,7 +44,7 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
-from ledgerlog_spark.protocol.messages import LedgerClosed, LedgerFailed, Start
+from ledgerlog_spark.protocol.messages import Indication, LedgerClosed, LedgerFailed, Start
 from ledgerlog_spark.protocol.recovery import LedgerRecovery
 from ledgerlog_spark.waits import Deadline
 
@@ -456,7 +456,7 @@ class LedgerClient:
     ) -> LedgerMetadata:
         done: asyncio.Future[LedgerMetadata] = asyncio.get_running_loop().create_future()
 
-        def on_indication(indication: Any) -> None:
+        def on_indication(indication: Indication) -> None:
             if done.done():
                 return
             if isinstance(indication, LedgerClosed):

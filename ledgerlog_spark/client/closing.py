@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Closing:
+class Closing(ABC):
     """Something that `with` closes at its end, whether the block failed or not."""
 
+    @abstractmethod
     def close(self) -> Any:
         """Let go of it; errors are those of the class."""
-        raise AssertionError(self)
 
     def __enter__(self) -> Self:
         return self

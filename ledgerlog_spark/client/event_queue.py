@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ledgerlog_spark.errors import InternalError, LedgerLogError
 from ledgerlog_spark.protocol.messages import TimerFired
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.protocol.messages import StartTimer
 
+E = TypeVar("E")
+"""The events of a machine; a timer that fired is one in any case."""
+
 EVENTS_KEPT = 50
 """Events that an `InternalError` carries."""
 
@@ -29,7 +33,7 @@ TIMER_JITTER = 0.1
 """Timers of machines are lengthened by up to this share, so that clients do not move in step."""
 
 
-class EventQueue:
+class EventQueue(ABC, Generic[E]):
     """Events of one machine. All methods on the event loop's thread.
 
     What overrides `_step` notes the event in `_history`, calls the machine, performs its effects,
@@ -66,13 +70,13 @@ class EventQueue:
         self._on_crash = on_crash
         self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Any] = deque()
+        self._queue: deque[E | TimerFired] = deque()
         self._is_running = False
-        self._history: deque[Any] = deque(maxlen=EVENTS_KEPT)
+        self._history: deque[object] = deque(maxlen=EVENTS_KEPT)
         self._timers: dict[int, asyncio.Handle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def post(self, event: Any) -> None:
+    def post(self, event: E | TimerFired) -> None:
         """Give the machine an event, now or after the one it is handling."""
         if self.is_stopped:
             return
@@ -94,10 +98,11 @@ class EventQueue:
         self._queue.clear()
         self._cancel_timers()
 
-    def _step(self, event: Any) -> None:
-        raise AssertionError(event)
+    @abstractmethod
+    def _step(self, event: E | TimerFired) -> None:
+        """Give the machine one event."""
 
-    def _reply(self, event: Any) -> None:
+    def _reply(self, event: TimerFired) -> None:
         """Pass on the answer to a request; what overrides it may know that nobody waits."""
         self.post(event)
 
@@ -118,7 +123,7 @@ class EventQueue:
         self.stop()
         self._on_crash(crash)
 
-    def _text(self, event: Any) -> str:
+    def _text(self, event: object) -> str:
         return str(event)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

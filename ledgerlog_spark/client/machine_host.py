@@ -26,10 +26,13 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.protocol.messages import (
     AddReplied,
+    AddRequested,
     BatchReplied,
     BookiesListed,
     CasMetadata,
+    Effect,
     Event,
+    Indication,
     LacReplied,
     ListBookies,
     LoadMetadata,
@@ -54,15 +57,27 @@ T = TypeVar("T")
 class Machine(Protocol):
     """What the protocol's machines have in common."""
 
-    def handle(self, event: Any) -> Sequence[Any]:
+    def handle(self, event: Event) -> Sequence[Effect]:
         """The effects of one event."""
 
 
-OnIndication = Callable[[Any], None]
+OnIndication = Callable[[Indication], None]
+Reply = (
+    AddReplied
+    | ReadReplied
+    | BatchReplied
+    | LacReplied
+    | MetadataLoaded
+    | MetadataWritten
+    | BookiesListed
+    | TimerFired
+)
+"""Events that answer a request of the machine."""
+
 OnCrash = Callable[[LedgerLogError], None]
 
 
-class MachineHost(EventQueue):
+class MachineHost(EventQueue[Event]):
     """Drives one machine. All methods on the event loop's thread.
 
     Attributes:
@@ -143,6 +158,7 @@ class MachineHost(EventQueue):
     def _step(self, event: Event) -> None:
         self._history.append(_brief(event))
         try:
+            effect: Any
             for effect in self._machine.handle(event):
                 perform = self._performers.get(type(effect))
                 if perform is None:
@@ -153,12 +169,12 @@ class MachineHost(EventQueue):
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
             self._fail(error)
 
-    def _text(self, event: str | tuple[str, int, object]) -> str:
-        return event if isinstance(event, str) else " ".join(map(str, event))
+    def _text(self, event: object) -> str:
+        return " ".join(map(str, event)) if isinstance(event, tuple) else str(event)
 
-    def _reply(self, event: Event) -> None:
+    def _reply(self, event: Reply) -> None:
         """Pass on the first reply to a request that is still open."""
-        request = event.request  # type: ignore[union-attr]
+        request = event.request
         if request in self._open:
             self._open.discard(request)
             if type(event) is not TimerFired:
@@ -320,13 +336,12 @@ def _outcome_or_raise(error: LedgerLogError) -> MetadataOutcome:
 
 def _brief(event: Event) -> str | tuple[str, int, object]:
     """What is kept of an event for a report: no payloads, and cheap for the hot ones."""
-    kind = type(event)
-    if kind is AddReplied:
-        return "AddReplied", event.request, event.code  # type: ignore[union-attr]
-    if kind is BatchReplied:
-        return "BatchReplied", event.request, event.code  # type: ignore[union-attr]
-    if kind is ReadReplied:
-        return "ReadReplied", event.request, event.code  # type: ignore[union-attr]
-    if kind.__name__ == "AddRequested":
-        return f"AddRequested({len(event.payloads)} entries)"  # type: ignore[union-attr]
+    if type(event) is AddReplied:
+        return "AddReplied", event.request, event.code
+    if type(event) is BatchReplied:
+        return "BatchReplied", event.request, event.code
+    if type(event) is ReadReplied:
+        return "ReadReplied", event.request, event.code
+    if type(event) is AddRequested:
+        return f"AddRequested({len(event.payloads)} entries)"
     return repr(event)

@@ -10,14 +10,13 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
 
 from ledgerlog_spark.client.errors_from_codes import error_from_failure, error_from_read
 from ledgerlog_spark.client.known_ends import KnownEnds
 from ledgerlog_spark.client.lac_announcer import announces
 from ledgerlog_spark.client.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.ledger_follower import LedgerFollower
-from ledgerlog_spark.client.machine_host import Machine, MachineHost
+from ledgerlog_spark.client.machine_host import Machine, MachineHost, OnCrash, OnIndication
 from ledgerlog_spark.client.services import Services, record_unread
 from ledgerlog_spark.client.stall_watch import StallWatch
 from ledgerlog_spark.errors import (
@@ -34,6 +33,7 @@ from ledgerlog_spark.protocol.lac import LacReader
 from ledgerlog_spark.protocol.messages import (
     EntriesRead,
     EntriesTaken,
+    Indication,
     LacAdvanced,
     LacRead,
     LedgerFailed,
@@ -189,7 +189,7 @@ class ReadHandle:
         self._raise_lac(self._ends.last_add_confirmed(self.id))
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def on_indication(indication: Any) -> None:
+        def on_indication(indication: Indication) -> None:
             if isinstance(indication, LacAdvanced | LacRead):
                 self._raise_lac(indication.last_add_confirmed)
             if done.done():
@@ -292,7 +292,11 @@ class ReadHandle:
             reading.fail(self._closed_error())
 
     def _host(
-        self, machine: Machine, on_indication: Any, on_crash: Any, on_settled: Any = None
+        self,
+        machine: Machine,
+        on_indication: OnIndication,
+        on_crash: OnCrash,
+        on_settled: Callable[[], None] | None = None,
     ) -> MachineHost:
         return MachineHost(
             machine,
@@ -426,7 +430,7 @@ class _Range:
         if self.reader.reserved_size_bytes > reserved:
             self._waits += 1  # no reply was due before there was room to ask
 
-    def _on_indication(self, indication: Any) -> None:
+    def _on_indication(self, indication: Indication) -> None:
         if isinstance(indication, EntriesRead):
             self._batches.append(EntryBatch.of(indication.entries))
         elif isinstance(indication, ReadFailed):

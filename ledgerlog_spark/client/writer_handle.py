@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ledgerlog_spark.client.append_batches import (
     AppendBatches,
@@ -40,6 +39,7 @@ from ledgerlog_spark.protocol.messages import (
     AddRequested,
     CloseRequested,
     EnsembleChanged,
+    Indication,
     LedgerClosed,
     LedgerFailed,
     NoReplacement,
@@ -325,7 +325,7 @@ class WriteHandle:
 
     # --- what the machine says ---
 
-    def _on_indication(self, indication: Any) -> None:
+    def _on_indication(self, indication: Indication) -> None:
         if type(indication) is RunConfirmed:
             run = self._unconfirmed.popleft()
             assert run.first_entry_id == indication.first_entry_id

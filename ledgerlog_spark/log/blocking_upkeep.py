@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.log.log_upkeep import no_progress
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BlockingLogUpkeep:
+class BlockingLogUpkeep(ABC):
     """The part of `BlockingLog` that neither reads nor commits rows; same calls and errors.
 
     `on_progress` is called on the client's own thread.
@@ -71,5 +72,6 @@ class BlockingLogUpkeep:
         """See `LogUpkeep.delete`."""
         self._run(lambda log: log.delete())
 
+    @abstractmethod
     def _run(self, work: Callable[[Log], Coroutine[Any, Any, T]]) -> T:
-        raise AssertionError(work)
+        """What `work` returns on the client's loop."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.model import LedgerMetadata, Versioned
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_pages import Loaded, PageRequest
+    from ledgerlog_spark.protocol.log_records import ProducerRecord
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -266,7 +267,9 @@ class Driver:
         outcome, found = await _attempt(self._registrations(set(ask.ledger_ids)))
         return m.RegistrationsRead(ask.request, outcome, tuple(found or ()))
 
-    async def _registrations(self, wanted: set[int]) -> list[Any]:
+    async def _registrations(
+        self, wanted: set[int]
+    ) -> list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]]:
         found = []
         for app in await self._store.producers(self.log_id):
             # A registration that ends in between makes the write at this record fail.

@@ -20,6 +20,7 @@ from ledgerlog_spark.protocol.leader_messages import (
     CloseLedger,
     CreateLedger,
     HeadChanged,
+    LeaderEvent,
     LedgerCreated,
     LedgerEnd,
     LedgerOutcome,
@@ -59,7 +60,7 @@ class Owner(Protocol):
         """A burst of events is over."""
 
 
-class LeaderHost(EventQueue):
+class LeaderHost(EventQueue[LeaderEvent]):
     """Drives one machine, on the event loop's thread."""
 
     def __init__(
@@ -122,7 +123,7 @@ class LeaderHost(EventQueue):
         while self._tasks:
             await forever(asyncio.wait(self._tasks), "requests end by their deadlines")
 
-    def _step(self, event: Any) -> None:
+    def _step(self, event: LeaderEvent) -> None:
         self._history.append(event)
         try:
             effect: Any
@@ -140,7 +141,7 @@ class LeaderHost(EventQueue):
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine is not to be trusted
             self._fail(error)
 
-    def _text(self, event: Any) -> str:
+    def _text(self, event: object) -> str:
         return str(event)[:EVENT_TEXT_LENGTH_MAX]
 
     def _settle(self) -> None:

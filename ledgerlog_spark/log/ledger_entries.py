@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -36,7 +37,7 @@ async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: i
     return low
 
 
-class EntryCursor(Generic[T]):
+class EntryCursor(ABC, Generic[T]):
     """Turns entries into what they hold, from an offset on, and sees that nothing is missing.
 
     Attributes:
@@ -57,6 +58,7 @@ class EntryCursor(Generic[T]):
         """Whether everything before `end_offset` was given."""
         return self.end_offset is not None and self.next_offset >= self.end_offset
 
+    @abstractmethod
     def take(self, ledger_id: int, entry: Any) -> list[T]:
         """What the next entry of a ledger holds, without what is passed over.
 
@@ -64,7 +66,6 @@ class EntryCursor(Generic[T]):
             DataLossError: Something is missing between what was given and this entry.
             WireFormatError: The entry is none of this log.
         """
-        raise AssertionError((self, ledger_id, entry))
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
         """Which of the entry's records or rows are to be given, counted from its first."""

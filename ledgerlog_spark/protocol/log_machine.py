@@ -138,7 +138,8 @@ class LogMachine(ABC, Generic[R_co]):
         self._has_written = self._has_written or isinstance(asked, _WRITES)
         return [asked]
 
-    def _finish(self, result: R_co) -> LogEffects[R_co]:  # type: ignore[misc]  # only the machine itself calls it
+    def _finish(self, result: R_co) -> LogEffects[R_co]:  # type: ignore[misc]
+        """End with a result. The machine alone calls this, so that its type may be covariant."""
         self._ended = True
         return [Finished(result)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from ledgerlog_spark.errors import LocalProtocolError
@@ -63,7 +64,7 @@ def check_ids(*ids: int) -> None:
         raise LocalProtocolError(f"ids start at 0, got {min(ids)}")
 
 
-class Pending:
+class Pending(ABC):
     """A request that was not answered yet; answered at most once.
 
     Attributes:
@@ -82,9 +83,9 @@ class Pending:
         """Whether somebody waits for the answer."""
         return self.is_open
 
+    @abstractmethod
     def fail(self, code: Code) -> None:
         """Reply without a result, unless there was a reply already."""
-        raise AssertionError(f"{type(self).__name__} cannot fail with {code}")
 
 
 class PendingRun(Pending):
@@ -146,9 +147,9 @@ class PendingKeyed(Pending):
         self.key = key
         self.followers: list[PendingKeyed] = []
 
+    @abstractmethod
     def frame(self) -> Sequence[Buffer]:
         """The buffers of the request's frame."""
-        raise AssertionError(f"{type(self).__name__} has no frame")
 
 
 class PendingAdd(PendingKeyed):
