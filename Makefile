@@ -15,9 +15,18 @@ CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # A file's tests share processes that are dear to start. In the order of the tree: the short tests
 # of units come last and fill the gaps.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# For pytest, in every target that calls it: make check PYTEST_ARGS='-x -k leader'
+PYTEST_ARGS ?=
+# COVERAGE=1 prints which lines of both packages the tests of `check`, `pytest` and `fuzz` reach.
+COVERAGE ?=
+FAST := tests/unit tests/transcripts tests/architecture
+PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
+# What `make soak` runs, the short ones first.
+SOAK ?= fuzz ack-audit kill-test many-ledgers abuse-test metadata-size leader-stream differential \
+	complete-mode sim-coverage exactly-once interop mutation-score matrix
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,19 +42,32 @@ setup: $(STAMP) ## Install the virtual environment that all targets use
 demo: $(STAMP) ## Write real flights through Spark, lose a bookie on the way, read every row back
 	$(BIN)/ledgerlog demo
 
+check: lint types ## Run what a change needs every few minutes: style, types, unit tests, transcripts, rules
+	$(PYTEST) -q $(PARALLEL) $(FAST)
+
 # What the simulators play behind them the tests play less of.
 test: export LEDGERLOG_SIM_FOLLOWS := 1
 test: lint types pytest sim ## Run everything that must be green: style, types, tests, simulation
+
+soak: $(STAMP) ## Run all long checks one after the other, also after a failure, and count them
+	@failed=""; \
+	for target in $(SOAK); do \
+		echo "== make $$target"; \
+		$(MAKE) --no-print-directory $$target || failed="$$failed $$target"; \
+	done; \
+	set -- $$failed; \
+	echo "soak: $(words $(SOAK)) ran, $$# failed$${failed:+:$$failed}"; \
+	test $$# -eq 0
 
 lint: $(STAMP) ## Check rules and format with ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP) ## Check both packages with mypy --strict
+types: $(STAMP) ## Check the packages and the tests with mypy --strict
 	$(BIN)/mypy
 
 pytest: $(STAMP) ## Run all tests, with fewer schedules than `make sim`
-	LEDGERLOG_SIM_SCHEDULES=400 $(BIN)/python -m pytest $(PARALLEL)
+	LEDGERLOG_SIM_SCHEDULES=400 $(PYTEST) $(PARALLEL)
 
 sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES of logs and of leaders
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers $(CORES)
@@ -74,7 +96,7 @@ sim-coverage: $(STAMP) ## Show what schedules of ledgers and logs reach, and wha
 	$(BIN)/python -m tests.sim.leader --coverage --schedules 500 --seed 1
 
 fuzz: $(STAMP) ## Test the properties with many new random examples
-	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests/unit tests/properties
+	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit tests/properties
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends, in ROUNDS rounds
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)
@@ -95,7 +117,7 @@ metadata-size: $(STAMP) ## Measure what 10,000 micro-batches leave in ZooKeeper
 	$(BIN)/python -m benchmarks.metadata_size
 
 sql-table: $(STAMP) ## Write the table of SQL statements in docs/SPARK.md, from the test that runs them
-	LEDGERLOG_UPDATE_DOCS=1 $(BIN)/python -m pytest -n0 -q tests/spark/test_sql_statements.py
+	LEDGERLOG_UPDATE_DOCS=1 $(PYTEST) -n0 -q tests/spark/test_sql_statements.py
 
 ack-audit: $(STAMP) ## Trace a bookie: the sync that covers it precedes each answer (needs strace)
 	$(BIN)/python -m tests.ack_audit
@@ -103,6 +125,7 @@ ack-audit: $(STAMP) ## Trace a bookie: the sync that covers it precedes each ans
 mutation-score: $(STAMP) ## Count how many of a list of plausible mistakes the simulators and the tests notice
 	$(BIN)/python -m tests.mutation
 
+matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
 matrix: $(STAMP) ## Unit, Spark, stream and leader tests in every Python and PySpark that the metadata allows
 	$(BIN)/python -m tests.matrix
 
@@ -142,4 +165,4 @@ lock: $(STAMP) ## Compile requirements.lock from pyproject.toml
 		--no-header --no-annotate --extra dev pyproject.toml -o requirements.lock
 
 clean: ## Delete what builds and tests leave behind, except the virtual environment
-	rm -rf dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
+	rm -rf dist build site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

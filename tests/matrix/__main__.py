@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,8 @@ def main() -> int:
     parser.add_argument("--pair", help="only this one, as 3.12/4.3.0")
     options = parser.parse_args()
     chosen = [Pair(*options.pair.split("/"))] if options.pair else pairs()
-    results = {pair: _outcome(pair, options.tests) for pair in chosen}
+    arguments = [*shlex.split(os.environ.get("PYTEST_ARGS", "")), *options.tests]
+    results = {pair: _outcome(pair, arguments) for pair in chosen}
     for pair, outcome in results.items():
         print(f"{pair}: {outcome}")
     passed = sum(outcome == "passed" for outcome in results.values())
@@ -37,7 +39,7 @@ def main() -> int:
     return int(passed != len(results))
 
 
-def _outcome(pair: Pair, tests: list[str]) -> str:
+def _outcome(pair: Pair, arguments: list[str]) -> str:
     python = _interpreter(pair.python)
     if python is None:
         return f"not run: there is no Python {pair.python} on this machine"
@@ -54,7 +56,7 @@ def _outcome(pair: Pair, tests: list[str]) -> str:
                 "-p",
                 "no:cacheprovider",
                 *_parallel(),
-                *tests,
+                *arguments,
             ],
             cwd=ROOT,
             env=os.environ | {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"},
