@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.model import Version, Versioned
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.protocol.log_machine import LogMachine
     from ledgerlog_spark.protocol.log_pages import PageRequest
+    from ledgerlog_spark.protocol.log_rows import RecordKind
+
+
+@lru_cache(maxsize=300)
+def decoded(kind: RecordKind[Any], data: bytes) -> tuple[Any, ...]:
+    """The records of a page, decoded once: tests of long lists read the same pages many times."""
+    return decode_page(kind, data)
 
 
 def token(number: int) -> str:
@@ -141,7 +149,7 @@ class OneLog:
         return 0 if ask.time is self._m.AskedTime.NONE else self.now_ms
 
     def page(self, page: PageRequest) -> tuple[Any, ...]:
-        return decode_page(page.kind, self.pages[page.ref.token, page.ref.number])
+        return decoded(page.kind, self.pages[page.ref.token, page.ref.number])
 
     def commit(self, *ranges: StagedRange, **how: Any) -> Any:
         """Commit those ranges under a producer of their own; the result."""

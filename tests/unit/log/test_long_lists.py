@@ -11,7 +11,6 @@ import pytest
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol import log_messages as m
-from ledgerlog_spark.protocol.log_codec import decode_page
 from ledgerlog_spark.protocol.log_expiry import STEP_ITEMS_MAX, Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log_pages import (
     PAGE_BODY_SIZE_BYTES_MAX,
@@ -24,7 +23,7 @@ from ledgerlog_spark.protocol.log_records import Item, LogHead, Paged, PageRef, 
 from ledgerlog_spark.protocol.log_retention import ITEMS_AT_ONCE, PageSizes, RetentionMachine
 from ledgerlog_spark.protocol.log_rows import HISTORY, ITEMS
 from ledgerlog_spark.protocol.log_truncate import Truncated, TruncateMachine
-from tests.unit.log.log_values import OneLog, new_head, token
+from tests.unit.log.log_values import OneLog, decoded, new_head, token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +70,7 @@ def paged(
     for number, (place, end) in enumerate(itertools.pairwise(cuts), first):
         some = records[place:end]
         loaded = {
-            (page.ref.token, page.ref.number): decode_page(
+            (page.ref.token, page.ref.number): decoded(
                 page.kind, pages[page.ref.token, page.ref.number]
             )
             for page in pages_to_merge(kind, found, some)
