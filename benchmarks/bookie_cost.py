@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from benchmarks.machine import anonymous_bytes, device_bytes, disk_bytes, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from bookie_server.core.manifest_codec import decode_manifest
-from ledgerlog_spark.client.blocking import BlockingWriteHandle
+from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
 from ledgerlog_spark.local.bookie import FILE_SIZE_BYTES
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.transport import control_pb2, control_pb2_grpc
@@ -56,6 +57,7 @@ class Cost:
 def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max: int) -> int:
     """Payload bytes appended with a full window outstanding."""
     begun, done = time.perf_counter(), 0
+    pending: list[Future[int]] = []
     while time.perf_counter() - begun < seconds and done * len(payload) < size_max:
         pending = [ledger.append_async(payload) for _ in range(64)]
         done += len(pending)

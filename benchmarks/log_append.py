@@ -10,10 +10,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Any
 
 import ledgerlog_spark as ll
 from benchmarks.machine import disk_rate, median
@@ -49,7 +51,8 @@ def many(count: int) -> Callable[[BlockingLeader, list[bytes], float], float]:
 
     def run(log: BlockingLeader, records: list[bytes], seconds: float) -> float:
         batches = cycle([records[at : at + count] for at in range(0, RECORDS, count)])
-        begun, done, pending = time.perf_counter(), 0, deque()
+        begun, done = time.perf_counter(), 0
+        pending: deque[Future[Any]] = deque()
         while time.perf_counter() - begun < seconds:
             pending.append(log.append_many_async(next(batches)))
             done += count

@@ -10,14 +10,14 @@ from ledgerlog_spark.client.password_file import password_from_file
 from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.client.blocking import BlockingClient
     from ledgerlog_spark.log.blocking import BlockingLogs
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
-_clients: dict[str, BlockingClient] = {}
+_clients: dict[str, BlockingLogClient] = {}
 _lock = threading.Lock()
 
 
-def client_of(uri: str) -> BlockingClient:
+def client_of(uri: str) -> BlockingLogClient:
     """The process's client of the cluster at `uri`, connected on first use.
 
     Raises:

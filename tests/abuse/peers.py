@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -61,7 +61,7 @@ async def until_closed(reader: asyncio.StreamReader) -> None:
 
 async def without_reading(writer: asyncio.StreamWriter) -> None:
     """Take nothing from the socket, until the bookie closed the connection."""
-    transport = writer.transport
+    transport = cast("asyncio.Transport", writer.transport)
     transport.pause_reading()
     # A paused transport does not hear that it was closed; a write does.
     while not transport.is_closing():

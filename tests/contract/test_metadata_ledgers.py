@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BOOKIES = ("127.0.0.1:3181", "127.0.0.1:3182", "127.0.0.1:3183")
 
 
-def metadata_with(token: int | None = 77, **changes: object) -> LedgerMetadata:
+def metadata_with(token: int | None = 77, **changes: Any) -> LedgerMetadata:
     plain = LedgerMetadata(
         quorum=Quorum(3, 3, 2),
         fragments=(Fragment(0, BOOKIES),),

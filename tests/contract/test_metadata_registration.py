@@ -138,7 +138,7 @@ async def test_a_bookie_that_moves_between_two_looks_is_found(
 
     await stores.registration.register(BOOKIE, read_only=read_only)
     await reader.registration.sync()
-    tree = ChangingTree(reader.tree, [move])
+    tree: Any = ChangingTree(reader.tree, [move])
     assert await TreeRegistration(tree, world.root).info(BOOKIE.bookie_id) == BOOKIE
 
 

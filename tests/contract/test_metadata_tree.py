@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.errors import (
+    LedgerLogError,
     LocalProtocolError,
     MetadataUnavailableError,
     MetadataUnknownError,
@@ -23,6 +24,7 @@ from ledgerlog_spark.metadata.znode_tree import (
     NodeKind,
     NodeMissingError,
     NodeNotEmptyError,
+    NodeOperation,
     SetNode,
     TransactionFailedError,
     ZnodeTree,
@@ -245,7 +247,7 @@ async def test_failed_transaction_changes_nothing_and_names_its_culprit(
     root = world.root
     version = (await tree.create(f"{root}/a", b"0")).version
     stale = Version(version.incarnation, 7)
-    culprits = [
+    culprits: list[tuple[NodeOperation, type[LedgerLogError]]] = [
         (CheckNode(f"{root}/a", stale), MetadataVersionError),
         (SetNode(f"{root}/a", b"1", stale), MetadataVersionError),
         (DeleteNode(f"{root}/missing"), NodeMissingError),

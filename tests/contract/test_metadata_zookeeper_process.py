@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
-from ledgerlog_spark.local import zookeeper as module
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess, find_java, four_letters
 from ledgerlog_spark.metadata.zookeeper_session import ZookeeperSession
+from tests.fixtures.kinds import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ async def test_second_start_in_a_directory_finds_port_and_data_of_the_first(
     await session.create("/kept", b"data")
     await session.close()
     assert "imok" in four_letters(first.port, "ruok")
-    assert first.pid is not None
+    assert now(first.pid) is not None
     first.kill()
     first.kill()
     assert (first.is_running, first.pid) == (False, None)
@@ -141,7 +142,7 @@ def test_missing_pyspark_names_the_command_that_installs_it(
         origin = str(tmp_path / "pyspark" / "__init__.py")
 
     found: Callable[[str], object] = lambda _: Package if has_package else None  # noqa: E731
-    monkeypatch.setattr(module.importlib.util, "find_spec", found)
+    monkeypatch.setattr(importlib.util, "find_spec", found)
     with pytest.raises(ConfigurationError, match=r"pip install .*'pyspark<"):
         ZooKeeperProcess(tmp_path).start()
 
@@ -152,7 +153,7 @@ def test_server_on_a_port_that_another_one_answers_on_is_not_taken_for_serving(
     with ZooKeeperProcess(tmp_path / "first") as first:
         late = ZooKeeperProcess(tmp_path / "late", port=first.port, start_timeout_seconds=15)
         # It looked while the port was still free, and is late by the time it binds.
-        late._refuse_taken_port = lambda: None  # type: ignore[method-assign]
+        late._refuse_taken_port = lambda: None
         with pytest.raises(MetadataUnavailableError, match="ended before it served"):
             late.start()
         assert not late.is_running

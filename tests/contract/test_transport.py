@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ from ledgerlog_spark.metadata.stores import memory_metadata
 from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code
 from ledgerlog_spark.transport.grpc_transport import GrpcTransport
 from ledgerlog_spark.transport.in_process import InProcessTransport, StorageRequests
-from ledgerlog_spark.transport.port import AddRun
+from ledgerlog_spark.transport.port import AddRun, BookieTransport, Buffer
 from ledgerlog_spark.transport.v2_transport import V2Transport
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 from tests.contract.transport_bookies import HeldStorage, MemoryStorage, small_server
-from tests.contract.transport_calls import BOOKIE, CODEC, KEY, Caller, run_of, stored
+from tests.contract.transport_calls import BOOKIE, CODEC, KEY, Call, Caller, run_of, stored
 
 OTHER_KEY = b"o" * 20
 RUNS = {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"}
@@ -116,7 +116,9 @@ async def control_service(storage: Any, tmp_path: Path) -> AsyncIterator[int]:
         await server.stop(drain_timeout_ms=100)
 
 
-TRANSPORTS = {
+Opened = Callable[[Any, Path], AbstractAsyncContextManager[BookieTransport]]
+
+TRANSPORTS: dict[str, Opened] = {
     "in_process": in_process,
     "grpc": grpc_of_ours,
     "v2": v2_of_ours,
@@ -155,7 +157,10 @@ async def bookie_storage(tmp_path: Path) -> AsyncIterator[Any]:
         await tasks.aclose()
 
 
-STORAGES = {"memory": memory_storage, "bookie": bookie_storage}
+STORAGES: dict[str, Callable[[Path], AbstractAsyncContextManager[Any]]] = {
+    "memory": memory_storage,
+    "bookie": bookie_storage,
+}
 
 
 @pytest.fixture(params=STORAGES)
@@ -287,7 +292,8 @@ async def test_payloads_of_every_kind_of_buffer_are_sent(caller: Caller) -> None
     head, _ = CODEC.encode(
         ledger_id=7, entry_id=0, last_add_confirmed=-1, length=len(payload), payload=payload
     )
-    for ledger_id, buffer in enumerate((bytearray(payload), memoryview(payload)), 7):
+    buffers: tuple[Buffer, ...] = (bytearray(payload), memoryview(payload))
+    for ledger_id, buffer in enumerate(buffers, 7):
         head, _ = CODEC.encode(
             ledger_id=ledger_id, entry_id=0, last_add_confirmed=-1, length=20000, payload=buffer
         )
@@ -305,7 +311,7 @@ async def test_payloads_of_every_kind_of_buffer_are_sent(caller: Caller) -> None
         AddRun(7, range(1), run_of(7, range(1)).entries, b"short"),
         AddRun(-7, range(1), run_of(7, range(1)).entries, KEY),
         AddRun(7, range(-1, 0), run_of(7, range(1)).entries, KEY),
-        AddRun(7, range(4097), run_of(7, range(1)).entries * 4097, KEY),
+        AddRun(7, range(4097), [*run_of(7, range(1)).entries] * 4097, KEY),
     ],
     ids=["too large", "ids", "empty", "key", "ledger id", "entry id", "too many"],
 )
@@ -318,12 +324,13 @@ async def test_run_that_cannot_be_sent_is_refused_and_changes_nothing(
 
 
 async def test_read_of_a_negative_id_is_refused(caller: Caller) -> None:
-    for call in (
+    calls: tuple[Callable[[], Call], ...] = (
         lambda: caller.start_read(7, -2),
         lambda: caller.start_read(-1, 0),
         lambda: caller.start_read(7, 0, fence_key=b"short"),
         lambda: caller.start_read_batch(7, -1, 10, 1000),
-    ):
+    )
+    for call in calls:
         with pytest.raises(LocalProtocolError):
             call()
 
@@ -452,7 +459,7 @@ async def test_watch_brings_the_entries_along_that_its_rises_cover(caller: Calle
     await watch.rises_to(3)
     told = {first + n: one for first, some in watch.told for n, one in enumerate(some)}
     assert told == {number: stored(7, number) for number in range(3)} | {
-        3: run_of(7, range(3, 4), last_add_confirmed=2).entries[0][0] + b"payload"
+        3: bytes(run_of(7, range(3, 4), last_add_confirmed=2).entries[0][0]) + b"payload"
     }
     watch.cancel()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ledgerlog_spark.model import Code, DigestType
@@ -88,8 +88,10 @@ class Caller:
             lambda done: self.transport.read(self.bookie_id, request, self.timeout_ms, done)
         )
 
-    def start_read_batch(self, *numbers: int) -> Call:
-        request = ReadBatch(*numbers)
+    def start_read_batch(
+        self, ledger_id: int, first_entry_id: int, count_max: int, size_bytes_max: int
+    ) -> Call:
+        request = ReadBatch(ledger_id, first_entry_id, count_max, size_bytes_max)
         return Call(
             lambda done: self.transport.read_batch(self.bookie_id, request, self.timeout_ms, done)
         )
@@ -99,10 +101,15 @@ class Caller:
         return code
 
     async def read(self, ledger_id: int, entry_id: int, **options: Any) -> tuple[Code, Any]:
-        return await self.start_read(ledger_id, entry_id, **options).result()  # type: ignore[return-value]
+        code, entry = await self.start_read(ledger_id, entry_id, **options).result()
+        return code, entry
 
-    async def read_batch(self, *numbers: int) -> tuple[Code, Sequence[bytes]]:
-        return await self.start_read_batch(*numbers).result()  # type: ignore[return-value]
+    async def read_batch(
+        self, ledger_id: int, first_entry_id: int, count_max: int, size_bytes_max: int
+    ) -> tuple[Code, Any]:
+        call = self.start_read_batch(ledger_id, first_entry_id, count_max, size_bytes_max)
+        code, entries = await call.result()
+        return code, entries
 
     def start_write_lac(self, ledger_id: int, lac: int, *, key: bytes = KEY) -> Call:
         request = WriteLac(ledger_id, lac, key)
@@ -123,7 +130,8 @@ class Caller:
         return code
 
     async def read_lac(self, ledger_id: int) -> tuple[Code, int]:
-        return await self.start_read_lac(ledger_id).result()  # type: ignore[return-value]
+        code, lac = await self.start_read_lac(ledger_id).result()
+        return code, lac
 
     def watch_lac(self, ledger_id: int, previous: int = -1, **options: int) -> Watch:
         return Watch(self, WatchLac(ledger_id, previous, **options))

@@ -61,7 +61,7 @@ class Appender(threading.Thread):
     def _append(self) -> None:
         half = self._rows // 2 // BATCH * BATCH
         rolls = [half + (self._rows - half) * part // (ROLLS + 1) for part in range(1, ROLLS + 1)]
-        kill_at = rolls[1] + BATCH
+        kill_at: int | None = rolls[1] + BATCH
         pending: list[Any] = []
         with (
             ll.connect(self._cluster.metadata_service_uri) as client,

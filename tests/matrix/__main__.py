@@ -93,7 +93,8 @@ def _install(python: str, home: Path, pair: Pair) -> None:
     if stamp.exists() and stamp.stat().st_mtime > LOCK.stat().st_mtime:
         return
     subprocess.run([python, "-m", "venv", "--clear", home], check=True)
-    pip = [home / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [home / "bin/python", "-m", "pip", "install", "--quiet"]
+    pip += ["--disable-pip-version-check"]
     rest = home / "requirements.txt"
     rest.write_text(_without(LOCK.read_text(), {"pyspark", "py4j"}))
     subprocess.run([*pip, "--require-hashes", "-r", rest], check=True)

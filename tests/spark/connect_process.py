@@ -49,7 +49,8 @@ def connect_server(directory: Path) -> Iterator[str]:
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
     given = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-    command = [home / "bin" / "spark-submit", "--master", "local[2]", "--class", SERVER]
+    command: list[str | Path] = [home / "bin" / "spark-submit", "--master", "local[2]"]
+    command += ["--class", SERVER]
     environment = {**os.environ, "SPARK_HOME": str(home)}
     environment.pop("LEDGERLOG_METADATA_SERVICE_URI", None)
     with (directory / "server.log").open("w") as log:
@@ -70,7 +71,7 @@ def main(uri: str, log: str, directory: Path) -> None:
 
     told: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: told.append(record.getMessage())
     logging.getLogger("ledgerlog_spark").addHandler(handler)
     with connect_server(directory) as address:
         builder = SparkSession.builder.remote(address)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from grpc.aio import EOF  # type: ignore[attr-defined]  # the stubs of grpc lack it
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
+from ledgerlog_spark.wire.answers import AddAnswer
 from ledgerlog_spark.wire.requests import encode_read, encode_tell_lac
 from tests.fixtures.bookie_process import CODEC, KEY, add_frame, add_run_frame, stored_entry
 
@@ -39,7 +41,7 @@ async def stub(bookie: BookieProcess) -> AsyncIterator[Any]:
 
 def _append(ledger_id: int, entry_ids: list[int], request_id: int = 1, /, **changes: Any) -> Any:
     entries = [stored_entry(ledger_id, entry_id, b"grpc") for entry_id in entry_ids]
-    fields = {
+    fields: dict[str, Any] = {
         "request_id": request_id,
         "ledger_id": ledger_id,
         "entry_ids": entry_ids,
@@ -78,7 +80,7 @@ async def test_entries_appended_by_grpc_are_read_by_both_protocols(
         stub.Append(iter([_append(ledger_id, [0, 1, 2], 1), _append(ledger_id, [3], 2)]))
     )
     assert {number: reply.code for number, reply in replies.items()} == {1: 0, 2: 0}
-    assert peer.ask(encode_read(ledger_id, 3)).entry == stored_entry(ledger_id, 3, b"grpc")
+    assert peer.read(encode_read(ledger_id, 3)) == stored_entry(ledger_id, 3, b"grpc")
     reads = [pb.ReadRequest(request_id=n, ledger_id=ledger_id, entry_id=n) for n in range(5)]
     found = await _replies(stub.Read(iter(reads)))
     assert found[2].entry == stored_entry(ledger_id, 2, b"grpc")
@@ -174,7 +176,7 @@ async def test_told_last_add_confirmed_wakes_those_who_watch_and_is_not_answered
     told = await watch.read()
     assert told.last_add_confirmed == 5
     assert list(told.entries) == [stored_entry(ledger_id, 5, b"x")]
-    assert peer.ask(add_frame(ledger_id, 6, b"x")).entry_id == 6
+    assert peer.ask(add_frame(ledger_id, 6, b"x")) == AddAnswer(Code.OK, ledger_id, 6)
     watch.cancel()
 
 
@@ -233,7 +235,7 @@ async def test_stop_ends_open_watches(make_bookie: Any) -> None:
         watch = stub.WatchLac(pb.WatchLacRequest(ledger_id=1, previous=-1))
         assert (await watch.read()).last_add_confirmed == 1
         assert bookie.stop() == 0
-        assert await watch.read() is grpc.aio.EOF
+        assert await watch.read() is EOF
 
 
 async def test_watches_are_bounded_and_one_connection_does_not_get_all_of_them(

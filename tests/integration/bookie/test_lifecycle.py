@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import urllib.request
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import pytest
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from ledgerlog_spark.metadata.stores import open_metadata
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.answers import AddAnswer, AddRunAnswer
 from ledgerlog_spark.wire.requests import encode_read
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, free_port, stored_entry
 
@@ -32,7 +34,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 STOPPED, BAD_CONFIGURATION, REFUSED, NO_METADATA, DISK_FAILED = 0, 2, 3, 4, 5
 
 
-def _registered(service_uri: str) -> Callable[[], object]:
+def _registered(service_uri: str) -> Callable[[], Awaitable[tuple[list[str], list[str]]]]:
     async def look() -> tuple[list[str], list[str]]:
         stores = await open_metadata(service_uri)
         try:
@@ -67,8 +69,7 @@ def test_signal_stops_a_bookie_cleanly_and_its_entries_stay(
     bookie.start()
     with bookie.peer() as peer:
         for entry_id in range(20):
-            answer = peer.ask(encode_read(1, entry_id))
-            assert answer.entry == stored_entry(1, entry_id, b"x" * 10_000)
+            assert peer.read(encode_read(1, entry_id)) == stored_entry(1, entry_id, b"x" * 10_000)
 
 
 def test_requests_accepted_before_a_stop_are_answered(make_bookie: MakeBookie) -> None:
@@ -77,6 +78,7 @@ def test_requests_accepted_before_a_stop_are_answered(make_bookie: MakeBookie) -
         assert peer.ask(add_frame(1, 0, b"first")).code is Code.OK
         peer.send(*(add_frame(1, entry_id, bytes(50_000)) for entry_id in range(1, 40)))
         first = peer.answer()
+        assert isinstance(first, AddAnswer)
         assert bookie.stop() == STOPPED
         answered = [first.entry_id]
         while (body := peer.body()) is not None:
@@ -97,6 +99,7 @@ def test_killed_bookie_keeps_what_it_acknowledged_and_its_fences(make_bookie: Ma
             peer.send(add_run_frame(1, range(first, first + 100), b"k" * 500, request_id=first))
         for _ in range(25):
             answer = peer.answer()
+            assert isinstance(answer, AddRunAnswer)
             assert answer.code is Code.OK
             acknowledged += range(answer.first_entry_id, answer.first_entry_id + 100)
         bookie.kill()
@@ -104,8 +107,7 @@ def test_killed_bookie_keeps_what_it_acknowledged_and_its_fences(make_bookie: Ma
     bookie.start()
     with bookie.peer() as peer:
         for entry_id in acknowledged:
-            answer = peer.ask(encode_read(1, entry_id))
-            assert answer.entry == stored_entry(1, entry_id, b"k" * 500)
+            assert peer.read(encode_read(1, entry_id)) == stored_entry(1, entry_id, b"k" * 500)
         assert peer.ask(add_frame(2, 0, b"late")).code is Code.FENCED
 
 
@@ -341,7 +343,7 @@ def test_disk_that_fails_ends_the_bookie_and_loses_nothing_acknowledged(
     assert "storage_failed" in bookie.log()
     bookie.start()
     with bookie.peer() as peer:
-        assert peer.ask(encode_read(1, 0)).entry == stored_entry(1, 0, b"acknowledged")
+        assert peer.read(encode_read(1, 0)) == stored_entry(1, 0, b"acknowledged")
         assert peer.ask(encode_read(1, 1)).code is Code.NO_ENTRY
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.command_line import (
-    PATIENCE_SECONDS,
     command_lines_of,
     processes_of,
     spawn,
     until,
 )
+from tests.fixtures.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
-from tests.fixtures.command_line import COMMAND, PATIENCE_SECONDS, ROOT
+from tests.fixtures.command_line import COMMAND, ROOT
+from tests.fixtures.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

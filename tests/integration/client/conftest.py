@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.client.blocking import BlockingClient
+from ledgerlog_spark.log.clients import BlockingLogClient
 from tests.fixtures.bookie_process import BookieProcess
 
 
@@ -28,7 +29,7 @@ class BookieCluster:
         with ThreadPoolExecutor(count) as pool:
             list(pool.map(BookieProcess.start, begun))
 
-    def connect(self, **settings: int) -> BlockingClient:
+    def connect(self, **settings: Any) -> BlockingLogClient:
         return ll.connect(self.uri, settings=ll.ClientSettings(**settings))
 
 

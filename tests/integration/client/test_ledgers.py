@@ -54,13 +54,11 @@ def test_bookies_killed_while_appending_are_replaced_and_every_acknowledged_entr
     cluster.start(1)
     with cluster.connect() as client:
         ledger = client.create_ledger()
-        futures = []
-        for number in range(20_000):
-            futures.append(ledger.append_async(b"entry %d" % number))
-            if number == 5_000:
-                futures[0].result()  # else the first fragment itself would be replaced in place
-                killed = ledger.metadata.last_fragment.ensemble[0]
-                cluster.bookies[killed].kill()
+        futures = [ledger.append_async(b"entry %d" % number) for number in range(5_000)]
+        futures[0].result()  # else the first fragment itself would be replaced in place
+        killed = ledger.metadata.last_fragment.ensemble[0]
+        cluster.bookies[killed].kill()
+        futures += [ledger.append_async(b"entry %d" % number) for number in range(5_000, 20_000)]
         assert [future.result() for future in futures] == list(range(20_000))
         # Two of three bookies are enough, so a close can come before the change: write until it is.
         written = 20_000

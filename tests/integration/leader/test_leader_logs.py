@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
 
 import pytest
 
@@ -242,7 +243,7 @@ def test_appends_of_many_threads_are_each_acknowledged_with_their_own_position(
 ) -> None:
     with cluster.connect() as client:
         log = client.open_log("orders", lead=True)
-        futures: dict[int, list[object]] = {}
+        futures: dict[int, list[Future[Any]]] = {}
 
         def append(thread: int) -> None:
             futures[thread] = [
@@ -258,14 +259,14 @@ def test_appends_of_many_threads_are_each_acknowledged_with_their_own_position(
         for thread in threads:
             thread.join()
         log.flush()
-        wait([future for some in futures.values() for future in some])  # type: ignore[misc]
+        wait([future for some in futures.values() for future in some])
         assert log.close() == 8_000
         values = {record.offset: record.value for record in client.open_log("orders").read()}
-        for thread, some in futures.items():
+        for of_thread, some in futures.items():
             for number, future in enumerate(some):
-                found = future.result()  # type: ignore[attr-defined]
+                found = future.result()
                 position = found[0] if number % 3 else found
-                assert values[position.offset] == b"%d %d" % (thread, number)
+                assert values[position.offset] == b"%d %d" % (of_thread, number)
 
 
 def test_opening_says_what_is_wrong(cluster: BookieCluster) -> None:
@@ -279,7 +280,7 @@ def test_opening_says_what_is_wrong(cluster: BookieCluster) -> None:
         with pytest.raises(ConfigurationError):
             client.open_log("or/ders", lead=True)
         with pytest.raises(LocalProtocolError, match="lead=True"):
-            client.open_log("orders", properties={})
+            client.open_log("orders", properties={})  # type: ignore[call-overload]  # as users may
         BlockingLogs(client).create("rows")
         with pytest.raises(LogKindError, match="transactional"):
             client.open_log("rows", lead=True)

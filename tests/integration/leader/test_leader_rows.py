@@ -147,11 +147,11 @@ def test_appends_of_many_threads_are_each_whole_and_at_their_own_offsets(
 def test_opening_says_what_is_wrong_and_makes_nothing(connect: Connect, name: str) -> None:
     client = connect()
     with pytest.raises(ConfigurationError, match=r"pyarrow\.Schema, not str"):
-        client.open_log(name, lead=True, schema="n long")  # type: ignore[call-overload]
+        client.open_log(name, lead=True, schema="n long")
     with pytest.raises(SchemaMismatchError, match="uint8"):
         client.open_log(name, lead=True, schema=pa.schema([("n", pa.uint8())]))
     with pytest.raises(LocalProtocolError, match="lead=True"):
-        client.open_log(name, schema=SCHEMA)
+        client.open_log(name, schema=SCHEMA)  # type: ignore[call-overload]  # as users may
     with pytest.raises(LogNotFoundError):
         client.open_log(name, lead=True, schema=SCHEMA, create_if_missing=False)
     assert name not in client.logs.names()

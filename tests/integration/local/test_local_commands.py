@@ -14,13 +14,13 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.local.cluster import Cluster, local_cluster
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.fixtures.command_line import (
-    PATIENCE_SECONDS,
     ledgerlog,
     ledgerlog_json,
     processes_of,
     spawn,
     until,
 )
+from tests.fixtures.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
