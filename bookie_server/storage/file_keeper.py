@@ -394,18 +394,18 @@ class FileKeeper:
         """The durable MANIFEST lists the slot as free, or not at all."""
         self.counters.freed += 1
         if not self.pins.are_taken or self._is_closing:
-            await self._let_go(slot, is_kept=is_kept)
+            await self._drop_file(slot, is_kept=is_kept)
             return
 
         def past() -> None:
             # After a stop the directory may be another process's.
             if not self._is_closing:
-                self._tasks.spawn("release of a file", self._let_go(slot, is_kept=is_kept))
+                self._tasks.spawn("release of a file", self._drop_file(slot, is_kept=is_kept))
 
         # Readings that began before may still open the file.
         self.pins.when_past(past)
 
-    async def _let_go(self, slot: str, *, is_kept: bool) -> None:
+    async def _drop_file(self, slot: str, *, is_kept: bool) -> None:
         """Close a freed file, and remove it unless it is kept for reuse."""
         handle = self._pinned.pop(slot, None)
         try:

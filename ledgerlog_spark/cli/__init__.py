@@ -1,1 +1,1 @@
-"""The `ledgerlog` command: one module a group of commands, tables by rich, `--json` for scripts."""
+"""The `ledgerlog` command: one module for each group of commands, tables, `--json` for scripts."""

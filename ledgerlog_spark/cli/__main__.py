@@ -1,7 +1,8 @@
 """The `ledgerlog` command, and `python -m ledgerlog_spark.cli`.
 
-Importing the commands takes half a second, and Python's own end a moment. Outside of the commands,
-which handle Ctrl-C, it ends the process as the system does it by default, which prints nothing.
+Importing the commands takes half a second, and Python itself needs a moment to exit. The commands
+handle Ctrl-C. During the import and the exit, Ctrl-C has the default action of the operating
+system: the process ends without output.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
-    """Import the commands and run the one that was asked for."""
+    """Import the commands and run the selected one."""
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler
     if is_ours:  # `nohup` and parents that ignore the signal are obeyed

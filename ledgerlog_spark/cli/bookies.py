@@ -1,4 +1,4 @@
-"""`ledgerlog bookies`: which bookies there are."""
+"""`ledgerlog bookies`: lists the bookies of a cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _fields(info: BookieInfo | None) -> dict[str, Any]:
 
 @app.command("list", epilog="Example: ledgerlog bookies list --json")
 def list_bookies(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """List all bookies that ever joined, and whether they accept writes now."""
+    """List all bookies that have ever joined the cluster, and their current state."""
     found = asyncio.run(_all(uri))
     if as_json:
         print_json(found)
@@ -61,17 +61,17 @@ def list_bookies(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None
 
 @app.command("info", epilog="Example: ledgerlog bookies info bookie-0")
 def info(
-    bookie_id: Annotated[str, typer.Argument(help="Bookie ID, see `bookies list`.")],
+    bookie_id: Annotated[str, typer.Argument(help="Bookie ID. `bookies list` shows all.")],
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Show one bookie's registration."""
+    """Show the registration of one bookie."""
     bookies = {b["bookie_id"]: b for b in asyncio.run(_all(uri))}
     found = bookies.get(bookie_id)
     if found is None:
         near = difflib.get_close_matches(bookie_id, bookies, 1)
         raise BookieUnavailableError(
-            f"no bookie {bookie_id!r} ever joined the cluster at {uri}"
+            f"bookie {bookie_id!r} has never joined the cluster at {uri}"
             + (f"; did you mean {near[0]!r}?" if near else "; `ledgerlog bookies list` shows all"),
             bookie_id=bookie_id,
             definite=True,

@@ -1,6 +1,6 @@
-"""Ends a command that waits for more to print after the reader of its output has ended.
+"""Ends a command that waits for more output after the reader of its output has ended.
 
-`ledgerlog logs tail orders | head -n 4` would wait for a fifth record to learn that nobody reads.
+`ledgerlog logs tail orders | head -n 4` would notice the end of `head` only at the fifth record.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def ends_with_its_reader() -> Iterator[None]:
-    """End the block when standard output is a pipe that nobody reads any more.
+    """End the block when standard output is a pipe without a reader.
 
-    The watching thread wakes the main one with SIGINT, whose handler in the block is ours: a
-    shell's background job ignores that signal, and a block that is over is not interrupted. Does
-    nothing outside the main thread.
+    A watching thread sends SIGINT to the main thread. The block installs its own handler of that
+    signal, because a background job of a shell ignores SIGINT, and so that no signal interrupts
+    the code after the block. Outside the main thread the block changes nothing.
 
     Raises:
-        BrokenPipeError: It is.
+        BrokenPipeError: The pipe has no reader any more.
     """
     output = _pipe_of_output()
     main = threading.main_thread()

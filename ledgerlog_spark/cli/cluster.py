@@ -1,4 +1,4 @@
-"""Which cluster a command asks, and what it is told when there is none."""
+"""Selects the cluster of a command, and reports when there is none."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ledgerlog_spark.metadata.port import Registration
 
 LOCAL_DIRECTORY = Path(".ledgerlog")
-"""Where `ledgerlog local` keeps a cluster unless told otherwise: below the working directory."""
+"""The default directory of `ledgerlog local`, below the working directory."""
 
-OTHERWISE = "or name another cluster with --metadata-service-uri"
+OTHERWISE = "or pass the --metadata-service-uri of another cluster"
 LOOK_SECONDS = 2.0
 
 
@@ -36,8 +36,8 @@ def chosen_uri(given: str) -> str:
     """The given URI, else that of the cluster in `.ledgerlog`, else the usual one.
 
     Raises:
-        MetadataUnavailableError: None was given, and the cluster in `.ledgerlog` is stopped. The
-            usual port is then another cluster's, whose logs nobody has asked for.
+        MetadataUnavailableError: No URI was given, and the cluster in `.ledgerlog` is stopped. A
+            server on the usual port then belongs to another cluster.
     """
     if given:
         return given
@@ -60,9 +60,8 @@ def _option(callback: Callable[[str], str] | None) -> Any:
         "--metadata-service-uri",
         "-u",
         envvar=SERVICE_URI_VARIABLE,
-        help="The cluster: zk://HOST:PORT/ledgers. Without it the one in "
-        f"./{LOCAL_DIRECTORY}, or on port {USUAL_PORT} of this machine where that directory has "
-        "none.",
+        help="URI of the cluster: zk://HOST:PORT/ledgers. The default is the cluster in "
+        f"./{LOCAL_DIRECTORY}. If there is none, it is port {USUAL_PORT} of this machine.",
         metavar="URI",
         callback=callback,
         show_default=False,
@@ -73,12 +72,12 @@ def _option(callback: Callable[[str], str] | None) -> Any:
 DEFAULT_URI = ""
 ServiceUri = Annotated[str, _option(chosen_uri)]
 GivenUri = Annotated[str, _option(None)]
-"""As it was given, empty when it was not: see `chosen_uri`."""
+"""The URI that was given, or an empty string; `chosen_uri` fills in the default."""
 
 
 @contextlib.contextmanager
 def connect(uri: str) -> Iterator[BlockingLogClient]:
-    """A client of the cluster at `uri`; what is not found there is said to be of that cluster.
+    """A client of the cluster at `uri`; the message of a not-found error names that cluster.
 
     Raises:
         MetadataUnavailableError: It did not answer in time, or nothing listens on the usual port.
@@ -105,13 +104,13 @@ async def registration(uri: str) -> AsyncIterator[Registration]:
 
 
 def require_listener(uri: str) -> None:
-    """Returns when somebody may listen at `uri`, which is asked of the usual one only.
+    """Raises when `uri` is the usual one and no program listens there.
 
-    Who has just arrived and has no cluster is told so at once, not after the time in which a
-    ZooKeeper might come up.
+    A new user without a cluster so gets the error immediately, and not after the time-out of a
+    connection to ZooKeeper.
 
     Raises:
-        MetadataUnavailableError: Nobody does.
+        MetadataUnavailableError: The port refuses connections.
     """
     if uri != SERVICE_URI_DEFAULT:
         return
@@ -123,5 +122,5 @@ def require_listener(uri: str) -> None:
             f"`ledgerlog local up`, {OTHERWISE}",
             port=USUAL_PORT,
         ) from None
-    except OSError:  # whoever it is, they have longer to answer
+    except OSError:  # a slow server; the client waits longer for it
         return

@@ -1,4 +1,4 @@
-"""Asking before something goes, or what everybody reads changes."""
+"""The question before a command deletes data or changes what readers see."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import typer
 from ledgerlog_spark.cli.output import console
 from ledgerlog_spark.errors import ConfigurationError
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def confirm(question: str, *, otherwise: str) -> None:
-    """Go on only if the person at the terminal says yes; else end the command with 1.
+    """Return if the user confirms; otherwise end the command with exit code 1.
 
     Args:
-        question: What is asked, without a question mark.
-        otherwise: What did not happen then.
+        question: The question, without its question mark.
+        otherwise: The message when the user does not confirm, such as `log x was not deleted`.
 
     Raises:
         ConfigurationError: Standard input is not a terminal.

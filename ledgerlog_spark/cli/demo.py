@@ -1,4 +1,4 @@
-"""`ledgerlog demo`: real rows through Spark, a bookie killed on the way, every row read back."""
+"""`ledgerlog demo`: writes rows through Spark, kills a bookie meanwhile, reads all rows back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOG = "flights"
 BOOKIES = 4
 TASKS = 2
 ENTRY_BYTES = 8_192
-"""Small on purpose: many entries make the fragments visible."""
+"""Small, so that the picture has many entries and shows the fragments."""
 KILL_AFTER_ENTRIES = 40
 POLL_SECONDS = 0.01
 JVM_STOP_TIMEOUT_SECONDS = 15.0
@@ -48,7 +48,7 @@ JVM_STOP_TIMEOUT_SECONDS = 15.0
 
 @dataclass
 class Outcome:
-    """What the demonstration has to show."""
+    """The result of the demonstration."""
 
     rows: int
     rows_equal: int = 0
@@ -65,7 +65,7 @@ class Outcome:
 
     @property
     def is_proof(self) -> bool:
-        """Whether all rows came back although a bookie was killed while they were written."""
+        """Whether all rows were read back and a bookie was killed during the write."""
         return self.rows_equal == self.rows and self.killed is not None
 
 
@@ -76,12 +76,12 @@ def demo(
             "--directory",
             "-d",
             metavar="DIR",
-            help="Keep the cluster's data here; a temporary "
-            "directory that is removed when not given.",
+            help="Keep the data of the cluster in this "
+            "directory. The default is a temporary directory, which is deleted at the end.",
         ),
     ] = None,
 ) -> None:
-    """Write 336,776 flights to a replicated log, lose a bookie on the way, read them all back."""
+    """Write 336,776 flights to a replicated log, kill a bookie meanwhile, and read all back."""
     with StopSignals() as signals:
         outcome, bookies = _demonstrated(directory, signals)
     _show(outcome, bookies)
@@ -89,14 +89,14 @@ def demo(
         console.print(
             f"{outcome.rows - outcome.rows_equal:,} rows are missing or differ"
             if outcome.killed
-            else "the write was over before a bookie could be killed",
+            else "the write ended before a bookie could be killed; run `ledgerlog demo` again",
             style="bold red",
         )
         raise typer.Exit(1)
 
 
 def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome, list[str]]:
-    """The outcome and the bookies' ids; nothing is left running, whatever happens."""
+    """The outcome and the ids of the bookies. Stops all processes that it started."""
     with Progress(
         SpinnerColumn(spinner()),
         TextColumn("{task.description}"),
@@ -168,7 +168,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # PySpark's own handler talks to a JVM that may be in the middle of an answer.
+    # The handler of PySpark calls the JVM, which may be in the middle of another call.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -179,7 +179,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
 
 @contextmanager
 def _no_child_survives() -> Iterator[None]:
-    """When the block fails, what it started is killed: a JVM ignores the terminal's Ctrl-C."""
+    """Kills the child processes of a block that fails, because a JVM ignores Ctrl-C."""
     before = {child.pid for child in psutil.Process().children()}
     try:
         yield
@@ -193,14 +193,14 @@ def _no_child_survives() -> Iterator[None]:
 
 
 def _stop(session: SparkSession) -> None:
-    """Ends Spark and its JVM, which would otherwise outlive this process for a moment.
+    """Stops Spark and waits for the end of its JVM.
 
-    Ctrl-C meanwhile counts afterwards: PySpark prints a traceback when its JVM ends before it.
+    Ctrl-C takes effect after the stop: PySpark prints a traceback when its JVM ends first.
     """
     java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark offers no other way to it
 
     def stop() -> None:
-        with suppress(Exception):  # of a JVM that has ended; there is nothing left to stop
+        with suppress(Exception):  # the JVM has ended already
             session.stop()
 
     with interrupts_deferred():
@@ -217,7 +217,10 @@ def _stop(session: SparkSession) -> None:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """What starts meanwhile keeps the file as its stderr: Spark's talk would tear the bar apart."""
+    """Sends the stderr of processes that start in the block to a file.
+
+    Log lines of Spark would break the progress bar.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as file:
@@ -247,7 +250,7 @@ def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -
 
 
 def rows_equal(source: pa.Table, read: pa.Table) -> int:
-    """How many rows of `source` are in `read`, each as often as in both; their order is free."""
+    """The number of rows of `source` that are in `read`, in any order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -267,7 +270,7 @@ def rows_equal(source: pa.Table, read: pa.Table) -> int:
 
 
 def _write(source: DataFrame, cluster: Cluster, outcome: Outcome, step: _Steps) -> None:
-    """Writes in this thread; another one kills a bookie as soon as entries are confirmed."""
+    """Writes in this thread; another thread kills a bookie when enough entries are confirmed."""
     done = threading.Event()
     nemesis = threading.Thread(target=_kill_one, args=(cluster, outcome, done, step), daemon=True)
     nemesis.start()
@@ -300,7 +303,7 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
                         confirmed = ledger.last_add_confirmed + 1
                         ensemble = client.ledger_metadata(ledger_id).last_fragment.ensemble
                 except LedgerLogError:
-                    continue  # created a moment ago, or sealed meanwhile: look again
+                    continue  # just created, or sealed meanwhile: retry
                 step.part(confirmed / (2 * KILL_AFTER_ENTRIES))
                 if confirmed >= KILL_AFTER_ENTRIES and not done.is_set():
                     cluster.kill(ensemble[0])
@@ -308,7 +311,7 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
 
 
 def _collect(cluster: Cluster, outcome: Outcome) -> None:
-    """What the picture shows: the ledgers that the log lists."""
+    """Fills in the ledgers that the log lists, for the picture."""
     with connect(cluster.metadata_service_uri) as client:
         snapshot = BlockingLogs(client).open(LOG).snapshot()
         outcome.payload_bytes = sum(item.size_bytes for item in snapshot.items)
@@ -338,19 +341,20 @@ def _show(outcome: Outcome, bookies: list[str]) -> None:
         f"{outcome.payload_bytes / outcome.write_seconds / 1e6:.1f} MB/s",
         "read": f"{outcome.rows / outcome.read_seconds:,.0f} rows/s, "
         f"{outcome.payload_bytes / outcome.read_seconds / 1e6:.1f} MB/s",
-        "killed": f"{outcome.killed} (SIGKILL while rows were written)",
+        "killed bookie": f"{outcome.killed} (SIGKILL during the write)",
     }
     for name, value in facts.items():
         table.add_row(name, str(value))
     console.print(table)
     console.print(
-        f"Entries of {ENTRY_BYTES:,} bytes make a picture with many of them, and a bookie is "
-        "killed: rows/s are far below those of a plain write, which `make bench` measures.",
+        f"The demo is slower than a plain write: its entries have only {ENTRY_BYTES:,} bytes, so "
+        "that the picture shows many of them, and a bookie is killed. `make bench` measures a "
+        "plain write.",
         style="dim",
         soft_wrap=True,
     )
     style = "bold green" if outcome.is_proof else "bold red"
-    equal = Text(f"{outcome.rows_equal:,} of {outcome.rows:,} rows equal", style=style)
+    equal = Text(f"{outcome.rows_equal:,} of {outcome.rows:,} rows are equal", style=style)
     if outcome.is_proof:
-        equal.append(f", {outcome.killed} killed while they were written", style="not bold default")
+        equal.append(f"; {outcome.killed} was killed during the write", style="not bold default")
     console.print(equal)

@@ -1,4 +1,4 @@
-"""`ledgerlog doctor`: what this machine has, what is missing, and what to do about it."""
+"""`ledgerlog doctor`: checks this machine, and gives advice for each finding."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ ADVICE_INDENT = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
         state: `ok`, `warning` (works, with a limit) or `missing` (something will not work).
-        advice: What to do, empty when nothing.
+        advice: The remedy; empty if none is needed.
     """
 
     what: str
@@ -57,7 +57,7 @@ def doctor(
     executors: Annotated[
         bool,
         typer.Option(
-            "--executors", help="Start Spark and look for the packages where its tasks run."
+            "--executors", help="Also start Spark, and check the packages on its executors."
         ),
     ] = False,
     as_json: AsJson = False,
@@ -76,7 +76,11 @@ def doctor(
     if as_json:
         print_json([asdict(f) for f in findings])
     else:
-        signs = {"ok": "[green]ok[/]", "warning": "[yellow]look[/]", "missing": "[red]missing[/]"}
+        signs = {
+            "ok": "[green]ok[/]",
+            "warning": "[yellow]warning[/]",
+            "missing": "[red]missing[/]",
+        }
         for f in findings:
             found = escape(f.found)
             console.print(f"{signs[f.state]:>14}  [bold]{f.what}[/]  {found}", markup=True)
@@ -124,13 +128,13 @@ def _port() -> Iterator[Finding]:
     if port_is_free(USUAL_PORT):
         yield Finding(f"port {USUAL_PORT}", "ok", "free for a local cluster")
     elif zookeeper_answers(USUAL_PORT):
-        yield Finding(f"port {USUAL_PORT}", "ok", "a ZooKeeper serves there")
+        yield Finding(f"port {USUAL_PORT}", "ok", "used by a ZooKeeper server")
     else:
         yield Finding(
             f"port {USUAL_PORT}",
             "warning",
-            "in use by something that is no ZooKeeper",
-            "a local cluster takes another port and prints the URI to use",
+            "used by a program that is not ZooKeeper",
+            "`ledgerlog local up` takes another port and prints the URI of the cluster",
         )
 
 
@@ -140,7 +144,9 @@ def _disk() -> Iterator[Finding]:
         "disk",
         "ok" if free >= FREE_BYTES_MIN else "warning",
         f"{free / 1e9:,.1f} GB free here",
-        "" if free >= FREE_BYTES_MIN else "bookies turn read-only when a directory runs full",
+        ""
+        if free >= FREE_BYTES_MIN
+        else "bookies become read-only when the disk is nearly full: free some space",
     )
 
 
@@ -158,8 +164,9 @@ def _open_files() -> Iterator[Finding]:
         "no limit" if is_unlimited else f"{hard:,} at most",
         ""
         if good
-        else f"below {OPEN_FILES_MIN:,} a bookie accepts fewer connections, below 128 none starts: "
-        "raise the hard limit (`ulimit -Hn`, LimitNOFILE= of a systemd unit)",
+        else f"with fewer than {OPEN_FILES_MIN:,}, a bookie accepts fewer connections; with fewer "
+        "than 128, it does not start: raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of a "
+        "systemd unit)",
     )
 
 
@@ -176,7 +183,7 @@ def _worker_python() -> Iterator[Finding]:
         ""
         if good
         else f"Spark's tasks would run {found}: set PYSPARK_PYTHON={sys.executable}, "
-        "or let ledgerlog_spark.configure(builder) do it",
+        "or call ledgerlog_spark.configure(builder)",
     )
 
 
@@ -193,8 +200,8 @@ def _cluster(given: str) -> Iterator[Finding]:
             "cluster",
             "warning",
             f"no answer from {uri}",
-            "start one with `ledgerlog local up`, or pass the --metadata-service-uri of one that "
-            "runs",
+            "start a cluster with `ledgerlog local up`, or pass the --metadata-service-uri of a "
+            "cluster that runs",
         )
         return
     except LedgerLogError as error:
@@ -204,7 +211,9 @@ def _cluster(given: str) -> Iterator[Finding]:
         "cluster",
         "ok" if writable else "warning",
         f"{writable} writable bookies, {read_only} read-only, at {uri}",
-        "" if writable else "nothing can be written: start bookies, or look into their logs",
+        ""
+        if writable
+        else "writes will fail: start bookies, or read the log files of those that stopped",
     )
     for info in infos:
         try:
@@ -214,19 +223,19 @@ def _cluster(given: str) -> Iterator[Finding]:
                 f"bookie {info.bookie_id}",
                 "warning",
                 f"{info.host}:{info.port} cannot be reached from here: {error}",
-                "it may be down, for it stays registered until its session ends: see "
-                "`ledgerlog local status`; if it runs, check the network and its "
+                "the bookie may be down, because it stays registered until its session ends: run "
+                "`ledgerlog local status`. If the bookie runs, check the network and its "
                 "--advertised-address",
             )
 
 
 async def _look_at_cluster(uri: str) -> tuple[int, int, list[BookieInfo]]:
-    """How many bookies are writable and read-only, and where those are that say so."""
+    """The numbers of writable and of read-only bookies, and their registrations."""
     async with registration(uri) as store:
         writable, read_only = await store.writable(), await store.read_only()
         infos: list[BookieInfo] = []
         for bookie_id in (*writable, *read_only):
-            with contextlib.suppress(BookieUnavailableError):  # it went a moment ago
+            with contextlib.suppress(BookieUnavailableError):  # its registration has just ended
                 infos.append(await store.info(bookie_id))
         return len(writable), len(read_only), infos
 
@@ -237,7 +246,10 @@ def _executors() -> Iterator[Finding]:
     except Exception as error:  # noqa: BLE001 - whatever Spark, Py4J or the JVM raises
         reason = str(error).strip().partition("\n")[0]
         yield Finding(
-            "Spark", "missing", f"{type(error).__name__}: {reason}", "a job with one task must run"
+            "Spark",
+            "missing",
+            f"{type(error).__name__}: {reason}",
+            "make sure that Spark can run a job with one task, and retry",
         )
         return
     for host, python, versions in found:
@@ -245,7 +257,7 @@ def _executors() -> Iterator[Finding]:
         same = python == sys.version_info[:2]
         advice = [f"install on every executor: {', '.join(missing)}"] if missing else []
         if not same:
-            advice.append("the driver and the tasks need the same Python: set PYSPARK_PYTHON")
+            advice.append("use the same Python for the driver and the tasks: set PYSPARK_PYTHON")
         yield Finding(
             f"tasks on {host}",
             "ok" if same and not missing else "missing",
@@ -258,7 +270,7 @@ Looked = tuple[str, tuple[int, int], tuple[tuple[str, str | None], ...]]
 
 
 def _look_from_tasks() -> list[Looked]:
-    """Host, Python and versions of packages, as tasks see them; equal answers once."""
+    """Host, Python and versions of packages of each executor, without duplicates."""
     from pyspark.sql import SparkSession
 
     import ledgerlog_spark
@@ -277,9 +289,10 @@ def _look_from_tasks() -> list[Looked]:
 
 
 def _task(names: tuple[str, ...]) -> Callable[[int], Looked]:
-    """What runs in a task. Made here, so that it is shipped whole: ledgerlog may be missing there.
+    """The function that runs in a task.
 
-    A function of a module would be looked up by its name on the executor.
+    It is an inner function, so that Spark sends its code: a function of a module would be imported
+    on the executor, where ledgerlog may be missing.
     """
 
     def look(_number: int) -> Looked:

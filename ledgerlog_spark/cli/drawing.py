@@ -20,8 +20,8 @@ class Marks:
 
     Attributes:
         held: The bookie holds the entries.
-        lost: It held them and is gone.
-        elsewhere: It never held them.
+        lost: The bookie held the entries and was killed.
+        elsewhere: The bookie never held the entries.
         change: An ensemble change.
     """
 
@@ -37,11 +37,11 @@ ASCII = Marks("#", "x", ".", "^")
 
 @dataclass(frozen=True, slots=True)
 class DrawnLedger:
-    """What the picture shows of one ledger.
+    """One ledger of the picture.
 
     Attributes:
-        entries: How many there are, 0 for an empty ledger.
-        label: What stands above it.
+        entries: The number of entries.
+        label: The text above the ledger.
     """
 
     ledger_id: int
@@ -58,15 +58,15 @@ def draw_ledgers(
     width: int = 100,
     marks: Marks | None = None,
 ) -> Group:
-    """One row a bookie, one column for every few entries, one block of rows a ledger.
+    """Draws one block for each ledger: one row for each bookie, one column for a few entries.
 
-    A coloured cell is held by that bookie; a hatched red one was, and that bookie is gone. A
-    mark under a column is an ensemble change: from there on other bookies hold the entries.
+    A coloured cell: the bookie holds the entries. A hatched red cell: it held them and was killed.
+    A mark under a column is an ensemble change: other bookies hold the entries from there on.
 
     Args:
-        ledgers: In the order they are drawn.
-        bookies: One row each.
-        killed: Those of them that are gone.
+        ledgers: The ledgers, from top to bottom.
+        bookies: The bookies, from top to bottom.
+        killed: The bookies that were killed.
         width: Of the terminal, in characters.
         marks: None takes blocks, or ASCII where standard output has no other characters.
     """

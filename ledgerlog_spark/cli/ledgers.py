@@ -1,4 +1,4 @@
-"""`ledgerlog ledgers`: ledgers as they are, without their logs."""
+"""`ledgerlog ledgers`: single ledgers, independent of logs."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ app = typer.Typer(
 )
 
 LedgerId = Annotated[
-    int, typer.Argument(help="Ledger ID, see `ledgers list`.", min=0, metavar="LEDGER_ID")
+    int, typer.Argument(help="Ledger ID. `ledgers list` shows all.", min=0, metavar="LEDGER_ID")
 ]
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
-    """A ledger's record for `--json`; the password is left out."""
+    """A ledger's metadata for `--json`, without the password."""
     return {
         "ledger_id": ledger_id,
         "state": metadata.state.name,
@@ -82,7 +82,7 @@ def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None
 
 
 def _all(client: BlockingClient) -> Iterator[dict[str, Any]]:
-    """Every ledger; one that goes meanwhile is left out, one that cannot be read says so."""
+    """All ledgers. Omits ledgers that are deleted meanwhile, and marks unreadable metadata."""
     for ledger_id in client.list_ledgers():
         try:
             yield describe(ledger_id, client.ledger_metadata(ledger_id))
@@ -107,14 +107,14 @@ def _row(found: dict[str, Any]) -> tuple[object, ...]:
 
 @app.command("show", epilog="Example: ledgerlog ledgers show 3")
 def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """Show one ledger's record and draw its fragments."""
+    """Show the metadata of a ledger and draw its fragments."""
     with connect(uri) as client:
         metadata = client.ledger_metadata(ledger_id)
         found = describe(ledger_id, metadata)
         try:
             with client.open_ledger(ledger_id, password=metadata.password) as ledger:
                 found["last_add_confirmed"] = ledger.last_add_confirmed
-        except LedgerLogError as error:  # bookies may be down: the record is worth showing anyway
+        except LedgerLogError as error:  # bookies may be down: show the metadata anyway
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
     if as_json:
         print_json(found)
@@ -122,14 +122,14 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
     fragments, last = found.pop("fragments"), found["last_add_confirmed"]
     print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
     if last is None:
-        last = metadata.last_fragment.first_entry_id  # at least so far the picture is known
+        last = metadata.last_fragment.first_entry_id  # the picture is certain up to there
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
     bookies = sorted({b for f in fragments for b in f["ensemble"]})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
 
 
 def _text(value: object) -> str | None:
-    """Ids and numbers of entries are names here, not amounts with commas."""
+    """Ids and numbers of entries without thousands separators."""
     if isinstance(value, dict):
         return ", ".join(f"{name}={text}" for name, text in value.items()) or None
     return None if value is None else str(value)
@@ -138,15 +138,16 @@ def _text(value: object) -> str | None:
 @app.command("read", epilog="Example: ledgerlog ledgers read 3 --first 0 --last 9 --raw > dump")
 def read(
     ledger_id: LedgerId,
-    first: Annotated[int, typer.Option(metavar="N", help="First entry.", min=0)] = 0,
+    first: Annotated[int, typer.Option(metavar="N", help="ID of the first entry.", min=0)] = 0,
     last: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Last entry, inclusive; the last confirmed one if not given."
+            metavar="N",
+            help="ID of the last entry, inclusive. The default is the last confirmed one.",
         ),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Write only the payloads, without separators.")
+        bool, typer.Option("--raw", help="Write the payloads only, without separators.")
     ] = False,
     password_file: PasswordFile = None,
     uri: ServiceUri = DEFAULT_URI,
@@ -154,9 +155,9 @@ def read(
         bool, typer.Option("--json", help="Print a JSON object for each entry.")
     ] = False,
 ) -> None:
-    """Print entries, or dump their payloads. Never fences: a live writer goes on."""
+    """Print entries, or dump their payloads. It does not fence: a live writer continues."""
     if raw and as_json:
-        raise ConfigurationError("--raw and --json are two forms of output: choose one")
+        raise ConfigurationError("--raw and --json exclude each other: pass one of them")
     put = _put_raw if raw else _put_json if as_json else _put_line
     password = password_from(password_file)
     with (
@@ -168,7 +169,7 @@ def read(
         end = confirmed if last is None else last
         if end > confirmed:
             raise ConfigurationError(
-                f"entry {end} of ledger {ledger_id} is not confirmed: the last confirmed one is "
+                f"entry {end} of ledger {ledger_id} is not confirmed; the last confirmed entry is "
                 f"{confirmed}",
                 ledger_id=ledger_id,
             )
@@ -176,7 +177,7 @@ def read(
             for entry in ledger.read(first, end):
                 put(entry.entry_id, bytes(entry.payload))
         elif not (raw or as_json):
-            console.print(f"no entries: the last confirmed one is {confirmed}")
+            console.print(f"there is no entry to print: the last confirmed entry is {confirmed}")
     sys.stdout.flush()
 
 
@@ -207,10 +208,10 @@ def seal(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Fence a ledger, recover its end and close it. A live writer loses it."""
+    """Fence a ledger, recover its end and close it. A live writer can append no more."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
-        # Through the logs: never below what a log lists of the ledger.
+        # Through the logs, so that it is not closed below the last entry that a log lists.
         metadata = BlockingLogs(client).seal(ledger_id, password=password)
     if as_json:
         print_json(describe(ledger_id, metadata))
@@ -229,15 +230,15 @@ def delete(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a ledger. One that belongs to a log is refused."""
+    """Delete a ledger that belongs to no log."""
     with connect(uri) as client:
         metadata = client.ledger_metadata(ledger_id)
         owner = BlockingLogs(client).owner(ledger_id)
         if owner is not None:
             raise LocalProtocolError(
-                f"ledger {ledger_id} belongs to log {owner!r} and may hold its rows; "
-                "`ledgerlog logs sweep` deletes it when no version needs it; if it is orphaned, "
-                f"run `ledgerlog logs check {owner} --let-go` first",
+                f"ledger {ledger_id} belongs to log {owner!r} and may hold its rows. "
+                "`ledgerlog logs sweep` deletes it when no version needs it. If it is an orphan, "
+                f"run `ledgerlog logs check {owner} --delete-orphans` first",
                 ledger_id=ledger_id,
                 log=owner,
             )
@@ -251,4 +252,4 @@ def delete(
     if as_json:
         print_json({"ledger_id": ledger_id, "is_deleted": True})
         return
-    console.print(f"ledger {ledger_id} is deleted; bookies free its space later")
+    console.print(f"ledger {ledger_id} is deleted; the bookies free its space later")

@@ -24,14 +24,16 @@ app = typer.Typer(
 )
 
 Directory = Annotated[
-    Path, typer.Option("--directory", "-d", metavar="DIR", help="Where the cluster keeps its data.")
+    Path, typer.Option("--directory", "-d", metavar="DIR", help="Directory of the cluster's data.")
 ]
-MemberId = Annotated[str, typer.Argument(help="zookeeper, bookie-0, bookie-1, ..., upkeep")]
+MemberId = Annotated[
+    str, typer.Argument(help="Process: zookeeper, bookie-0, bookie-1, ... or upkeep.")
+]
 LOOK_SECONDS = 0.5
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """What `up --json`, `down --json` and `status --json` print."""
+    """The JSON output of `up`, `down` and `status`."""
     known = cluster.status()
     return {
         "metadata_service_uri": cluster.metadata_service_uri if known else None,
@@ -47,24 +49,24 @@ def up(
         int | None,
         typer.Option(
             metavar="N",
-            help="Number of bookies; 4 if not given. A cluster never gets fewer.",
+            help="Number of bookies; 4 by default. The number cannot be reduced.",
         ),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Leave the processes running and return.")
+        bool, typer.Option("--detach", help="Return, and leave the processes running.")
     ] = False,
     upkeep: Annotated[
         bool,
-        typer.Option(help="Merge logs, and delete expired rows and versions."),
+        typer.Option(help="Run the upkeep service, which merges logs and deletes expired data."),
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Start ZooKeeper and bookies; what an earlier start stored is found again.
+    """Start ZooKeeper and bookies, with the data of an earlier start.
 
-    Without --detach it serves until Ctrl-C, which stops everything and keeps
-    the data. In the directory of a cluster that runs it starts what is
-    missing, and returns. Commands in the same working directory use this
-    cluster unless another one is named.
+    Without --detach, the cluster runs until Ctrl-C, which stops all processes
+    and keeps the data. If the cluster already runs, the command starts the
+    missing processes and returns. Commands in the same working directory use
+    this cluster by default.
     """
     cluster = Cluster(directory)
     with StopSignals():
@@ -80,20 +82,22 @@ def up(
             _explain(cluster, started, directory)
         if not detach and ZOOKEEPER in started:
             _serve(cluster, is_silent=as_json)
-        # Only here: after an error or Ctrl-C before this line the guardian stops the cluster.
+        # Last: after an error or Ctrl-C before this line the guardian stops the cluster.
         cluster.disown()
 
 
 def _serve(cluster: Cluster, *, is_silent: bool) -> None:
-    """Returns after Ctrl-C, which stops the cluster, and when no process is left."""
+    """Returns after Ctrl-C, which stops the cluster, or when all processes have ended."""
     try:
         if not is_silent:
-            console.print("serving; Ctrl-C stops the cluster and keeps its data")
+            console.print("the cluster runs; Ctrl-C stops it and keeps its data")
         _watch(cluster, is_silent=is_silent)
     except KeyboardInterrupt:
         cluster.down()
         if not is_silent:
-            console.print(f"stopped; the data are in {cluster.directory}", soft_wrap=True)
+            console.print(
+                f"the cluster is stopped; its data is in {cluster.directory}", soft_wrap=True
+            )
     except BaseException:
         cluster.down()
         raise
@@ -101,21 +105,22 @@ def _serve(cluster: Cluster, *, is_silent: bool) -> None:
 
 def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
     if ZOOKEEPER not in started:
-        what = f"started {', '.join(started)}" if started else "nothing to start"
+        what = f"started {', '.join(started)}" if started else "no process was missing"
         console.print(
-            f"the cluster ran already: {what}. `ledgerlog local down{_named(directory)}` stops it",
+            f"the cluster already runs: {what}. To stop it, run "
+            f"`ledgerlog local down{_named(directory)}`",
             soft_wrap=True,
         )
     if cluster.zookeeper_port != USUAL_PORT:
         console.print(
-            f"programs look for a cluster at port {USUAL_PORT}; point them at this one with\n"
+            f"programs connect to port {USUAL_PORT} by default. To use this cluster, run\n"
             f"  export LEDGERLOG_METADATA_SERVICE_URI={cluster.metadata_service_uri}",
             soft_wrap=True,
         )
 
 
 def _watch(cluster: Cluster, *, is_silent: bool) -> None:
-    """Tells of processes that come and go; returns when none is left."""
+    """Prints each change of a process's state; returns when all processes have ended."""
     before = {member.id: member.state for member in cluster.status()}
     while any(state != "down" for member_id, state in before.items() if member_id != UPKEEP):
         time.sleep(LOOK_SECONDS)
@@ -125,12 +130,12 @@ def _watch(cluster: Cluster, *, is_silent: bool) -> None:
                 console.print(f"{member_id} is {state}")
         before = now
     if not is_silent:
-        console.print("every process has ended", soft_wrap=True)
+        console.print("all processes of the cluster have ended", soft_wrap=True)
 
 
 @app.command(epilog="Example: ledgerlog local down")
 def down(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> None:
-    """Stop every process of the cluster; the data stay."""
+    """Stop all processes of the cluster, and keep its data."""
     cluster = _existing(directory)
     if as_json:
         cluster.down()
@@ -139,13 +144,13 @@ def down(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> Non
     ran = bool(cluster.members.running)
     with console.status("stopping", spinner=spinner()) as progress:
         cluster.down(on_progress=progress.update)
-    outcome = "stopped" if ran else "no process of the cluster was running"
-    console.print(f"{outcome}; the data are in {cluster.directory}", soft_wrap=True)
+    outcome = "the cluster is stopped" if ran else "no process of the cluster was running"
+    console.print(f"{outcome}; its data is in {cluster.directory}", soft_wrap=True)
 
 
 @app.command(epilog="Example: ledgerlog local status --json")
 def status(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> None:
-    """List every process: role, id, port, pid, directory, state."""
+    """List all processes of the cluster with their states."""
     if as_json:
         print_json(describe(Cluster(directory)))
         return
@@ -154,7 +159,7 @@ def status(directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False) -> N
 
 @app.command("list", epilog="Example: ledgerlog local list")
 def list_clusters(as_json: AsJson = False) -> None:
-    """List the local clusters that run on this machine, in any directory."""
+    """List all local clusters that run on this machine."""
     clusters = running_clusters()
     if as_json:
         print_json([describe(cluster) for cluster in clusters])
@@ -164,7 +169,7 @@ def list_clusters(as_json: AsJson = False) -> None:
         return
     print_table(
         "local clusters of this machine",
-        ("metadata service URI", "processes that run", "directory"),
+        ("metadata service URI", "running processes", "directory"),
         [
             (
                 cluster.metadata_service_uri,
@@ -181,17 +186,17 @@ def kill(
     member: MemberId,
     directory: Directory = LOCAL_DIRECTORY,
     signal_name: Annotated[
-        str, typer.Option("--signal", metavar="NAME", help="KILL, TERM, STOP, CONT.")
+        str, typer.Option("--signal", metavar="NAME", help="Signal: KILL, TERM, STOP or CONT.")
     ] = "KILL",
     as_json: AsJson = False,
 ) -> None:
-    """Send a signal to one process, SIGKILL unless told otherwise."""
+    """Send a signal to one process; by default SIGKILL."""
     name = signal_name.upper().removeprefix("SIG")
     try:
         number = signal.Signals[f"SIG{name}"]
     except KeyError:
         raise ConfigurationError(
-            f"no signal {signal_name!r}; common ones are KILL, TERM, STOP and CONT",
+            f"signal {signal_name!r} does not exist; common signals are KILL, TERM, STOP and CONT",
             signal=signal_name,
         ) from None
     killed = _existing(directory).kill(member, number)
@@ -205,7 +210,7 @@ def kill(
 def start(
     member: MemberId, directory: Directory = LOCAL_DIRECTORY, as_json: AsJson = False
 ) -> None:
-    """Start one process that is down."""
+    """Start one process that has stopped."""
     cluster = _existing(directory)
     cluster.members.get(member)
     with StopSignals():
@@ -218,7 +223,7 @@ def start(
 
 
 def _named(directory: Path) -> str:
-    """The option that names the directory, where it has to be given."""
+    """The --directory option, or nothing for the default directory."""
     return "" if directory == LOCAL_DIRECTORY else f" --directory {directory}"
 
 
@@ -227,8 +232,8 @@ def _existing(directory: Path) -> Cluster:
     if not cluster.status():
         raise ConfigurationError(
             f"there is no cluster in {cluster.directory}: start one with "
-            f"`ledgerlog local up{_named(directory)}`, or name the directory of another with "
-            "--directory DIR",
+            f"`ledgerlog local up{_named(directory)}`, or pass the directory of another cluster "
+            "with --directory DIR",
             directory=str(cluster.directory),
         )
     return cluster

@@ -32,7 +32,7 @@ OfTime = Annotated[
     typer.Option(
         "--at",
         metavar="TIME",
-        help="Choose the version that was newest at this time, like '2026-01-31 12:00'.",
+        help="Select the version that was the newest at this time, such as '2026-01-31 12:00'.",
     ),
 ]
 
@@ -44,7 +44,9 @@ def set_properties(
     name: LogName,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROPERTY=VALUE", help="Properties to set; none to show them."),
+        typer.Argument(
+            metavar="PROPERTY=VALUE", help="Properties to set. Without any, the command shows all."
+        ),
     ] = None,
     unset: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Restore the default of a property.")
@@ -52,10 +54,10 @@ def set_properties(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Change properties of a log, or show them all. Makes no version.
+    """Change properties of a log, or show all of them. It creates no new version.
 
-    Ensemble, quorums and digest hold for ledgers made from then on;
-    retention acts at the next sweep.
+    Changes of ensemble, quorums and digest apply to new ledgers only. A
+    change of retention takes effect at the next sweep.
     """
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     wanted |= dict(pair_of_property(change) for change in changes or ())
@@ -79,13 +81,13 @@ def pair_of_property(change: str) -> tuple[str, str]:
     """The key and value of PROPERTY=VALUE.
 
     Raises:
-        ConfigurationError: It has another form.
+        ConfigurationError: The text has no `=`.
     """
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigurationError(
-            f"{change!r} is not a property: write PROPERTY=VALUE, or use `logs set` with "
-            "--unset PROPERTY",
+            f"{change!r} is not of the form PROPERTY=VALUE; to restore a default, run "
+            "`ledgerlog logs set LOG --unset PROPERTY`",
             key=change,
         )
     return key.strip(), value.strip()
@@ -98,10 +100,10 @@ def history(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """List the versions of a log that can be read, oldest first, or the one of a time."""
+    """List the readable versions of a log, oldest first, or the version of a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # Asked first also without a time: it is what refuses a log that has no versions.
+        # First, also without a time: this call refuses a log that has no versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     if as_json:
@@ -121,24 +123,26 @@ _SHOWN = ("version", "operation", "start_offset", "end_offset", "rows", "commit_
 def restore(
     name: LogName,
     version: Annotated[
-        int | None, typer.Argument(metavar="VERSION", help="Version number, see `logs history`.")
+        int | None,
+        typer.Argument(metavar="VERSION", help="Version number. `logs history` shows all."),
     ] = None,
     at: OfTime = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also replace commits that others make meanwhile.")
+        bool,
+        typer.Option("--force", help="Also replace commits that other programs make meanwhile."),
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Restore the rows of an older version, as a new version.
+    """Create a new version with the rows of an older one.
 
-    The version that it replaces stays readable for `versionRetentionMs`.
+    The replaced version stays readable for `versionRetentionMs`.
     """
     from ledgerlog_spark.upkeep.restoring import restore as restored
 
     if (version is None) == (at is None):
-        raise ConfigurationError("no version given: pass its number, or --at and a time")
+        raise ConfigurationError("a version or a time is needed: pass either VERSION or --at TIME")
     with connect(uri) as client:
         log = opened(client, name)
         number = log.version_at(time_ms(at, "--at")).version if at is not None else version
@@ -146,8 +150,8 @@ def restore(
         if not yes:
             older, newest = log.snapshot(number).interval, log.snapshot().interval
             confirm(
-                f"replace the {_rows(newest):,} rows of version {newest.version} of log {name} by "
-                f"the {_rows(older):,} of version {number}",
+                f"replace the {_rows(newest):,} rows of version {newest.version} of log {name} "
+                f"with the {_rows(older):,} rows of version {number}",
                 otherwise=f"log {name} was not restored",
             )
         done = client.run(
@@ -167,7 +171,9 @@ def restore(
     if done.status is CommitStatus.NOTHING_TO_COMMIT:
         console.print(f"log {name} already has the rows of version {number}")
         return
-    console.print(f"log {name} is restored to version {number}, as version {done.version}")
+    console.print(
+        f"log {name} is restored: version {done.version} has the rows of version {number}"
+    )
 
 
 def _rows(version: VersionInterval) -> int:
@@ -178,23 +184,23 @@ def _rows(version: VersionInterval) -> int:
 def truncate(
     name: LogName,
     offset: Annotated[
-        int | None, typer.Option(metavar="N", help="Offset of the first row that stays.", min=0)
+        int | None, typer.Option(metavar="N", help="Offset of the first row to keep.", min=0)
     ] = None,
     before: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Delete rows older than this time, like 2026-01-31; where no version tells which, "
-            "as in leader logs, only ranges that are older as a whole.",
+            help="Delete rows that are older than this time, such as 2026-01-31. In logs without "
+            "versions of that time, such as leader logs, delete whole ranges only.",
         ),
     ] = None,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the oldest rows of a log, and every version that contains one of them."""
+    """Delete the oldest rows of a log, and all versions that contain one of them."""
     if (offset is None) == (before is None):
-        raise ConfigurationError("no start given: pass --offset or --before")
+        raise ConfigurationError("an offset or a time is needed: pass either --offset or --before")
     with connect(uri) as client:
         log = opened(client, name)
         first = offset if offset is not None else _end_at(log, before or "")
@@ -202,7 +208,8 @@ def truncate(
         rows = min(first, head.end_offset) - head.start_offset
         if not yes:
             confirm(
-                f"delete {max(0, rows):,} rows of log {name}, and all versions that contain one",
+                f"delete {max(0, rows):,} rows of log {name}, and all versions that contain one "
+                "of them",
                 otherwise=f"log {name} was not truncated",
             )
         with Progress(console=console, transient=True, disable=as_json) as progress:
@@ -217,7 +224,7 @@ def truncate(
         "version": None if is_led else done.version,
         "start_offset": done.start_offset,
         "oldest_version": None if is_led else done.oldest_version,
-        "ledgers_let_go": len(done.unlisted),
+        "ledgers_unlisted": len(done.unlisted),
         "is_changed": bool(done.unlisted) or was != is_now,
     }
     if as_json:
@@ -232,9 +239,10 @@ def truncate(
 
 
 def _end_at(log: BlockingLog, before: str) -> int:
-    """Where the rows end that were in the log by then.
+    """The end offset of the log at that time.
 
-    Where no version tells (a leader log, a history that does not go back so far) whole ranges do.
+    Without a version of that time (a leader log, an expired history) it is the end of the newest
+    range that is older as a whole.
     """
     wall_ms = time_ms(before, "--before")
     try:
@@ -252,7 +260,10 @@ def delete(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a log. Its name is free at once; its ledgers go after `deletedRetentionMs`."""
+    """Delete a log. Its name is free immediately.
+
+    The sweeper deletes its ledgers after `deletedRetentionMs`.
+    """
     with connect(uri) as client:
         log = opened(client, name)
         head = log.state().head
@@ -268,7 +279,7 @@ def delete(
         return
     grace_ms = LogProperties.from_mapping(head.properties).deleted_retention_ms
     console.print(
-        f"log {name} is deleted: streams and tails of it stop; batch reads that have begun have "
-        f"{grace_ms / 3_600_000:g} h to finish, then the sweeper deletes its ledgers",
+        f"log {name} is deleted. Its streams and tails stop. Running batch reads have "
+        f"{grace_ms / 3_600_000:g} h to finish; then the sweeper deletes the ledgers",
         soft_wrap=True,
     )

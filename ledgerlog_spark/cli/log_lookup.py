@@ -1,4 +1,4 @@
-"""What the commands on logs have in common: finding a log by name, times as people write them."""
+"""Shared code of the commands on logs: finding a log by its name, parsing and printing times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAMES_SHOWN_MAX = 10
 
-LogName = Annotated[str, typer.Argument(help="Name of a log, see `logs list`.")]
+LogName = Annotated[str, typer.Argument(help="Name of a log. `logs list` shows all.")]
 
 
 def time_text(wall_ms: int) -> str:
@@ -28,35 +28,35 @@ def time_text(wall_ms: int) -> str:
 
 
 def shown_bytes(value: bytes) -> str:
-    """Text, or as Python writes the bytes where a terminal would obey them or they are no text."""
+    """The bytes as text; as a Python literal if they hold control characters or no UTF-8."""
     text = value.decode(errors="replace")
     is_text = text.replace("\t", "").isprintable() and text.encode() == value
     return text if is_text else repr(value)
 
 
 def shown_cell(value: object) -> str:
-    """What a table shows of a value."""
+    """A value as a cell of a table."""
     if isinstance(value, bytes):
         return shown_bytes(value)
     return "" if value is None else str(value)
 
 
 def json_text(value: object) -> str:
-    """What JSON has no form for: binary as base64, dates and decimals as they are written."""
+    """Values without a JSON type: bytes as base64, dates and decimals as text."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def time_ms(text: str, option: str) -> int:
-    """The wall time in ms since the epoch that somebody wrote; of this machine's zone without one.
+    """A time from the command line, in ms since the epoch; the default zone is this machine's.
 
     Raises:
-        ConfigurationError: It is no time.
+        ConfigurationError: The text is not a time.
     """
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1e3)
     except (ValueError, OverflowError, OSError):
         raise ConfigurationError(
-            f"{option} {text!r} is not a time: write it like 2026-01-31, '2026-01-31 12:00' or "
+            f"{option} {text!r} is not a time; examples are 2026-01-31, '2026-01-31 12:00' and "
             "2026-01-31T12:00:00Z",
             key=option,
         ) from None
@@ -79,7 +79,7 @@ def names_of(client: BlockingClient) -> Sequence[str]:
     """Names of all logs.
 
     Raises:
-        MetadataError: There is no cluster at all, which is more than a cluster without logs.
+        MetadataError: There is no cluster. A cluster without logs is no error.
     """
     names = BlockingLogs(client).names()
     if not names:
@@ -91,7 +91,7 @@ def opened(client: BlockingClient, name: str) -> BlockingLog:
     """The log of that name.
 
     Raises:
-        LogNotFoundError: There is none; names the nearest one there is.
+        LogNotFoundError: No log has that name; the message suggests a similar name.
     """
     try:
         return BlockingLogs(client).open(name)
@@ -100,14 +100,14 @@ def opened(client: BlockingClient, name: str) -> BlockingLog:
 
 
 def missing(client: BlockingClient, name: str) -> LogNotFoundError:
-    """The error of a log that does not exist; names the nearest one there is."""
+    """The error of a log that does not exist; its message suggests a similar name."""
     names = names_of(client)
     near = difflib.get_close_matches(name, names, 1, 0.5)
     hint = (
         f"did you mean {near[0]!r}?"
         if near
-        else f"existing logs are {', '.join(names[:NAMES_SHOWN_MAX])}"
+        else f"the existing logs are {', '.join(names[:NAMES_SHOWN_MAX])}"
         if names
-        else "the cluster has no logs; `ledgerlog logs create` or Spark creates one"
+        else "the cluster has no logs; create one with `ledgerlog logs create` or from Spark"
     )
     return LogNotFoundError(f"log {name!r} does not exist: {hint}", log=name)

@@ -1,4 +1,4 @@
-"""`ledgerlog logs create|append|tail`: records from a shell, as Kafka's console tools have them."""
+"""`ledgerlog logs create|append|tail`: records from a shell, as with Kafka's console tools."""
 
 from __future__ import annotations
 
@@ -48,22 +48,24 @@ def create(
     name: LogName,
     properties: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROPERTY=VALUE", help="Properties; see `logs set`."),
+        typer.Argument(
+            metavar="PROPERTY=VALUE", help="Properties of the log. `logs set` shows all."
+        ),
     ] = None,
     content: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="records: bytes, appended by one leader at a time. rows: written by Spark.",
+            help="records: bytes that one leader at a time appends. rows: rows that Spark writes.",
         ),
     ] = "records",
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Create an empty log. `logs append` and Spark also create one that is missing."""
+    """Create an empty log. `logs append` and Spark create missing logs themselves."""
     if content not in KINDS:
         raise ConfigurationError(
-            f"--content {content!r} does not exist; the contents are {' and '.join(KINDS)}",
+            f"--content {content!r} does not exist; the values are {' and '.join(KINDS)}",
             key="--content",
         )
     kind, holds = KINDS[content]
@@ -74,11 +76,11 @@ def create(
         print_json({"name": name, "log_id": log.log_id, "content": content, "properties": chosen})
         return
     how = (
-        f"`ledgerlog logs append {name}` writes to it"
+        f"`ledgerlog logs append {name}`"
         if kind is LogKind.LEADER
-        else f'df.write.format("ledger").mode("append").save("{name}") writes to it'
+        else f'df.write.format("ledger").mode("append").save("{name}")'
     )
-    console.print(f"log {name} is created; {how}", markup=False, soft_wrap=True)
+    console.print(f"log {name} is created; to write to it, run {how}", markup=False, soft_wrap=True)
 
 
 @app.command("append", epilog="Example: ledgerlog logs append orders 'an order' 'another order'")
@@ -86,16 +88,17 @@ def append(
     name: LogName,
     records: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RECORD", help="Records; the lines of standard input if not given."),
+        typer.Argument(metavar="RECORD", help="Records; by default the lines of standard input."),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Append records to a log, one for each line; create the log if it is missing.
+    """Append records to a log; create the log if it does not exist.
 
-    Returns when every record is on the disks of an ack quorum. This command
-    takes over the leadership: a program that leads the log can append no more.
-    When another program takes over meanwhile, what is acknowledged stays.
+    The command returns when every record is on the disks of an ack quorum.
+    It takes over the leadership: another program that leads the log can
+    append no more records. If another program takes over meanwhile, the
+    acknowledged records stay in the log.
     """
     values: Iterable[bytes] = (
         (record.encode() for record in records) if records else _lines_of_standard_input()
@@ -106,7 +109,7 @@ def append(
         try:
             _append_and_close(leader, values, appended)
         finally:
-            # Also after an error and Ctrl-C: what was acknowledged stays.
+            # Also after an error and Ctrl-C: acknowledged records stay in the log.
             if as_json:
                 print_json({"name": name, **appended.as_json()})
             else:
@@ -114,12 +117,12 @@ def append(
 
 
 class _Appended:
-    """What was acknowledged so far.
+    """The acknowledged records so far.
 
     Attributes:
         records: Their number.
-        first_offset: None while there are none.
-        last_offset: The same.
+        first_offset: None before the first record.
+        last_offset: None before the first record.
     """
 
     def __init__(self) -> None:
@@ -142,28 +145,28 @@ class _Appended:
 
     def as_text(self, name: str) -> str:
         if not self.records:
-            return f"appended no records to log {name}"
-        plural = "record" if self.records == 1 else "records"
+            return f"no record was appended to log {name}"
+        number = "1 record was" if self.records == 1 else f"{self.records:,} records were"
         return (
-            f"appended {self.records:,} {plural} to log {name}: "
+            f"{number} appended to log {name}: "
             f"offsets {self.first_offset:,} to {self.last_offset:,}"
         )
 
 
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
-        console.print("one record a line; Ctrl-D ends", style="dim")
-    # No record is so large: what is cut off here is refused when it is appended.
+        console.print("each line is one record; Ctrl-D ends the input", style="dim")
+    # No record may be this large: a line that is cut off here is refused by the append.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """What is acknowledged is in the log, whether its leader can close it or not."""
+    """Appends all values. Acknowledged records are in the log also when it cannot be closed."""
     try:
         _append_all(leader, values, appended)
     except BaseException:
-        with contextlib.suppress(LedgerLogError):  # what failed first says more
+        with contextlib.suppress(LedgerLogError):  # the first error is reported
             leader.close()
         raise
     try:
@@ -172,15 +175,15 @@ def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended:
         raise
     except LedgerLogError as error:
         typer.echo(
-            f"note: every record is acknowledged, but the log was not closed: {error}", err=True
+            f"note: all records are acknowledged, but the log was not closed: {error}", err=True
         )
 
 
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Many appends are under way at once; a person's lines are acknowledged one by one.
+    """Append all values, many at once; lines from a terminal are acknowledged one by one.
 
     Raises:
-        LedgerLogError: Why the first record failed; or rather one whose outcome is unknown.
+        LedgerLogError: The error of a record with an unknown outcome, or else the first error.
     """
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
@@ -210,10 +213,10 @@ def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appe
 def tail(
     name: LogName,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the oldest record.")
+        bool, typer.Option("--from-beginning", help="Start with the oldest record.")
     ] = False,
     offset: Annotated[
-        int | None, typer.Option(metavar="N", help="Begin with the record at this offset.", min=0)
+        int | None, typer.Option(metavar="N", help="Start with the record at this offset.", min=0)
     ] = None,
     max_records: Annotated[
         int | None, typer.Option(metavar="N", help="End after this many records.", min=1)
@@ -225,10 +228,12 @@ def tail(
 ) -> None:
     """Print the records of a log as they are appended, until Ctrl-C.
 
-    Without --from-beginning and --offset it begins with the next record.
+    By default it starts with the next record that is appended.
     """
     if from_beginning and offset is not None:
-        raise ConfigurationError("--from-beginning and --offset exclude each other: choose one")
+        raise ConfigurationError(
+            "--from-beginning and --offset exclude each other: pass one of them"
+        )
     with ends_with_its_reader(), connect(uri) as client:
         try:
             log = client.open_log(name)
@@ -263,12 +268,12 @@ def _records(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Ite
 
 
 def _shown_line(value: bytes) -> bytes:
-    """A record on a terminal, in characters that the terminal has."""
+    """A record as a line, in characters that the terminal supports."""
     return shown_bytes(value).encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n"
 
 
 def _record_fields(record: Record) -> dict[str, Any]:
-    """A record's value is text where it is UTF-8, else base64."""
+    """A record for `--json`: its value is text if it is UTF-8, else base64."""
     fields: dict[str, Any] = {
         "offset": record.offset,
         "append_time": time_text(record.append_time_ms),

@@ -1,4 +1,4 @@
-"""`ledgerlog logs sweep|merge|check`: what keeps logs small, and whether they are whole."""
+"""`ledgerlog logs sweep|merge|check`: maintenance of logs, and verification of their entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ledgerlog_spark.cli.cluster import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.log_lookup import LogName, names_of, opened
-from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+)
 from ledgerlog_spark.log.logs import logs_of
 
 if TYPE_CHECKING:
@@ -29,16 +36,16 @@ WAIT_SECONDS = 60.0
 
 T = TypeVar("T")
 LogNames = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME", help="Names of logs; all if not given.")
+    list[str] | None, typer.Argument(metavar="NAME", help="Names of logs; by default all logs.")
 ]
 Wait = Annotated[
     float,
-    typer.Option(metavar="N", help="Seconds to wait for another process that does upkeep.", min=0),
+    typer.Option(metavar="N", help="Seconds to wait while another process maintains logs.", min=0),
 ]
 
 
 def _bar(as_json: bool) -> Progress:
-    """A bar that is gone when the work is done; none for scripts."""
+    """A progress bar, which is removed at the end; scripts get none."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -51,12 +58,12 @@ def _bar(as_json: bool) -> Progress:
 
 
 def _existing(client: BlockingClient, names: Sequence[str] | None) -> list[str] | None:
-    """The names, if there are such logs; None for all."""
+    """The names, after a check that these logs exist; None stands for all logs."""
     return [opened(client, name).name for name in names] if names else None
 
 
 def _to_merge(client: BlockingClient, names: Sequence[str] | None) -> list[str]:
-    """The names, if such logs are merged; without any, those of all logs that are."""
+    """The names of the logs to merge, by default of all logs that can be merged."""
     from ledgerlog_spark.upkeep.merging import check_merged, is_merged
 
     if names:
@@ -70,15 +77,17 @@ def _to_merge(client: BlockingClient, names: Sequence[str] | None) -> list[str]:
 def _held(
     client: BlockingClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
-    """What the work did; ends the command when another process does upkeep all the time."""
+    """The results of the work; ends the command if another process holds the lease all the time."""
     from ledgerlog_spark.upkeep.upkeep import holder
 
     done = client.run(work)
     if done is not None:
         return done
     other = client.run(holder) or {}
-    said = f"process {other.get('pid', '?')} on {other.get('host', '?')}"
-    Console(stderr=True).print(f"{said} does upkeep now; nothing was changed; retry later")
+    process = f"process {other.get('pid', '?')} on {other.get('host', '?')}"
+    Console(stderr=True).print(
+        f"{process} maintains the logs now, so nothing was changed; retry later", soft_wrap=True
+    )
     raise typer.Exit(RETRIABLE)
 
 
@@ -91,7 +100,7 @@ def sweep(
 ) -> None:
     """Delete expired rows and versions, and ledgers that no version needs.
 
-    Safe at any time, beside writers, readers and other sweepers.
+    The command is safe at any time, also while logs are written and read.
     """
     from ledgerlog_spark.upkeep.upkeep import Upkeep
 
@@ -119,7 +128,7 @@ def sweep(
 
 
 _SWEPT = (
-    "log", "start_offset", "ledgers_let_go", "ledgers_deleted", "pages_deleted", "problem",
+    "log", "start_offset", "ledgers_unlisted", "ledgers_deleted", "pages_deleted", "problem",
 )  # fmt: skip
 
 
@@ -129,7 +138,7 @@ def _swept(done: Kept) -> dict[str, Any]:
         "log": done.log,
         "is_removed": bool(swept and swept.is_removed),
         "start_offset": truncated.start_offset if truncated else None,
-        "ledgers_let_go": (swept.unlisted + swept.deregistered if swept else 0)
+        "ledgers_unlisted": (swept.unlisted + swept.deregistered if swept else 0)
         + (len(truncated.unlisted) if truncated else 0),
         "ledgers_deleted": swept.ledgers_deleted if swept else 0,
         "pages_deleted": swept.pages_deleted if swept else 0,
@@ -139,13 +148,13 @@ def _swept(done: Kept) -> dict[str, Any]:
 
 
 def _kept_by(swept: Swept | None) -> list[str]:
-    """What a deleted log waits for."""
+    """The reason why a deleted log is still there."""
     if swept is None or not swept.ledgers_kept:
         return []
     kept = swept.ledgers_kept
     problem = (
-        f"deleted, and waits for {len(kept)} ledgers that could not be sealed, ledger {kept[0]} "
-        "among them: bring back their bookies, or run `ledgerlog ledgers delete`"
+        f"the log is deleted, but {len(kept)} of its ledgers could not be sealed, such as ledger "
+        f"{kept[0]}: start their bookies, or run `ledgerlog ledgers delete`"
     )
     return [problem]
 
@@ -154,25 +163,28 @@ def _kept_by(swept: Swept | None) -> list[str]:
 def merge(
     names: LogNames = None,
     target_mib: Annotated[
-        int, typer.Option(metavar="N", help="Largest size of a merged range, in MiB.", min=1)
+        int, typer.Option(metavar="N", help="Maximum size of a merged range, in MiB.", min=1)
     ] = 256,
     ranges_min: Annotated[
-        int, typer.Option(metavar="N", help="Fewest neighbouring ranges to merge.", min=2)
+        int,
+        typer.Option(metavar="N", help="Minimum number of neighbouring ranges to merge.", min=2),
     ] = 2,
-    compression: Annotated[str, typer.Option(metavar="NAME", help="zstd, lz4 or none.")] = "zstd",
+    compression: Annotated[
+        str, typer.Option(metavar="NAME", help="Compression: zstd, lz4 or none.")
+    ] = "zstd",
     seal: Annotated[
         bool,
-        typer.Option("--seal", help="Close open ledgers first; streams go on in new ones."),
+        typer.Option("--seal", help="Close open ledgers first; streams continue in new ledgers."),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Merge small ranges into large ledgers. Offsets and versions stay as they are.
+    """Merge small ranges into large ledgers. Offsets and versions do not change.
 
-    Safe next to writers and readers. The old ledgers are deleted after
-    `deletedRetentionMs`. Leader logs are not merged: `rollBytes` and `rollMs`
-    set the size of their ledgers.
+    The command is safe while logs are written and read. The old ledgers are
+    deleted after `deletedRetentionMs`. Leader logs cannot be merged:
+    `rollBytes` and `rollMs` set the size of their ledgers.
     """
     from ledgerlog_spark.arrow.stream_codec import write_options
     from ledgerlog_spark.upkeep.merge_plan import MergePolicy
@@ -221,11 +233,11 @@ def merge(
 
 def _nothing_merged(names: Sequence[str], ranges_min: int) -> str:
     if not names:
-        return "nothing to merge: the cluster has no log that jobs commit to"
+        return "there is nothing to merge: the cluster has no transactional log"
     where = f"log {names[0]}" if len(names) == 1 else f"{len(names):,} logs"
     return (
-        f"nothing to merge in {where}: no {ranges_min} small ranges of closed ledgers are next to "
-        "each other"
+        f"there is nothing to merge in {where}: it needs {ranges_min} neighbouring small ranges of "
+        "closed ledgers"
     )
 
 
@@ -237,21 +249,25 @@ def check(
     name: LogName,
     every_entry: Annotated[
         bool,
-        typer.Option("--every-entry", help="Read every entry, not only the ends of ranges."),
+        typer.Option(
+            "--every-entry", help="Verify all entries, not only the first and last of each range."
+        ),
     ] = False,
-    let_go: Annotated[
+    delete_orphans: Annotated[
         bool,
         typer.Option(
-            "--let-go", help="Let the sweeper delete orphaned ledgers older than `stagingTtlMs`."
+            "--delete-orphans",
+            help="Mark orphaned ledgers older than `stagingTtlMs`; the sweeper deletes them.",
         ),
     ] = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Verify that the ends of every range have enough replicas, and report orphaned ledgers.
+    """Verify that entries have enough replicas, and report orphaned ledgers.
 
-    Changes nothing without --let-go. The exit code is 1 if rows are lost or
-    have too few replicas.
+    By default the first and last entry of each range are verified. Without
+    --delete-orphans the command changes nothing. The exit code is 1 if rows
+    are lost or have too few replicas.
     """
     with connect(uri) as client:
         log = opened(client, name)
@@ -261,13 +277,13 @@ def check(
                 every_entry=every_entry,
                 on_progress=lambda done, total: progress.update(task, completed=done, total=total),
             )
-        gone = log.let_go_orphans() if let_go else ()
+        marked = log.delete_orphans() if delete_orphans else ()
     if as_json:
-        print_json({**_checked(found), "let_go": gone})
+        print_json({**_checked(found), "orphans_marked": marked})
     else:
         print_table(
             f"ledgers of log {name}",
-            ("ledger", "state", "ranges", "last listed", "entries asked", "copies", "finding"),
+            ("ledger", "state", "ranges", "last listed", "entries verified", "replicas", "finding"),
             [
                 (str(c.ledger_id), c.state, c.ranges, c.last_entry_id, c.entries,
                  f"{c.copies} of {c.copies_wanted}", c.finding or "sound")
@@ -279,9 +295,12 @@ def check(
         print_fields("other ledgers", {k: len(ids) for k, ids in others.items()})
         if found.orphans:
             shown = ", ".join(map(str, found.orphans[:20]))
-            console.print(f"orphaned ledgers: {shown}; pass --let-go to have the old ones deleted")
-        if let_go:
-            console.print(f"{len(gone):,} ledgers will be deleted by the sweeper")
+            console.print(
+                f"orphaned ledgers: {shown}; pass --delete-orphans to delete the old ones"
+            )
+        if delete_orphans:
+            ledgers = counted(len(marked), "ledger is", "ledgers are")
+            console.print(f"{ledgers} marked; the sweeper deletes them later")
     if found.is_damaged:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`ledgerlog logs`: named logs, their versions and their rows."""
+"""`ledgerlog logs`: lists logs, shows their versions and reads their rows."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ app = typer.Typer(
 
 OfVersion = Annotated[
     int | None,
-    typer.Option("--version", metavar="N", help="Version of the log; the newest if not given."),
+    typer.Option("--version", metavar="N", help="Version of the log; by default the newest."),
 ]
 
 
 LOOKS_MAX = 5
-"""At a log whose ledgers go while it is shown; then the last one counts."""
+"""Attempts to read a log whose ledgers are deleted meanwhile; the last one is shown."""
 
 
 def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
 
 @app.command("list", epilog="Example: ledgerlog logs list --json")
 def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """List all logs with version, rows and size."""
+    """List all logs with their versions, rows and sizes."""
     with connect(uri) as client:
         found = list(_all(client))
     if as_json:
@@ -114,7 +114,7 @@ def show(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Show a log: its schema, versions and ranges, drawn over the bookies that hold them."""
+    """Show the schema and versions of a log, and draw its ledgers and their bookies."""
     with connect(uri) as client:
         log = opened(client, name)
         snapshot, drawn = _seen(client, log, version)
@@ -136,7 +136,10 @@ def show(
 def _seen(
     client: BlockingClient, log: BlockingLog, version: int | None
 ) -> tuple[LogSnapshot, list[DrawnLedger]]:
-    """A version and its ledgers; one that is gone was listed when it was looked for, and after."""
+    """A version and its ledgers.
+
+    The list is read again when a listed ledger does not exist: a merge may have replaced it.
+    """
     snapshot = log.snapshot(version)
     drawn = drawn_ledgers(client, snapshot)
     for _ in range(LOOKS_MAX):
@@ -161,7 +164,7 @@ def _print_versions(history: Sequence[VersionInterval]) -> None:
 
 
 def drawn_ledgers(client: BlockingClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
-    """Each listed ledger once, with what the log lists of it."""
+    """Each listed ledger once, with the rows and bytes that the log lists."""
     by_ledger: dict[int, list[Item]] = {}
     for item in snapshot.items:
         by_ledger.setdefault(item.ledger_id, []).append(item)
@@ -191,7 +194,7 @@ def _range(item: Item) -> dict[str, int]:
 
 
 def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
-    """Columns of the version's schema; none when nothing was ever written."""
+    """Columns of the version's schema; none before the first write."""
     from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
     from ledgerlog_spark.arrow.stream_codec import decode_schema
 
@@ -213,7 +216,7 @@ def read(
         bool, typer.Option("--json", help="Print a JSON object for each row.")
     ] = False,
 ) -> None:
-    """Print the first rows of a log, oldest first, without Spark."""
+    """Print the first rows of a log, without Spark."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
         log = opened(client, name)

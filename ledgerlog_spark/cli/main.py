@@ -81,7 +81,7 @@ def _options(
 
 
 def exit_code(error: LedgerLogError) -> int:
-    """What the shell is told about an error."""
+    """The exit code of an error."""
     if isinstance(error, ConfigurationError):
         return USAGE
     if not error.definite:
@@ -90,10 +90,10 @@ def exit_code(error: LedgerLogError) -> int:
 
 
 def main(interruptible: AbstractContextManager[object] | None = None) -> NoReturn:
-    """Run the command line; errors of ours are one sentence on stderr, not a traceback.
+    """Run the command line; print an error of ledgerlog as one sentence, without a traceback.
 
     Args:
-        interruptible: Its block handles KeyboardInterrupt; nothing before and after it does.
+        interruptible: Ctrl-C raises KeyboardInterrupt in its block only.
     """
     _encode_everything()
     errors = Console(stderr=True, emoji=False)
@@ -108,20 +108,20 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
         _complain(errors, type(error).__name__, str(error))
         sys.exit(exit_code(error))
     except BrokenPipeError:
-        # The reader of our output has seen enough, as in `ledgerlog logs read flights | head`.
+        # The reader of our output has ended, as in `ledgerlog logs read flights | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except OSError as error:
-        _complain(errors, "the system refused", str(error))
+        _complain(errors, "error of the operating system", str(error))
         sys.exit(FAILED)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # click's own complaints about usage; typer re-exports no common base for them. An empty
-        # one follows the help that a group prints when no command is given.
+        # An error of usage from click; typer exports no common base class of them. Its message is
+        # empty after the help that a group prints when no command is given.
         if message := error.format_message():
             _complain(errors, "usage", message)
-            errors.print("try --help")
+            errors.print("run the command with --help to see its options")
         sys.exit(USAGE)
     if code == INTERRUPTED:
         errors.print("[yellow]interrupted[/]")
@@ -129,7 +129,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
 
 
 def _encode_everything() -> None:
-    """What a terminal has no characters for is escaped instead of ending the command."""
+    """Escape characters that the terminal does not support, so that they end no command."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue
@@ -142,7 +142,7 @@ def _encode_everything() -> None:
 def _wants_ascii() -> bool:
     """Whether the locale is C by name, as in `LC_ALL=C`.
 
-    Python writes UTF-8 there all the same. Where no locale is set, it chooses C.UTF-8 itself.
+    Python writes UTF-8 in that locale. Where no locale is set, Python selects C.UTF-8.
     """
     if {"PYTHONIOENCODING", "PYTHONUTF8"} & set(os.environ):
         return False

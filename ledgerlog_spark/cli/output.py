@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for scripts; and the options they share."""
+"""The output of commands: tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 WIDTH_WITHOUT_TERMINAL = 160
 NOTHING = "-"
 
-# A file or a pipe has no width: rich would fold everything at 80 columns. What is printed is mostly
+# A file or a pipe has no width: rich would fold everything at 80 columns. Most of the output is
 # data, where "[error]" and ":cat:" are no markup.
 console = Console(
     width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, emoji=False
@@ -23,7 +23,7 @@ console = Console(
 
 
 def spinner() -> str:
-    """The name of the sign that something goes on, in characters that the terminal has."""
+    """The name of a spinner with characters that the terminal supports."""
     return "line" if console.options.ascii_only else "dots"
 
 

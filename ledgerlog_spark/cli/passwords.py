@@ -1,4 +1,4 @@
-"""`--password-file`: how commands are given the password of ledgers."""
+"""`--password-file`: the password of ledgers, for commands that read or seal them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from ledgerlog_spark.errors import ConfigurationError, UnauthorizedError
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="File with the password of the ledgers; empty password if not given."
+        metavar="FILE",
+        help="File with the password of the ledgers; by default the password is empty.",
     ),
 ]
 
 
 def password_from(path: Path | None) -> bytes:
-    """A password from a file, without the line ends behind it; empty without a file.
+    """The password in a file, without line ends at its end; empty without a file.
 
     Raises:
-        ConfigurationError: The file cannot be read, or holds no password or a too long one.
+        ConfigurationError: The file cannot be read, is empty, or the password is too long.
     """
     if path is None:
         return b""
@@ -38,13 +39,13 @@ def password_from(path: Path | None) -> bytes:
 
 @contextlib.contextmanager
 def password_explained(path: Path | None) -> Iterator[None]:
-    """A wrong password's error says how to give the right one."""
+    """Adds the option for the password to the error of a wrong one."""
     try:
         yield
     except UnauthorizedError as error:
         how = (
-            "give a file that holds it with --password-file"
+            "pass a file with the password by --password-file"
             if path is None
-            else f"{path} does not hold it"
+            else f"{path} does not contain it"
         )
         raise UnauthorizedError(f"{error.message} ({how})", **error.fields) from None

@@ -1,4 +1,4 @@
-"""`ledgerlog zookeeper run` and `ledgerlog bookie run`: one server in the foreground."""
+"""`ledgerlog zookeeper run` and `ledgerlog bookie run`: run one server in the foreground."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ BOOKIE_EXAMPLE = (
 LOOK_SECONDS = 0.5
 
 zookeeper = typer.Typer(
-    help="Run ZooKeeper from PySpark's jars.", epilog=ZOOKEEPER_EXAMPLE, no_args_is_help=True
+    help="Run the ZooKeeper server that PySpark contains.",
+    epilog=ZOOKEEPER_EXAMPLE,
+    no_args_is_help=True,
 )
 bookie = typer.Typer(help="Run one bookie.", epilog=BOOKIE_EXAMPLE, no_args_is_help=True)
 
 
 @zookeeper.callback()
 def _zookeeper_group() -> None:
-    """ZooKeeper from PySpark's jars."""
+    """The group of `ledgerlog zookeeper`."""
 
 
 @bookie.callback()
 def _bookie_group() -> None:
-    """One bookie."""
+    """The group of `ledgerlog bookie`."""
 
 
 @zookeeper.command("run", epilog=ZOOKEEPER_EXAMPLE)
 def run_zookeeper(
     directory: Annotated[
-        Path, typer.Option("--directory", "-d", metavar="DIR", help="Data directory.")
+        Path, typer.Option("--directory", "-d", metavar="DIR", help="Directory of the data.")
     ],
     port: Annotated[
         int, typer.Option(metavar="N", help="TCP port on 127.0.0.1.", min=1, max=65_535)
@@ -57,7 +59,7 @@ def run_zookeeper(
                 time.sleep(LOOK_SECONDS)
         except KeyboardInterrupt:
             return
-        console.print(f"ZooKeeper ended by itself; read {server.log_path}", soft_wrap=True)
+        console.print(f"ZooKeeper has ended unexpectedly; read {server.log_path}", soft_wrap=True)
         raise typer.Exit(1)
 
 
@@ -68,14 +70,14 @@ def run_zookeeper(
     epilog=BOOKIE_EXAMPLE,
 )
 def run_bookie(context: typer.Context) -> None:
-    """Run a bookie until Ctrl-C or SIGTERM; all options are those of `python -m bookie_server`."""
+    """Run a bookie until Ctrl-C or SIGTERM. Its options are those of `python -m bookie_server`."""
     _check_arguments_of_bookie(context.args)
     command = [sys.executable, "-m", "bookie_server", *context.args]
     os.execv(command[0], command)  # noqa: S606 (this very interpreter)
 
 
 def _check_arguments_of_bookie(arguments: list[str]) -> None:
-    """Help and wrong usage end the command here, where they bear its name."""
+    """Handle --help and wrong options here, so that they show the name of this command."""
     from bookie_server.__main__ import settings_parser
 
     parser = settings_parser()

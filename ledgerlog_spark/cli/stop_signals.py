@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a command in one way: it cleans up, then it ends."""
+"""Ctrl-C, SIGTERM and a closed terminal all end a command after its clean-up."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """In its block the first such signal raises KeyboardInterrupt, further ones are ignored.
+    """In its block the first such signal raises KeyboardInterrupt; further ones are ignored.
 
-    So an impatient second Ctrl-C does not cut off the stopping of processes. A signal that was
-    ignored before (`nohup`) stays ignored. Main thread only.
+    A second Ctrl-C therefore does not interrupt the stop of processes. A signal that was ignored
+    before (`nohup`) stays ignored. For the main thread only.
     """
 
     def __init__(self) -> None:
-        """Changes nothing yet."""
+        """Create the object; signal handlers change at the start of the block."""
         self._before: dict[signal.Signals, Any] = {}
         self._is_stopping = False
 

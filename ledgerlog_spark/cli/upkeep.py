@@ -1,4 +1,4 @@
-"""`ledgerlog upkeep run`: the process that keeps the logs of a cluster small."""
+"""`ledgerlog upkeep run`: the service that maintains the logs of a cluster."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ EXAMPLE = "Example: ledgerlog upkeep run --interval 60 >> upkeep.log"
 INTERVAL_SECONDS = 60.0
 
 app = typer.Typer(
-    help="Merge, expire and delete in the background.", epilog=EXAMPLE, no_args_is_help=True
+    help="Run the service that merges logs and deletes expired data.",
+    epilog=EXAMPLE,
+    no_args_is_help=True,
 )
 
 
 @app.callback()
 def _group() -> None:
-    """Merge, expire and delete in the background."""
+    """The group of `ledgerlog upkeep`."""
 
 
 @app.command("run", epilog=EXAMPLE)
 def run(
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Pause between two passes.", min=1)
+        float, typer.Option(metavar="SECONDS", help="Time between two passes.", min=1)
     ] = INTERVAL_SECONDS,
-    once: Annotated[bool, typer.Option("--once", help="Make one pass and end; for cron.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run one pass and end; for cron.")] = False,
     wait: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", help="Time to wait for another process, with --once.", min=0
+            metavar="SECONDS", help="With --once: time to wait while another process works.", min=0
         ),
     ] = 0.0,
     uri: ServiceUri = DEFAULT_URI,
 ) -> None:
-    """Maintain all logs of a cluster until Ctrl-C or SIGTERM; print a JSON object per line.
+    """Maintain all logs of a cluster until Ctrl-C or SIGTERM; print JSON lines.
 
-    Deletes rows beyond their retention, merges small ranges, and deletes
-    expired versions and ledgers that no log needs. A lease lets one process
-    work while others wait: run two on two machines to survive the loss of
-    one. It is safe beside readers and writers, and safe to kill.
+    The service deletes expired rows and versions, merges small ranges, and
+    deletes ledgers that no log needs. A lease in ZooKeeper selects one
+    process; others wait. Run it on two machines to survive the loss of one.
+    It can be killed at any time.
 
-    With --once the exit code is 1 if a log could not be maintained, 4 if
-    another process works.
+    With --once the exit code is 1 if a log could not be maintained, and 4 if
+    another process holds the lease.
     """
     from ledgerlog_spark.upkeep.service import UpkeepService, standard_output
 

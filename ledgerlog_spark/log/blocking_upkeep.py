@@ -64,9 +64,9 @@ class BlockingLogUpkeep(ABC):
         """See `LogUpkeep.check`."""
         return self._run(lambda log: log.check(every_entry=every_entry, on_progress=on_progress))
 
-    def let_go_orphans(self) -> tuple[int, ...]:
-        """See `LogUpkeep.let_go_orphans`."""
-        return self._run(lambda log: log.let_go_orphans())
+    def delete_orphans(self) -> tuple[int, ...]:
+        """See `LogUpkeep.delete_orphans`."""
+        return self._run(lambda log: log.delete_orphans())
 
     def delete(self) -> None:
         """See `LogUpkeep.delete`."""

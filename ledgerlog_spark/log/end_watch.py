@@ -104,7 +104,7 @@ class EndWatch:
                     await within(self._cancelled.wait(), pause_ms / 1e3)
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
         if self._is_cancelled:
-            await self._let_go(list(self._followed))
+            await self._close_handles(list(self._followed))
 
     async def _follow_open_ledgers(self) -> None:
         found = await self._store.read_head(self._log_id)
@@ -112,14 +112,14 @@ class EndWatch:
             self._is_transactional = found is not None
             return
         listed = [ledger.ledger_id for ledger in found.value.open_ledgers]
-        await self._let_go(set(self._followed).difference(listed))
+        await self._close_handles(set(self._followed).difference(listed))
         for ledger_id in listed:
             if ledger_id not in self._followed and not self._is_cancelled:
                 handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
                 self._followed[ledger_id] = handle
                 handle.follow(self._on_ledger)
 
-    async def _let_go(self, ledger_ids: Iterable[int]) -> None:
+    async def _close_handles(self, ledger_ids: Iterable[int]) -> None:
         for ledger_id in ledger_ids:
             await self._followed.pop(ledger_id).aclose()
 

@@ -28,7 +28,7 @@ from ledgerlog_spark.log.version_at import version_at
 from ledgerlog_spark.protocol.log_commit_result import CommitResult
 from ledgerlog_spark.protocol.log_epoch import EpochMachine, JobKind
 from ledgerlog_spark.protocol.log_expiry import Expired, ExpiryMachine
-from ledgerlog_spark.protocol.log_let_go import LetGoMachine
+from ledgerlog_spark.protocol.log_let_go import OrphansMachine
 from ledgerlog_spark.protocol.log_merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log_properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log_property_change import PropertiesMachine
@@ -298,7 +298,7 @@ class LogUpkeep:
         checker = LogChecker(self.name, self.log_id, store=self._store, ledgers=self._ledgers)
         return await checker.check(every_entry=every_entry, on_progress=on_progress)
 
-    async def let_go_orphans(self) -> tuple[int, ...]:
+    async def delete_orphans(self) -> tuple[int, ...]:
         """Mark the log's orphans that are older than `stagingTtlMs`; the ledgers marked.
 
         A leader that died after it made a ledger and before it listed it leaves such a one. The
@@ -318,7 +318,7 @@ class LogUpkeep:
         gone: list[int] = []
         for first in range(0, len(old), STEP_LEDGERS_MAX):
             some = old[first : first + STEP_LEDGERS_MAX]
-            machine = LetGoMachine(self.name, some, token=uuid.uuid4().hex)
+            machine = OrphansMachine(self.name, some, token=uuid.uuid4().hex)
             gone += await self._driver.run(machine)
         return tuple(gone)
 

@@ -31,7 +31,7 @@ class Touched:
         return replace(self.head, token=token), ()
 
 
-class LetGoMachine(HeadChanger[tuple[int, ...]]):
+class OrphansMachine(HeadChanger[tuple[int, ...]]):
     """Ends with `Finished(tuple[int, ...])`: those of the ledgers that the log does not list.
 
     They are marked as if they had been listed, so that they stay for `deletedRetentionMs`. Or

@@ -21,5 +21,5 @@ def test_whatever_others_do_every_request_is_answered(part: int) -> None:
             crowd.play()
         return crowd.seen
 
-    marks = ("raised", "given up", "short", "failed", "stopped", "let go")
+    marks = ("raised", "given up", "short", "failed", "stopped", "dropped")
     play_all(range(part, SEEDS, 2), play, marks)

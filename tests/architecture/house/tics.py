@@ -217,11 +217,16 @@ TICS: Final = {
 
 @dataclass(frozen=True)
 class Prose:
-    """Connected text of a file, and the line that it begins at."""
+    """Connected text of a file, and the line that it begins at.
+
+    Attributes:
+        kind: `docstring`, `string`, `comment` or `page`.
+    """
 
     line: int
     text: str
     is_one_line: bool = False
+    kind: str = "page"
 
 
 @dataclass(frozen=True)
@@ -232,6 +237,10 @@ class Hit:
     path: str
     line: int
     text: str
+    kind: str = "page"
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.tic}: {self.text}"
 
 
 _PATTERNS: Final = {
@@ -269,6 +278,7 @@ def _strings(text: str) -> Iterator[Prose]:
         for inner in ast.walk(node)
         if inner is not node and isinstance(inner, ast.Constant | ast.JoinedStr)
     }
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     lines = text.splitlines()
     for node in ast.walk(tree):
         is_text = isinstance(node, ast.JoinedStr) or (
@@ -280,7 +290,8 @@ def _strings(text: str) -> Iterator[Prose]:
         value = _literal(node)
         if _is_prose(value):
             is_block = lines[node.lineno - 1][node.col_offset :].lstrip("rbfRBF").startswith('"""')
-            yield Prose(node.lineno, value, is_one_line=not is_block)
+            kind = "docstring" if id(node) in docstrings else "string"
+            yield Prose(node.lineno, value, is_one_line=not is_block, kind=kind)
 
 
 def _comments(text: str) -> Iterator[Prose]:
@@ -294,11 +305,11 @@ def _comments(text: str) -> Iterator[Prose]:
         words = re.sub(r"\b(?:noqa|type: ignore|fmt|pragma)\b.*?(?= - |$)", "", words)
         is_alone = not token.line[: token.start[1]].strip()
         if begun is not None and is_alone and line == last + 1:
-            begun = Prose(begun.line, f"{begun.text}\n{words}")
+            begun = Prose(begun.line, f"{begun.text}\n{words}", kind="comment")
         else:
             if begun is not None:
                 yield begun
-            begun = Prose(line, words)
+            begun = Prose(line, words, kind="comment")
         last = line
     if begun is not None:
         yield begun
@@ -324,7 +335,9 @@ def hits_in(path: str, text: str, names: Iterable[str] = tuple(TICS)) -> list[Hi
                 begin = prose.text.rfind("\n", 0, start) + 1
                 end = prose.text.find("\n", match.end())
                 around = prose.text[begin : end if end >= 0 else None]
-                found.append(Hit(name, path, prose.line + offset, " ".join(around.split())))
+                found.append(
+                    Hit(name, path, prose.line + offset, " ".join(around.split()), prose.kind)
+                )
     return sorted(found, key=lambda hit: (hit.line, hit.tic))
 
 

@@ -40,7 +40,7 @@ def test_demonstration_loses_a_bookie_and_no_row_and_leaves_nothing(scratch: Pat
     output, errors = demo.communicate(timeout=DEMO_PATIENCE_SECONDS)
     assert demo.returncode == 0, output + errors
     last = output.strip().splitlines()[-1]
-    found = re.fullmatch(r"336,776 of 336,776 rows equal, (bookie-\d) killed .*", last)
+    found = re.fullmatch(r"336,776 of 336,776 rows are equal; (bookie-\d) was killed .*", last)
     assert found is not None, last
     assert re.search(rf"{found[1]} +[·░]*░[·░]*  killed", output)
     assert "ensemble change at entry" in output

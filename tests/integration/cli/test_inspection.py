@@ -116,7 +116,7 @@ def test_unknown_log_names_the_nearest_one(run: Run, log: str) -> None:
         ended = run("logs", command, "flihgts")
         assert ended.code == 1
         assert f"did you mean {log!r}?" in ended.err
-    assert "existing logs are flights" in run("logs", "show", "zzz").err
+    assert "the existing logs are flights" in run("logs", "show", "zzz").err
 
 
 def test_version_that_the_log_does_not_have_is_refused(run: Run, log: str) -> None:
@@ -183,7 +183,7 @@ def test_rows_of_a_log_with_a_password_are_read_with_its_file(
     assert "--password-file" in without.err
     wrong = run("logs", "read", "private", "--password-file", tmp_path / "wrong")
     assert wrong.code == 1
-    assert "wrong does not hold it" in wrong.err
+    assert "wrong does not contain it" in wrong.err
     assert "sercet" not in wrong.err
     right = run("logs", "read", "private", "--json", "--password-file", tmp_path / "right")
     assert len(right.out.splitlines()) == 3
@@ -196,7 +196,9 @@ def test_ledger_of_a_living_log_is_not_deleted_and_of_a_deleted_one_is(
     refused = run("ledgers", "delete", ledger_id, "--yes")
     assert refused.code == 1
     assert "belongs to log 'short-lived'" in refused.err
-    assert "if it is orphaned, run `ledgerlog logs check short-lived --let-go`" in refused.err
+    assert (
+        "If it is an orphan, run `ledgerlog logs check short-lived --delete-orphans`" in refused.err
+    )
     assert len(run("logs", "read", "short-lived", "--json").out.splitlines()) == 3
     BlockingLogs(client).delete("short-lived")
     assert run("ledgers", "delete", ledger_id, "--yes", "--json").json["is_deleted"]

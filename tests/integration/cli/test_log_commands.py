@@ -125,7 +125,9 @@ def test_ranges_are_merged_and_a_version_within_them_is_restored(
     assert run("logs", "restore", flights.name, 1, "--yes").code == 0
     assert numbers(run, flights) == list(range(10))
     assert flights.name in run("logs", "merge", flights.name).out
-    assert f"nothing to merge in log {flights.name}" in run("logs", "merge", flights.name).out
+    assert (
+        f"there is nothing to merge in log {flights.name}" in run("logs", "merge", flights.name).out
+    )
     assert run("logs", "merge", "nosuchlog").code == 1
 
 
@@ -136,7 +138,7 @@ def test_truncation_asks_first_and_says_where_the_log_begins(
     assert refused.code == 2
     assert "--yes" in refused.err
     done = run("logs", "truncate", flights.name, "--offset", 12, "--yes", "--json").json
-    assert (done["start_offset"], done["version"], done["ledgers_let_go"]) == (12, 4, 2)
+    assert (done["start_offset"], done["version"], done["ledgers_unlisted"]) == (12, 4, 2)
     assert numbers(run, flights) == list(range(12, 30))
     assert run("logs", "truncate", flights.name, "--offset", 31, "--yes").code == 2
     assert run("logs", "truncate", flights.name, "--yes").code == 2
@@ -159,7 +161,7 @@ def test_leader_log_is_truncated_by_time_and_has_no_history(
     assert (early["start_offset"], early["is_changed"]) == (0, False)
     assert (early["version"], early["oldest_version"]) == (None, None)
     done = run("logs", "truncate", "orders", "--before", "2999-01-01", "--yes", "--json").json
-    assert (done["start_offset"], done["ledgers_let_go"], done["is_changed"]) == (3, 3, True)
+    assert (done["start_offset"], done["ledgers_unlisted"], done["is_changed"]) == (3, 3, True)
     again = run("logs", "truncate", "orders", "--offset", 1, "--yes").out
     assert "already begins at offset 3; nothing was deleted" in again
     leader.append(b"3")
@@ -176,7 +178,7 @@ def test_sweep_lets_go_of_what_retention_and_grace_allow(
 ) -> None:
     run("logs", "set", flights.name, "retentionMs=1", "deletedRetentionMs=1")
     (done,) = run("logs", "sweep", flights.name, "--json").json
-    assert (done["start_offset"], done["ledgers_let_go"]) == (30, 6)
+    assert (done["start_offset"], done["ledgers_unlisted"]) == (30, 6)
     (again,) = run("logs", "sweep", flights.name, "--json").json
     assert done["ledgers_deleted"] + again["ledgers_deleted"] == 6
     assert flights.name in run("logs", "sweep").out
@@ -195,7 +197,7 @@ def test_upkeep_waits_for_the_process_that_does_it_and_names_it(
     try:
         busy = run("logs", "merge", flights.name, "--wait", 0)
         assert busy.code == 4
-        assert "does upkeep now" in busy.err
+        assert "maintains the logs now" in busy.err
         assert run("logs", "sweep", flights.name, "--wait", 0).code == 4
     finally:
         client.run(lambda _: held.__aexit__(None, None, None))

@@ -53,7 +53,7 @@ def test_records_of_arguments_and_lines_come_out_in_order(
     assert created.code == 0, created.err
     assert "logs append orders" in created.out
     assert run("logs", "append", "orders", "one", "two").out == (
-        "appended 2 records to log orders: offsets 0 to 1\n"
+        "2 records were appended to log orders: offsets 0 to 1\n"
     )
     lines = [f"line {number}".encode() for number in range(5_000)]
     stdin(b"\n".join(lines) + b"\r\nwithout an end")
@@ -100,7 +100,7 @@ def test_leader_that_is_deposed_when_all_is_acknowledged_has_done_its_work(
     lines = given()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False, buffer=Taken()))
     appended = run("logs", "append", "duel")
-    assert appended.out == "appended 1 record to log duel: offsets 0 to 0\n"
+    assert appended.out == "1 record was appended to log duel: offsets 0 to 0\n"
     assert "has another leader" in appended.err
     assert "may be" not in appended.err
     assert appended.code == 0
@@ -196,5 +196,5 @@ def test_person_at_a_terminal_sees_what_was_appended_until_ctrl_c(
     typed.send_signal(signal.SIGINT)
     output, errors = typed.communicate(timeout=PATIENCE_SECONDS)
     os.close(ours)
-    assert output == "appended 1 record to log typed: offsets 0 to 0\n"
+    assert output == "1 record was appended to log typed: offsets 0 to 0\n"
     assert errors.strip() == "interrupted"

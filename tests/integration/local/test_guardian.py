@@ -98,7 +98,7 @@ def test_serving_command_that_is_killed_takes_its_cluster_along_and_keeps_the_da
     directory = tmp_path / "cluster"
     serving = spawn("local", "up", "--bookies", 1, "-d", directory)
     assert serving.stdout is not None
-    assert any("serving" in line for line in iter(serving.stdout.readline, ""))
+    assert any("Ctrl-C stops it" in line for line in iter(serving.stdout.readline, ""))
     shown = [str(each.directory) for each in running_clusters()]
     assert str(directory) in shown
     assert str(directory) in [each["directory"] for each in ledgerlog_json("local", "list")]

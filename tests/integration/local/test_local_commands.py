@@ -78,7 +78,7 @@ def test_two_starts_at_once_make_one_cluster(detached: Path) -> None:
 
 def test_up_in_a_running_cluster_starts_what_is_missing_and_returns(detached: Path) -> None:
     before = ledgerlog_json("local", "status", "-d", detached)
-    assert "nothing to start" in ledgerlog("local", "up", "-d", detached)
+    assert "no process was missing" in ledgerlog("local", "up", "-d", detached)
     ledgerlog("local", "kill", "bookie-0", "-d", detached)
     assert [m.state for m in Cluster(detached).status()] == ["running", "down", "running"]
     assert "started bookie-0" in ledgerlog("local", "up", "-d", detached)
@@ -126,7 +126,7 @@ def test_interrupt_stops_what_serves_also_what_another_command_restarted(cluster
     directory = clusters / "cluster"
     serving = spawn("local", "up", "--bookies", 1, "-d", directory)
     assert serving.stdout is not None
-    assert any("serving" in line for line in iter(serving.stdout.readline, ""))
+    assert any("Ctrl-C stops it" in line for line in iter(serving.stdout.readline, ""))
     ledgerlog("local", "kill", "bookie-0", "-d", directory)
     ledgerlog("local", "start", "bookie-0", "-d", directory)
     os.killpg(serving.pid, signal.SIGINT)

@@ -85,7 +85,7 @@ REASONS: dict[str, str] = {
     "*/log_upkeep.py:LogUpkeep.truncate": GIVES_UP,
     "*/log_upkeep.py:LogUpkeep._drop": GIVES_UP,
     "*/log_upkeep.py:LogUpkeep.check": LEADERS,
-    "*/log_upkeep.py:LogUpkeep.let_go_orphans": LEADERS,
+    "*/log_upkeep.py:LogUpkeep.delete_orphans": LEADERS,
     "*/log_upkeep.py:LogUpkeep.delete": GIVES_UP,
     "*/log_upkeep.py:LogUpkeep._require_versions": LEADERS,
     "*/log_upkeep.py:LogUpkeep._restore": CALLER,

@@ -80,7 +80,7 @@ def test_bookie_that_is_registered_and_does_not_answer_may_be_down(
         monkeypatch.setattr(doctor, "_look_at_cluster", look)
         _, finding = _cluster("zk://127.0.0.1:2181/ledgers")
     assert finding.state == "warning"
-    assert finding.advice.startswith("it may be down")
+    assert finding.advice.startswith("the bookie may be down")
     assert "`ledgerlog local status`" in finding.advice
 
 
@@ -97,6 +97,7 @@ def test_cluster_that_does_not_answer_is_named_and_no_line_begins_left_of_its_in
     assert lines[0] == "no answer from zk://127.0.0.1:2181/ledgers"
     advice = lines[1:]
     assert " ".join(map(str.strip, advice)).strip() == (
-        "start one with `ledgerlog local up`, or pass the --metadata-service-uri of one that runs"
+        "start a cluster with `ledgerlog local up`, or pass the --metadata-service-uri of a "
+        "cluster that runs"
     )
     assert all(line.startswith(" " * 10) for line in advice if line)

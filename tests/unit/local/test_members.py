@@ -166,5 +166,5 @@ def test_down_reports_whether_anything_ran(
     Members(tmp_path).put(member(tmp_path, sleeper.pid))
     down = ["local", "down", "-d", str(tmp_path)]
     first, second = (CliRunner().invoke(app, down).output.splitlines()[-1] for _ in range(2))
-    assert first == f"stopped; the data are in {tmp_path}"
-    assert second == f"no process of the cluster was running; the data are in {tmp_path}"
+    assert first == f"the cluster is stopped; its data is in {tmp_path}"
+    assert second == f"no process of the cluster was running; its data is in {tmp_path}"

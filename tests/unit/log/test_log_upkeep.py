@@ -438,16 +438,16 @@ def test_orphan_is_let_go_when_it_is_old_and_swept_after_the_grace(in_world: Any
         other = await world.client().create_ledger()
         world.skip(6 * DAY_MS)
         assert (await log.check()).orphans == (orphan.id,)
-        assert await log.let_go_orphans() == ()
+        assert await log.delete_orphans() == ()
         world.skip(2 * DAY_MS)
-        assert await log.let_go_orphans() == (orphan.id,)
+        assert await log.delete_orphans() == (orphan.id,)
         assert (await log.check()).marked == (orphan.id,)
         assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 0
         world.skip(2 * DAY_MS)
         assert (await logs.sweeper().sweep(log.log_id)).ledgers_deleted == 1
         assert (await log.snapshot()).items == before
         assert not (await world.client().ledger_metadata(other.id)).is_closed
-        assert await log.let_go_orphans() == ()
+        assert await log.delete_orphans() == ()
 
     in_world(work)
 

@@ -108,12 +108,12 @@ def test_orphans_are_as_old_as_the_store_says(
         custom = (await client.ledger_metadata(listed)).custom
         orphan = await client.create_ledger(custom_metadata=custom)
         assert (await log.check()).orphans == ()
-        assert await log.let_go_orphans() == ()
+        assert await log.delete_orphans() == ()
         world.skip(120_000)
         assert (await log.check()).orphans == (orphan.id,)
-        assert await log.let_go_orphans() == ()
+        assert await log.delete_orphans() == ()
         world.skip(8 * DAY_MS)
-        assert await log.let_go_orphans() == (orphan.id,)
+        assert await log.delete_orphans() == (orphan.id,)
 
     in_world(work)
 

@@ -289,7 +289,7 @@ async def keep_up(process: Process) -> None:
                     call.judge_in_a_pass(error, call)
             if world.random.random() < 0.2:
                 log = process.logs.open_by_id("log", world.newest_id)
-                world.counts["orphans"] += len(await log.let_go_orphans())
+                world.counts["orphans"] += len(await log.delete_orphans())
         except LedgerLogError as error:
             call.judge_in_a_pass(error, call)
 

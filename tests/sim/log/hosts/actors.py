@@ -378,7 +378,7 @@ async def let_go(process: Process) -> None:
     log = process.logs.open_by_id("log", world.newest_id)
     call = Call(world, process, log.log_id)
     try:
-        orphans = await log.let_go_orphans()
+        orphans = await log.delete_orphans()
     except LedgerLogError as error:
         call.judge(error)
         return
