@@ -18,8 +18,8 @@ machines share: `log_machine`, `log_messages`, `log_records` (values), `log_code
 A machine is composed of smaller ones that know nothing of their owner: `AddPipeline` (runs against
 one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (what lies behind the
 LAC, on its way back). Results travel up as return values. Each machine has a `phase`, and a table
-from (phase, event type) to the method that handles the pair; a pair that is not in the table is our
-bug and fails an assertion.
+from (phase, event type) to the method that handles the pair, which stands below the class; a pair
+that is not in the table is our bug and fails an assertion.
 
 The contract of a host, the asyncio client and the simulator alike:
 

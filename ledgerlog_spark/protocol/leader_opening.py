@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.errors import LeaderTimeoutError, LocalProtocolError
     from ledgerlog_spark.model import Version
-    from ledgerlog_spark.protocol.log_messages import LogEffects, LogReply
+    from ledgerlog_spark.protocol.log_messages import LogEffects, LogReply, Written
     from ledgerlog_spark.protocol.log_walk import Walk
 
 
@@ -193,7 +193,7 @@ class LeaderOpening(HeadChanger[Opened]):
         self._own = reply.ledger_id
         return self._go_on_with(self._head)
 
-    def _on_dropped(self, reply: Any) -> LogEffects[Opened]:
+    def _on_dropped(self, reply: Written) -> LogEffects[Opened]:
         """Whatever became of it: what is left is let go by the sweeper."""
         assert isinstance(reply.outcome, MetadataOutcome)
         self._own = None
