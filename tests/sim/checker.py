@@ -256,8 +256,8 @@ class Checker:
             return effects
         if type(event) is m.LacReplied and (event.code is Code.OK or event.code.is_absent):
             self._lacs_heard.add(client.name)
-        effects: list[Any] = machine.handle(event)
-        return effects
+        others: list[Any] = machine.handle(event)
+        return others
 
     @staticmethod
     def _require_confirmed(machine: LedgerWriter) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import AddRequest, BatchReadRequest, ReadRequest
@@ -72,7 +73,7 @@ class SimClient:
         self._is_handling = False
         self._liveness = Liveness()
         self._pauses = ReaderPauses(name)
-        self._perform = {
+        self._perform: dict[type, Callable[[Any], None]] = {
             m.SendAdd: self._send_add,
             m.SendRead: self._send_read,
             m.SendReadBatch: self._send_read_batch,
@@ -364,7 +365,7 @@ class SimClient:
         if faults.happens(options.cas_late_rate, "cas late", self.name, number):
             # The write of a dead session: applied when its sender has long gone on.
             late = 3_000 * options.rpc_timeout_ms * faults.draws.uniform("late", self.name, number)
-            world.scheduler.call_later(int(late), apply)
+            world.scheduler.call_later(int(late), partial(_unheard, apply))
             return
         world.network.send(Message("cas", self.address, "zk", arrive))
 
@@ -378,3 +379,7 @@ class SimClient:
     def _timer(self, effect: m.StartTimer) -> None:
         event = m.TimerFired(effect.request)
         self.world.scheduler.call_later(effect.delay_ms * 1_000, lambda: self._answer(event))
+
+
+def _unheard(apply: Callable[[], object]) -> None:
+    apply()

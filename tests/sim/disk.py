@@ -129,8 +129,8 @@ class SimDisk:
 
     def lose_power(self) -> None:
         """Drop what no sync covered, in part. The caller kills the host first."""
-        for content in self._contents():
-            content.lose_power(self.random)
+        for one in self._contents():
+            one.lose_power(self.random)
         for name, content in self.unsynced_names:
             if self.random.random() < 0.5:
                 self._name(self.durable_names, name, content)

@@ -8,6 +8,7 @@ the event), so a run depends on nothing but the calls made.
 from __future__ import annotations
 
 import heapq
+import inspect
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ClassVar, Generic, TypeVar
@@ -279,5 +280,5 @@ class Host:
         running, self._running = self._running, {}
         for number in sorted(running):
             coroutine = running[number]
-            if not coroutine.cr_running:
+            if inspect.getcoroutinestate(coroutine) != inspect.CORO_RUNNING:
                 coroutine.close()

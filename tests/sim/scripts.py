@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol import messages as m
@@ -18,7 +19,7 @@ Script = Callable[[], World]
 
 
 def world_with(
-    quorum: Quorum = CALM.quorum, *, ensemble: tuple[str, ...] | None = None, **options: int
+    quorum: Quorum = CALM.quorum, *, ensemble: tuple[str, ...] | None = None, **options: Any
 ) -> World:
     """A calm cluster with the writer of a new ledger on b0, b1, ... and every bookie serving."""
     world = World(1, replace(CALM, **options), suppressed=frozenset({JITTER}))
@@ -198,7 +199,9 @@ def v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted() -> World
     for name in ("b0", "b1", "b2"):
         world.collect(name)
     world.run_for(50)
-    require(not world.bookies["b0"].storage.is_fenced(LEDGER), "SCRIPT", "it has the fence")
+    storage = world.bookies["b0"].storage
+    assert storage is not None
+    require(not storage.is_fenced(LEDGER), "SCRIPT", "it has the fence")
     world.network.holds.clear()
     world.network.release(matching("add"))
     world.run_for(300)

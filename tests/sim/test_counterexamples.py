@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def t2_recovery_starts_at_the_last_fragment() -> World:
     return world
 
 
-def _held_by_b1_and_b2(entries: int, **options: int) -> World:
+def _held_by_b1_and_b2(entries: int, **options: Any) -> World:
     """Entries that were acknowledged by b1 and b2 and never reached b0; the writer is gone."""
     world = world_with(**options)
     lose(world, ("add", "w", "b0"))
@@ -436,7 +437,9 @@ def f5_a_dropped_ledger_stays_fenced() -> World:
     for name in ("b0", "b1", "b2"):
         world.collect(name)
     world.run_for(50)
-    require(world.bookies["b0"].storage.counters.drops == 1, "SCRIPT", "nothing was dropped")
+    storage = world.bookies["b0"].storage
+    assert storage is not None
+    require(storage.counters.drops == 1, "SCRIPT", "nothing was dropped")
     world.network.holds.clear()
     world.network.release(matching("add"))
     world.run_for(100)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ledgerlog_spark.protocol import messages as m
+from tests.fixtures.kinds import now
 from tests.sim.faults import JITTER
 from tests.sim.options import Options
 from tests.sim.world import World
@@ -14,7 +16,7 @@ CHANGE_MS = 10
 """Listing bookies and one compare-and-swap, a few round trips of one millisecond."""
 
 
-def serving(bookies: int = 5, **others: int) -> World:
+def serving(bookies: int = 5, **others: Any) -> World:
     options = replace(
         Options(), bookies=bookies, window_entries=64, rpc_timeout_ms=DEADLINE_MS, **others
     )
@@ -141,7 +143,7 @@ def test_a_recovery_waits_for_bookies_that_are_busy() -> None:
     recovery = world.recoverer("r", attempts_max=1)
     recovery.feed(m.Start())
     world.run_for(15)
-    assert recovery.ended is None
+    assert now(recovery.ended) is None
     for name in ("b1", "b2"):
         world.bookies[name].refuses_adds = False
     assert world.run_until(lambda: recovery.ended is not None, 500)

@@ -11,6 +11,7 @@ from ledgerlog_spark.protocol import messages as m
 from ledgerlog_spark.protocol.lac import LacPhase, LacReader
 from ledgerlog_spark.protocol.messages import Failure
 from ledgerlog_spark.protocol.recovery import RecoveryPhase
+from tests.fixtures.kinds import now
 from tests.sim.blame import judge
 from tests.sim.checker import Violation
 from tests.sim.network import matching
@@ -89,7 +90,7 @@ def test_a_recovery_goes_on_behind_a_late_batch_of_what_seemed_absent() -> None:
     assert denied, "no batch was given up"
     world.network.release(matching("read_reply", "b1"))
     world.run_for(10)
-    assert recovery.ended is None
+    assert now(recovery.ended) is None
     world.network.release(late[0])
     world.run_for(10)
     world.network.holds.clear()

@@ -119,7 +119,7 @@ async def close(process: Process, story: Story) -> None:
             record = await ended(process, "close", story.handle.close())
         except LedgerLogError as error:
             took_ms = (world.loop.time() - begun) * 1e3
-            is_in_time = before or took_ms < SETTINGS.close_timeout_ms + 50
+            is_in_time = bool(before) or took_ms < SETTINGS.close_timeout_ms + 50
             world.require(is_in_time, f"a close with nothing pending took {took_ms:.0f} ms")
             world.judge(process, error, story)
             await check_not_closed(story, error)
@@ -211,7 +211,7 @@ async def opened(process: Process, story: Story) -> ReadHandle | None:
         story.readers[handle] = process
         story.looked(process, handle, known)
         story.see_end(handle, -1)
-        return handle  # type: ignore[no-any-return]
+        return handle
     return None
 
 

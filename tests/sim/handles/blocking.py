@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, cast
 
 from ledgerlog_spark.client import batch_queue
 from ledgerlog_spark.client.batch_queue import BatchQueue
@@ -197,7 +198,7 @@ def _read(
         else:
             taken = handle.read_batches(0, last)
         position, leaves = 0, random.random() < 0.35
-        with contextlib.closing(taken):
+        with contextlib.closing(cast("Generator[Any, None, None]", taken)):
             for batch in taken:
                 position = story.see_entries(batch, position)
                 if random.random() < 0.5:

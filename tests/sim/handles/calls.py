@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -96,24 +97,25 @@ async def delete(process: Process) -> None:
         handle = await ended(process, "create", client.create_ledger(password=b"p"))
         await ended(process, "append_batch", handle.append_batch(DELETED_PAYLOADS))
         await ended(process, "close", handle.close())
-        for other in world.random.sample(others, 1):
-            await ended(other, "sync", other.client.services.ledgers.sync())
-            reader = await ended(other, "open", other.client.open_ledger(handle.id, password=b"p"))
-            found = [bytes(entry.payload) async for entry in reader.read()]
-            world.require(found == DELETED_PAYLOADS, f"{found} was read")
-            follower = reader.follow(lambda: None)
-            other.followers += 1
+        (other,) = world.random.sample(others, 1)
+        await ended(other, "sync", other.client.services.ledgers.sync())
+        reader = await ended(other, "open", other.client.open_ledger(handle.id, password=b"p"))
+        found = [bytes(entry.payload) async for entry in reader.read()]
+        world.require(found == DELETED_PAYLOADS, f"{found} was read")
+        follower = reader.follow(lambda: None)
+        other.followers += 1
         await _deleted(process, handle.id)
         await _deleted(process, handle.id)
     except LedgerLogError as error:
         world.judge(process, error, None)
         return
-    for call in (
+    calls: tuple[Coroutine[Any, Any, object], ...] = (
         client.open_ledger(handle.id, password=b"p"),
         client.seal(handle.id, password=b"p"),
         client.ledger_metadata(handle.id),
         reader.refresh(),
-    ):
+    )
+    for call in calls:
         try:
             await ended(process, "a call of a ledger that is deleted", call)
         except LedgerNotFoundError:
@@ -121,7 +123,7 @@ async def delete(process: Process) -> None:
         except LedgerLogError as error:
             world.judge(process, error, None)
             continue
-        is_old = call.__name__ == "refresh" and other is not process
+        is_old = call is calls[-1] and other is not process
         is_old = is_old or process.tree.returns > returns  # to a server that was behind
         world.require(is_old or await _came_back(world, handle.id), f"{call} succeeded")
     follower.cancel()
@@ -315,15 +317,19 @@ async def close_under_calls(process: Process, story: Story) -> None:
     _, left = await asyncio.wait(ends, timeout=SETTINGS.metadata_timeout_ms / 1e3 + 0.1)
     world.require(not left or process.is_over, f"{left} outlive their client")
     for each in ends:
-        if each.cancelled() or (error := each.exception()) is None:
+        if each.cancelled() or (said := each.exception()) is None:
             continue
-        is_right = isinstance(error, LedgerClosedError | LocalProtocolError)
+        is_right = isinstance(said, LedgerClosedError | LocalProtocolError)
         if not is_right:
-            assert isinstance(error, LedgerLogError), error
-            world.judge(process, error, story)
-    for call in (client.create_ledger(), client.open_ledger(story.ledger_id)):
+            assert isinstance(said, LedgerLogError), said
+            world.judge(process, said, story)
+    late: tuple[Coroutine[Any, Any, object], ...] = (
+        client.create_ledger(),
+        client.open_ledger(story.ledger_id),
+    )
+    for one in late:
         try:
-            await call
+            await one
         except (LocalProtocolError, UnauthorizedError):
             continue
         world.require(False, "a client that is closed goes on")

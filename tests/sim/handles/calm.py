@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.client import known_ends
 from ledgerlog_spark.client.recent_records import AGE_MAX_S
 from ledgerlog_spark.errors import LedgerLogError, NotEnoughBookiesError
+from ledgerlog_spark.model import Quorum
 from tests.sim.handles import actors, blocking, calls, harm, reads
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ async def check(world: HandleWorld) -> None:
             await announce_slowly(world, story)
     for _ in range(random.choice((0, 1, 1, 2))):
         free = [story for story in world.stories.values() if _is_free(story)]
-        story = random.choice(free) if free and random.random() < 0.4 else await _fresh(world)
-        if story is not None and story.announces and random.random() < 0.3:
-            await replace_while_idle(world, story, living)
-        elif story is not None:
-            await harm.check(world, story, living)
+        some = random.choice(free) if free and random.random() < 0.4 else await _fresh(world)
+        if some is not None and some.announces and random.random() < 0.3:
+            await replace_while_idle(world, some, living)
+        elif some is not None:
+            await harm.check(world, some, living)
 
 
 async def _fresh(world: HandleWorld) -> Story | None:
@@ -151,8 +152,8 @@ async def bookies_come_and_go(world: HandleWorld, process: Process) -> None:
     world.require(list(names) == sorted(world.bookies), f"{process.name} knows {names}")
 
 
-def _quorum(ensemble_size: int) -> calls.Quorum:
-    return calls.Quorum(ensemble_size, 1, 1)
+def _quorum(ensemble_size: int) -> Quorum:
+    return Quorum(ensemble_size, 1, 1)
 
 
 async def announce_slowly(world: HandleWorld, story: Story) -> None:

@@ -153,7 +153,9 @@ class SimControl:
             if sum(map(len, found)) > watch.request.entries_size_bytes_max:
                 found.clear()
         try:
-            watch.on_rise(LacRise(watch.known, first, [bookie.damaged(one) for one in found]))
+            watch.on_rise(
+                LacRise(watch.known, first, [bookie.damaged(one) or b"" for one in found])
+            )
         except OwnersMistakeError:
             self._world.require(False, "a watch gets what a user's callback raises")
 

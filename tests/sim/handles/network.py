@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.autojump import AutojumpLoop
+from tests.fixtures.kinds import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ class SimLoop(AutojumpLoop):
 
     network: Network
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
     ) -> Any:
         assert port is not None
@@ -110,7 +111,7 @@ class End(asyncio.Transport):
 
     def _move(self) -> None:
         self._is_moving = False
-        if self.is_lost or not self._kept:
+        if now(self.is_lost) or not self._kept:
             return
         if self._line.is_stuck:
             self._wait_for_room()

@@ -250,13 +250,13 @@ class Process:
         timeout_ms: int = SETTINGS.read_timeout_ms,
     ) -> None:
         """One entry, asked of one bookie; what it says is checked at the port."""
-        done: asyncio.Future[Code] = self.world.loop.create_future()
-        self.checked.read(
-            bookie,
-            ReadEntry(story.ledger_id, entry_id),
-            timeout_ms,
-            lambda code, _: done.done() or done.set_result(code),
-        )
+        done: asyncio.Future[None] = self.world.loop.create_future()
+
+        def answered(_code: Code, _entry: bytes | None) -> None:
+            if not done.done():
+                done.set_result(None)
+
+        self.checked.read(bookie, ReadEntry(story.ledger_id, entry_id), timeout_ms, answered)
         await done
 
     async def close(self) -> None:

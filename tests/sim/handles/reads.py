@@ -126,6 +126,7 @@ async def in_one_room(process: Process, story: Story) -> None:
         for first, behind, place in zip(cuts, cuts[1:], places, strict=False)
     ]
     begun: list[asyncio.Future[Any]] = [asyncio.ensure_future(_next(each)) for each in ranges]
+    position = 0
     try:
         for first, batches, place, task in zip(cuts, ranges, places, begun, strict=False):
             place.take_turn()
@@ -157,7 +158,7 @@ async def in_one_room(process: Process, story: Story) -> None:
 
 async def _next(batches: Any) -> Sequence[Any]:
     async for batch in batches:
-        return batch  # type: ignore[no-any-return]
+        return batch
     return ()
 
 

@@ -12,12 +12,15 @@ from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledgerlog_spark.client.blocking_reader import BlockingReadHandle
     from ledgerlog_spark.client.blocking_writer import BlockingWriteHandle
     from ledgerlog_spark.client.reader_handle import ReadHandle
     from ledgerlog_spark.client.writer_handle import WriteHandle
     from ledgerlog_spark.model import LedgerMetadata
     from tests.sim.handles.process import Process
     from tests.sim.handles.world import HandleWorld
+
+    Reader = ReadHandle | BlockingReadHandle
 
 
 LINGER_SECONDS_MAX = 0.023
@@ -84,7 +87,7 @@ class Story:
         self.announces = "ledgerlog.lac" in handle.metadata.custom
         self.pending: set[asyncio.Future[Any]] = set()
         self.followers: list[tuple[Process, ReadHandle, Any]] = []
-        self.readers: WeakKeyDictionary[ReadHandle, Process] = WeakKeyDictionary()
+        self.readers: WeakKeyDictionary[Reader, Process] = WeakKeyDictionary()
         self.window = WindowWatch(handle)
 
     def payload(self) -> bytes:
@@ -178,7 +181,7 @@ class Story:
                     took_ms < 2_000 or not is_calm_still, f"an append took {took_ms:.0f} ms"
                 )
                 return
-            if error.definite:
+            if getattr(error, "definite", False):
                 self.definite.update(places)
             self.world.judge(self.process, error, self)
 
@@ -208,7 +211,7 @@ class Story:
         last = self.handle.last_add_confirmed
         return last if self.closed is None else max(last, self.closed.last_entry_id)
 
-    def see_end(self, reader: ReadHandle, before: int) -> int:
+    def see_end(self, reader: Reader, before: int) -> int:
         """What a reader takes for the end now; it took it for `before`."""
         lac = reader.last_add_confirmed
         if process := self.readers.get(reader):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.client.lac_announcer import LacAnnouncer
 from ledgerlog_spark.client.writer_handle import WriteHandle
 from ledgerlog_spark.transport.deadlines import Deadlines
 from ledgerlog_spark.transport.v2_connection import V2Connection
@@ -57,13 +56,12 @@ def retired_connections_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 def deadlines_end_with_the_first(patch: pytest.MonkeyPatch) -> None:
     """Requests behind one that expired never do."""
-    fire, start = Deadlines._fire, Deadlines._start_timer
+    fire = Deadlines._fire
 
     def once(self: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Deadlines, "_start_timer", lambda *_: None)
             fire(self)
-        assert start
 
     patch.setattr(Deadlines, "_fire", once)
 
@@ -80,7 +78,6 @@ def close_does_not_wait(patch: pytest.MonkeyPatch) -> None:
 def announcements_never_end(patch: pytest.MonkeyPatch) -> None:
     """An idle writer writes to a bookie without a control service for ever."""
     patch.setattr("ledgerlog_spark.client.lac_announcer.ATTEMPTS_MAX", 1 << 30)
-    assert LacAnnouncer
 
 
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.client.add_future import SharedCondition
 from ledgerlog_spark.client.loop_thread import LoopThread
+from tests.fixtures.kinds import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,7 @@ class UserThread(threading.Thread):
 
     def resume(self) -> None:
         """Let it run until it waits again or ends."""
-        if self._is_over:
+        if now(self._is_over):
             return
         self._go.release()
         self._back.acquire()

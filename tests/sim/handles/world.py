@@ -73,7 +73,7 @@ END_SECONDS = 900
 CALM_ENTRIES_READ_MAX = 100
 """Each process reads so many of each ledger's last ones; at the end one reads all of them."""
 
-LEADER = {
+LEADER: dict[str, Any] = {
     "window": Window(entries_max=6, size_bytes_max=4_000),
     "retry": RetryPolicy(first_delay_ms=20, delay_max_ms=400, attempts_max=10),
 }
@@ -510,7 +510,7 @@ def _check_followed(world: HandleWorld, story: Story) -> None:
             for one in world.stories.values()
             for each, _, follower in one.followers
         )
-        is_right = process.control.watches <= wanted or has_others or process.tails
+        is_right = process.control.watches <= wanted or has_others or process.tails > 0
         world.require(is_right, f"{process.control.watches} watches for {wanted} followers")
 
 
@@ -531,8 +531,10 @@ async def _end(world: HandleWorld) -> None:
                     reign.append(5)
             await process.close()
     calm.check_no_timers(world)
-    for told in (*world.stories.values(), *world.log.reigns):
-        world.require(not told.pending, f"{len(told.pending)} appends were never answered")
+    for pending in [told.pending for told in world.stories.values()] + [
+        told.pending for told in world.log.reigns
+    ]:
+        world.require(not pending, f"{len(pending)} appends were never answered")
     last = Process(world, "last")
     world.processes.append(last)
     for story in world.stories.values():

@@ -71,9 +71,10 @@ class ClusterLedgers(SimLedgers):
         ledger.is_sealed_by_other = ledger.is_sealed_by_other or not is_writer
         ledger.changes += is_writer and after.value.fragments != before.value.fragments
 
-    def create(self, writer: int) -> SimLedger:
+    def create(self, writer: int, ledger_id: int | None = None) -> SimLedger:
         cluster = self.cluster
-        ledger_id = (len(self.by_id) * 7_919 + 4_999) % 10_007
+        if ledger_id is None:
+            ledger_id = (len(self.by_id) * 7_919 + 4_999) % 10_007
         up = [name for name, bookie in cluster.bookies.items() if bookie.is_up]
         everybody = up if len(up) >= QUORUM.ensemble_size else list(cluster.bookies)
         ensemble = cluster.draws.shuffled(everybody, "ensemble", ledger_id)
@@ -187,7 +188,7 @@ class ClusterLedgers(SimLedgers):
 
 def payload_of(entry: Entry) -> bytes:
     """The entry as a leader log stores it."""
-    body = encode_records([f"{entry.name} {n}".encode() for n in range(entry.records)])
+    body = encode_records([f"{entry.name!r} {n}".encode() for n in range(entry.records)])
     header = LeaderEntryHeader(
         LeaderCodec.PLAIN, entry.first_offset, entry.append_time_ms, entry.records, len(body)
     )

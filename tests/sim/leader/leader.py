@@ -165,8 +165,8 @@ class SimLeader:
     def tell(self, event: Any) -> None:
         if self.is_dead:
             return
-        if self._held is not None:
-            self._held.append(event)
+        if (held := self._held) is not None:
+            held.append(event)
             return
         self._open.pop(getattr(event, "request", -1), None)
         self.opening.hears(event)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Entry:
     """One entry of a leader log; `name` says which append of which leader it is."""
 
-    name: tuple[int, int]
+    name: tuple[int, int] | bytes
     first_offset: int
     records: int
     append_time_ms: int

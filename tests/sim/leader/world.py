@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import LedgerState
@@ -480,7 +480,10 @@ def draw_extras(world: LeaderWorld) -> None:
         world.spawn(world.outage())
 
 
-def play_out(world: LeaderWorld, work: Callable[[LeaderWorld], None]) -> None:
+Played = TypeVar("Played", bound=LeaderWorld)
+
+
+def play_out(world: Played, work: Callable[[Played], None]) -> None:
     """Whatever goes wrong is a violation of this seed."""
     try:
         work(world)

@@ -167,7 +167,7 @@ def restore_does_not_look_at_what_was_committed(patch: pytest.MonkeyPatch) -> No
 
 
 def commit_is_dated_by_a_clock_that_is_ahead(patch: pytest.MonkeyPatch) -> None:
-    plan = log_commit.plan_commit
+    plan = log_commit_plan.plan_commit
 
     def ahead(head: Any, request: Any, *, now_ms: int, current_schema: Any) -> Any:
         return plan(head, request, now_ms=now_ms + 60_000, current_schema=current_schema)

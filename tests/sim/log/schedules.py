@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerlog_spark.log import known_logs, leader, log_upkeep, range_writer, sweeper
 from ledgerlog_spark.metadata import log_store
@@ -29,8 +29,6 @@ from tests.sim.log.world import World, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from tests.sim.log.hosts.base import Hosts
 
 SMALL: Mapping[Any, Mapping[str, Any]] = {
     log_pages: {
@@ -84,6 +82,18 @@ def trace_under_two_hash_seeds(program: str) -> str:
     return trace
 
 
+class Played(Protocol):
+    """A world after its schedule, as far as it is counted."""
+
+    @property
+    def events(self) -> int:
+        """The requests that were made."""
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What happened, by name."""
+
+
 @dataclass
 class Counts:
     """What schedules went through without a violation."""
@@ -105,7 +115,7 @@ class Counts:
 def run_host_schedules(
     seeds: Iterable[int],
     on_end: Callable[[Any], None] | None = None,
-    run: Callable[[int], Hosts] = host_schedule,
+    run: Callable[[int], Played] = host_schedule,
     what: str = "log hosts",
 ) -> str:
     """As `run_schedules` of the shipped hosts; the line that counts what happened."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledgerlog_spark.metadata.store_clock import StoreClock
 from tests.sim.log.checks import Violation
 from tests.sim.log.hosts.base import BEGAN_MS, Hosts, play_hosts
 from tests.sim.log.hosts.mutations import MUTATIONS
@@ -56,8 +57,9 @@ def test_clocks_of_a_world_are_ahead_by_exactly_what_was_waited() -> None:
     async def run(seed: int) -> list[tuple[int, int, int | None]]:
         world = Hosts(seed)
         clock = SimTree(world).clock
+        assert isinstance(clock, StoreClock)
         clock.note(0)
-        ends = [(0, world.now_ms(), 0)]
+        ends: list[tuple[int, int, int | None]] = [(0, world.now_ms(), 0)]
         for _ in range(1_000):
             wait_ms = world.random.randint(1, 300)
             await asyncio.sleep(wait_ms / 1e3)

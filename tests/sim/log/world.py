@@ -137,7 +137,7 @@ class World:
 
     def check_all_ended(self) -> None:
         """Nothing stands still: whoever has not ended died over a request."""
-        names = [actor.__name__ for actor in self._running]
+        names = [getattr(actor, "__name__", "?") for actor in self._running]
         is_explained = len(names) == self.store.unanswered
         self.require(is_explained, f"{self.store.unanswered} clients died, and {names} do not end")
 

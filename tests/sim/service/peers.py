@@ -10,6 +10,7 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
 from tests.contract.transport_bookies import MemoryLedger
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
+from tests.fixtures.kinds import now
 from tests.sim.service.pipe import Pipe
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class BadPeer:
     async def run(self) -> None:
         world, random = self.world, self.world.random
         self.maker._store_what_is_read()
-        while not world.is_ending:
+        while not now(world.is_ending):
             await asyncio.sleep(random.uniform(0.001, 1.5))
             if world.is_ending:
                 return

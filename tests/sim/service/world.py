@@ -165,7 +165,8 @@ class ServiceWorld:
         kind = random.choice((None, None, "sink", "hoard"))
         bad_count = random.choice((0, 0, 2, 6)) if kind != "hoard" else 6
         bad = [BadPeer(self, number, kind) for number in range(bad_count)]
-        tasks = [asyncio.create_task(peer.run()) for peer in (*good, *bad)]
+        tasks = [asyncio.create_task(peer.run()) for peer in good]
+        tasks += [asyncio.create_task(peer.run()) for peer in bad]
         tasks.append(asyncio.create_task(self._disturb()))
         stops = random.random() < 0.3
         until = self.loop.time() + (random.uniform(0, 1.5) if stops else END_SECONDS)

@@ -420,8 +420,9 @@ class Judge:
 
     def closing(self, line: Line) -> None:
         """Its protocol is about to be told that it is lost."""
-        link, connection = line.lane.link, line.protocol
-        if link._connection is connection and not connection.has_answered:
+        connection = line.lane.link._connection
+        is_its_own = connection is not None and connection is line.protocol
+        if is_its_own and not line.protocol.has_answered:
             line.lane.failed()
 
     def aborted(self, line: Line) -> None:

@@ -29,7 +29,7 @@ class WireLoop(AutojumpLoop):
 
     world: TransportWorld
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
     ) -> Any:
         return await self.world.connect(protocol_factory, host, port)

@@ -21,13 +21,17 @@ from ledgerlog_spark.transport.v2_transport import Lane as TransportLane
 from ledgerlog_spark.transport.v2_transport import V2Transport
 from ledgerlog_spark.wire import frames
 from tests.sim.log.checks import Violation
-from tests.sim.transport.bookie import DOORS, LOOKUPS, Bookie
-from tests.sim.transport.judge import (
+from tests.sim.transport.bookie import (
     CONNECT_SECONDS,
+    DOORS,
     HEALS_SECONDS,
+    LOOKUPS,
+    RECONNECT_MS_MAX,
+    Bookie,
+)
+from tests.sim.transport.judge import (
     LATE_REQUESTS_MAX,
     LINKS_MAX,
-    RECONNECT_MS_MAX,
     REQUESTS_MAX,
     SIZE_BASE,
     UNSENT_BYTES_MAX,
@@ -106,8 +110,9 @@ class TransportWorld:
             self.judge.reports += 1
             if self.judge.reports <= self.judge.nonsense_sent:
                 return
-        is_known = isinstance(said, Violation)
-        self._fail(said if is_known else self.violation(f"{context['message']}: {said!r}"))
+        if not isinstance(said, Violation):
+            said = self.violation(f"{context['message']}: {said!r}")
+        self._fail(said)
 
     async def rest(self, seconds: float) -> None:
         """Let so much time pass; raises what was found wrong meanwhile."""

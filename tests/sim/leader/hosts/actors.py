@@ -21,6 +21,7 @@ from ledgerlog_spark.log.sweep_memory import SweepMemory
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.log_records import LogKind
 from ledgerlog_spark.upkeep.upkeep import Upkeep
+from tests.fixtures.kinds import now
 from tests.sim.leader.hosts.blame import LeaderCall
 from tests.sim.leader.hosts.ledgers import FINISHED
 from tests.sim.leader.hosts.news import News
@@ -91,7 +92,7 @@ async def lead(process: Process, bursts: int, after_ms: int) -> None:
     world: LeaderHosts = process.world
     random = world.random
     for _ in range(bursts):
-        if not leader.is_leading:
+        if not now(leader.is_leading):
             break
         for _ in range(random.choice((0, 1, 1, 3))):
             append(process, leader, random.choice((1, 2, 3, 7)))
@@ -101,7 +102,7 @@ async def lead(process: Process, bursts: int, after_ms: int) -> None:
             await roll(process, leader)
         if random.random() < 0.1:
             await leader.flush()
-            pending = leader.records_pending if leader.is_leading else 0
+            pending = leader.records_pending if now(leader.is_leading) else 0
             world.require(not pending, f"{pending} records are pending after a flush")
         if random.random() < 0.3:
             await leader.drain()
@@ -408,7 +409,8 @@ async def whole(
     world: LeaderHosts, log: Log, start: int | None = None, end: int | None = None
 ) -> list[tuple[int, str]]:
     """Every record of a part of the log, each compared with what is known of it."""
-    truth, records = world.truth_of(log.log_id), []
+    truth = world.truth_of(log.log_id)
+    records: list[tuple[int, str]] = []
     async for batch in world.content.read(log, start, end):
         for offset, value in batch:
             is_next = not records or offset == records[-1][0] + 1

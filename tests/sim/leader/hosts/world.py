@@ -132,7 +132,7 @@ class LeaderHosts(Hosts):
             self.tried.update(ask.listed)
             return write_head(log_id, ask)
 
-        process.store.write_head = write_noted  # type: ignore[method-assign,assignment]
+        process.store.write_head = write_noted  # type: ignore[assignment]
         return process
 
     def check_let_go(self, process: Process) -> None:

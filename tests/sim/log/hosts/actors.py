@@ -150,8 +150,8 @@ async def keep_up(process: Process) -> None:
             call.judge(error)
             continue
         for done in kept or ():
-            for error in done.errors:
-                Call(process.world, process, done.log).judge_in_a_pass(error, call)
+            for each in done.errors:
+                Call(process.world, process, done.log).judge_in_a_pass(each, call)
 
 
 async def keep_up_alone(process: Process) -> None:
@@ -183,8 +183,8 @@ async def sweep(process: Process) -> None:
             _, errors = await process.logs.sweeper().sweep_all()
         except LedgerLogError as error:
             errors = [error]
-        for error in errors:
-            call.judge_in_a_pass(error, call)
+        for each in errors:
+            call.judge_in_a_pass(each, call)
 
 
 async def sweep_all(process: Process) -> None:
@@ -331,8 +331,8 @@ async def sweep_slowly(process: Process) -> None:
             _, errors = await process.logs.sweeper().sweep_all()
         except LedgerLogError as error:
             errors = [error]
-        for error in errors:
-            call.judge_in_a_pass(error, call)
+        for each in errors:
+            call.judge_in_a_pass(each, call)
 
 
 async def set_property(process: Process) -> None:

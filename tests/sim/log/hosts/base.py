@@ -170,6 +170,6 @@ def play_hosts(seed: int, run: Callable[[int], Coroutine[Any, Any, Any]]) -> Any
         except Exception as error:
             raise Violation(f"hosts, seed {seed}: {error!r}") from error
     if lost:
-        error = lost[0].get("exception")
-        raise Violation(f"hosts, seed {seed}: nobody gets {error or lost[0]!r}") from error
+        found = lost[0].get("exception")
+        raise Violation(f"hosts, seed {seed}: nobody gets {found or lost[0]!r}") from found
     return world

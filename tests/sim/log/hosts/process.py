@@ -41,7 +41,7 @@ class Process:
         self.stores = MetadataStores.on(self.tree, world.root)
         self.store = self.stores.logs
         self.ledgers = ledgers_of(world, self.tree, self.stores)
-        self.logs = Logs(store=self.store, ledgers=self.ledgers, random=world.random)  # type: ignore[arg-type]
+        self.logs = Logs(store=self.store, ledgers=self.ledgers, random=world.random)
         self.known = KnownLogs()
         services = SimpleNamespace(logs=self.store, leases=self.stores.leases, random=world.random)
         self.client: Any = self.ledgers

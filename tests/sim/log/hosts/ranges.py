@@ -40,9 +40,10 @@ async def _written(process: Process, log: Log, job: Job) -> list[StagedRange]:
     """Entry by entry, in the ledgers that the process keeps for streams or in a new one."""
     world, random = process.world, process.world.random
     names = world.new_names(random.randint(1, 6))
-    left, found = names, []
+    left, found, ledger_id = names, [], -1
     for _ in range(MOVES_MAX):
         writer = await _opened(process, log, job)
+        ledger_id = writer.ledger_id
         try:
             ranges = await _one_range(process, writer, left, job.batch_id)
             again: list[int] = []
@@ -63,7 +64,7 @@ async def _written(process: Process, log: Log, job: Job) -> list[StagedRange]:
         if not left:
             world.counts["ranges written"] += 1
             return found
-    raise LedgerFencedError("it is fenced again and again", ledger_id=writer.ledger_id)
+    raise LedgerFencedError("it is fenced again and again", ledger_id=ledger_id)
 
 
 async def _opened(process: Process, log: Log, job: Job) -> RangeWriter:
