@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FENCE = re.compile(r"^\s*(?:```|~~~)")
 ITEM = re.compile(r"^(?:[-*]|\d+\.) ")
 PICTURE = re.compile(r'<p><img alt="[^"]*" src="[^"]*?(pictures/[\w-]+\.svg)" ?/></p>')
-MARKER = re.compile(r"^<!-- not run: .* -->\n", re.MULTILINE)
+MARKER = re.compile(r"^ *<!-- (?:not run|own terminal until): .* -->\n", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

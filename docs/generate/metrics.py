@@ -29,7 +29,7 @@ INTRODUCTION = """\
 ## A bookie
 
 A bookie with a [`metrics_port`](settings.md) serves these at `http://HOST:PORT/metrics` as text for Prometheus.
-All names begin with
+[Collect metrics](../how-to/metrics.md) has an example and the alarms that matter. All names begin with
 `ledgerlog_bookie_`. Counters and counts begin at 0 with each start of the process.
 
 """
@@ -109,7 +109,8 @@ OF_A_LANE = {
 
 def families() -> list[Metric]:
     """Every metric that a bookie exports."""
-    names = bookie_gauges(*[MagicMock() for _ in range(4)], Lanes(1, 1 << 20), MagicMock())  # type: ignore[arg-type]
+    storage, v2, grpc, servicer, dropped = (MagicMock() for _ in range(5))
+    names = bookie_gauges(storage, v2, grpc, servicer, Lanes(1, 1 << 20), dropped)
     collector = ServiceCollector(
         ServiceCounters(),
         {name: lambda: 0 for name in names},
@@ -148,7 +149,7 @@ UPKEEP = """\
 ## Upkeep
 
 `ledgerlog upkeep run` has no port. It writes one JSON object a line on standard output, and only when something
-happened. Every line has `time_ms` and `event`.
+happened. Every line has `time_ms` and `event`; [Collect metrics](../how-to/metrics.md#upkeep) shows how to watch it.
 
 """
 

@@ -1,0 +1,105 @@
+"""README and the how-to pages are true: what they say to run is run, as they print it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import Block, blocks_of, missing_line
+from tests.docs.reader import Reader
+from tests.fixtures.command_line import ROOT
+
+PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+RUN = [page for page in PAGES if any(not block.reason for block in blocks_of(page))]
+
+NOT_RUN = {"databricks.md": 1, "kubernetes.md": 1, "three-machines.md": 1, "yarn.md": 2}
+"""Blocks that cannot run here, for each page; the pages give the reasons."""
+
+
+def by_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+@pytest.mark.processes
+@pytest.mark.parametrize("page", RUN, ids=by_name)
+def test_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        for block in blocks_of(page):
+            if not block.reason:
+                reader.run(block)
+
+
+def test_blocks_that_cannot_run_are_known() -> None:
+    counts = {page.name: sum(bool(block.reason) for block in blocks_of(page)) for page in PAGES}
+    assert {name: count for name, count in counts.items() if count} == NOT_RUN
+
+
+PAGE = """\
+```bash
+echo one
+```
+
+```text
+one
+```
+
+<!-- not run: needs a cluster -->
+```bash
+kubectl apply
+```
+
+<!-- own terminal until: ready -->
+```bash
+serve
+```
+
+```toml
+a = 1
+```
+
+```python
+x
+```
+"""
+
+
+def test_blocks_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    assert blocks_of(page) == [
+        Block("bash", "echo one\n", 2, output=("one",)),
+        Block("bash", "kubectl apply\n", 11, reason="needs a cluster"),
+        Block("bash", "serve\n", 16, until="ready"),
+        Block("python", "x\n", 24),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "missing"),
+    [
+        (("one", "three"), None),
+        (("o...", "...ee"), None),
+        (("three", "one"), "one"),
+        (("two",), "two"),
+    ],
+)
+def test_output_has_the_lines_of_the_page_in_their_order(
+    expected: tuple[str, ...], missing: str | None
+) -> None:
+    assert missing_line(expected, "zero\n one\n2\nthree\n") == missing
+
+
+def test_a_block_that_fails_fails_with_its_line(tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        reader.run(Block("bash", "export LEDGERLOG_X=1; x=2\n", 1))
+        reader.run(Block("bash", "echo $LEDGERLOG_X $x\n", 2, output=("1 2",)))
+        reader.run(
+            Block("python", "import os\nprint(os.environ['LEDGERLOG_X'])\n", 3, output=("1",))
+        )
+        with pytest.raises(AssertionError, match="line 4"):
+            reader.run(Block("bash", "false\necho on\n", 4))
+        with pytest.raises(AssertionError, match="line 5"):
+            reader.run(Block("python", "raise SystemExit(1)\n", 5))
