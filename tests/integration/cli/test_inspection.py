@@ -138,7 +138,7 @@ def test_entries_are_read_as_lines_json_and_raw_bytes(run: Run, client: Blocking
     assert raw.encode(errors="surrogateescape") == b"hello\x00\xff"
     beyond = run("ledgers", "read", ledger.id, "--last", 9)
     assert beyond.code == 2
-    assert "the last confirmed one is 1" in beyond.err
+    assert "the last confirmed entry is 1" in beyond.err
 
 
 def test_ledger_is_listed_shown_and_sealed(run: Run, client: BlockingClient) -> None:

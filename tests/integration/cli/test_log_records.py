@@ -77,7 +77,7 @@ def test_a_log_that_is_missing_is_created_by_an_append_and_not_by_a_tail(run: Ru
 
 def test_nothing_to_append_says_so(run: Run, stdin: Callable[[bytes], None]) -> None:
     stdin(b"")
-    assert "appended no records" in run("logs", "append", "nothing").out
+    assert "no record was appended" in run("logs", "append", "nothing").out
 
 
 def test_leader_that_is_deposed_when_all_is_acknowledged_has_done_its_work(
