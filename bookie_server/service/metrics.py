@@ -95,12 +95,12 @@ class ServiceCollector:
             yield GaugeMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=gauge())
         yield from _lag_metrics(
             "loop_lag",
-            "How late the event loop came to what was due, looked at every 20 ms.",
+            "Delay of the event loop, measured every 20 ms.",
             self._loop_lag.wall,
         )
         yield from _lag_metrics(
             "loop_lag_cpu",
-            "The same, as far as its thread was computing: the bookie's own doing.",
+            "The part of that delay in which the thread of the loop was computing.",
             self._loop_lag.cpu,
         )
         for name, value in self._storage().items():
@@ -128,7 +128,7 @@ def _lag_metrics(name: str, meaning: str, lags: Lags) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         f"ledgerlog_bookie_{name}_max_seconds",
-        "The longest such delay since the start.",
+        "The longest of these delays since the start.",
         value=lags.max_seconds,
     )
 

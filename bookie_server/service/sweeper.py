@@ -112,7 +112,7 @@ class Sweeper:
         connection.shed()
         reason = connection.watch.overdue(now, self._stall_seconds)
         if reason is None and self._is_silent(connection, now):
-            reason = "asked for nothing"
+            reason = "has sent no request"
         if reason is not None:
             self._close(connection, reason)
 

@@ -440,7 +440,7 @@ class V2Connection(asyncio.BufferedProtocol, ABC):
         if rest:
             answers += rest
             size_bytes += sum(map(len, rest))
-        assert size_bytes <= taken_bytes, "an answer is larger than what was taken for it"
+        assert size_bytes <= taken_bytes, "an answer is larger than its reserved bytes"
         if share is self.shares.writes:
             # Storage is done with it; its answer is memory.
             share.give_back(taken_bytes)

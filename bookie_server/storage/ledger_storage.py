@@ -257,8 +257,8 @@ class LedgerStorage:
         state = self._states.get(ledger_id)
         if not may_say_absent(state, self._health):
             raise StorageError(
-                f"what is held of ledger {ledger_id} is not known here: a file is damaged or "
-                "failed; ask another replica",
+                f"the entries of ledger {ledger_id} on this bookie are unknown: a file is damaged "
+                "or failed; read from another replica",
                 path=".",
             )
         return await self._reader.held(ledger_id, count_max)

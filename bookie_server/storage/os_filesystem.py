@@ -173,7 +173,7 @@ class OsFileSystem:
 
     async def free_space(self) -> int:
         """Bytes that an unprivileged process can still take."""
-        status = await self.call(lambda: os.statvfs(self.directory), ".", "ask for free space in")
+        status = await self.call(lambda: os.statvfs(self.directory), ".", "read the free space of")
         return status.f_bavail * status.f_frsize
 
     def random_bytes(self, size: int) -> bytes:

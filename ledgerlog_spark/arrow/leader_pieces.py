@@ -195,9 +195,9 @@ class RowSplitter(threading.local):
         more = [field["name"] for field in fields if known.get(field["name"]) != field]
         names = ", ".join(map(repr, more))
         return SchemaMismatchError(
-            f"the rows have more than log {self._log!r} has columns for, in {names}. Its columns "
-            f"are {', '.join(known)}, and a leader log keeps the schema that it was made with. "
-            f"Leave out what is new, or make another log.",
+            f"log {self._log!r} has no columns or fields for {names} of the rows. Its columns "
+            f"are {', '.join(known)}, and the schema of a leader log cannot change. Leave the new "
+            f"columns out, or create another log.",
             log=self._log,
             column=more[0],
             expected="a column of the log",

@@ -245,7 +245,7 @@ def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
     try:
         index = json.loads(text)
         if index["format"] != INDEX_FORMAT:
-            raise WireFormatError(f"an index of format {index['format']}; this version knows 1")
+            raise WireFormatError(f"an index of format {index['format']}; this version reads 1")
         statistics = index.get("statistics") or [""] * len(index["rows"])
         return tuple(
             IndexedEntry(int(rows), int(size_bytes), base64.b64decode(encoded, validate=True))

@@ -57,4 +57,4 @@ class Users:
         finally:
             for leaving in self._leaving:
                 leaving.cancel()
-            await forever(asyncio.wait(self._leaving), "what is cancelled ends")
+            await forever(asyncio.wait(self._leaving), "a cancelled task ends")

@@ -51,7 +51,7 @@ from ledgerlog_spark.waits import Deadline, forever
 
 _log = logging.getLogger(__name__)
 
-PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends what is pending"
+PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
 
 class WriteHandle:

@@ -64,9 +64,9 @@ def reject_unknown_columns(
         if path.lower() not in known:
             raise SchemaMismatchError(
                 f"no log that is read ({', '.join(names)}) has a column {path!r}. Columns are "
-                f'{", ".join(columns)}. Leave it out of .schema("..."), or correct its name. A SQL '
-                "table whose columns were altered is made again by CREATE OR REPLACE TABLE t USING "
-                "ledger OPTIONS (log 'name').",
+                f'{", ".join(columns)}. Leave it out of .schema("..."), or correct its name. To '
+                "repair a SQL table with altered columns: CREATE OR REPLACE TABLE t USING ledger "
+                "OPTIONS (log 'name').",
                 column=path,
                 expected="a column of the log",
                 got=path,

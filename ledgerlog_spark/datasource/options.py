@@ -163,7 +163,7 @@ class SourceOptions:
         ]
         if len(chosen) != 1:
             raise ConfigurationError(
-                'name what to read by exactly one of load("name"), "log", "logs", "logPattern" and '
+                'a read needs exactly one of load("name"), "log", "logs", "logPattern" and '
                 f'"ledgerId"; got {", ".join(chosen) or "none"}{"" if chosen else _TABLE_HINT}',
                 got=tuple(chosen),
             )
@@ -174,7 +174,7 @@ class SourceOptions:
             if {attribute, f"{edge}_timestamp"} <= self.given:
                 raise ConfigurationError(
                     f'options "{option}" and "{edge}Timestamp" both set the '
-                    f"{'start' if edge == 'starting' else 'end'}: give one",
+                    f"{'start' if edge == 'starting' else 'end'}: set only one",
                     option=option,
                 )
         if self.values["ledger_id"] is not None and values["include_metadata"]:
@@ -186,12 +186,12 @@ class SourceOptions:
         _reject_backward_times(values["starting_timestamp"], values["ending_timestamp"])
         if values["version_as_of"] is not None and chosen != ["log"]:
             raise ConfigurationError(
-                'option "versionAsOf" counts the versions of one log: name it by "log"',
+                'option "versionAsOf" needs a single log: select it with "log"',
                 option="versionAsOf",
             )
         if {"version_as_of", "timestamp_as_of"} <= self.given:
             raise ConfigurationError(
-                'options "versionAsOf" and "timestampAsOf" both name a version: give one',
+                'options "versionAsOf" and "timestampAsOf" both select a version: set only one',
                 option="timestampAsOf",
             )
         return _chosen(ReadOptions, values)
@@ -205,8 +205,8 @@ class SourceOptions:
         for option in TABLE:
             if option.use is Use.BATCH and option.attribute in self.given:
                 raise ConfigurationError(
-                    f'option "{option.name}" is for batch reads: a stream reads rows on and on, as '
-                    f"they are committed. Leave it out, or use spark.read.",
+                    f'option "{option.name}" is for batch reads, but a stream reads continuously. '
+                    f"Leave it out, or use spark.read.",
                     option=option.name,
                 )
         values = dict(self.values)
@@ -226,7 +226,7 @@ class SourceOptions:
         self._check_write()
         if (self.values["txn_app_id"] is None) != (self.values["txn_version"] is None):
             raise ConfigurationError(
-                'options "txnAppId" and "txnVersion" make a write repeatable together: give both, '
+                'options "txnAppId" and "txnVersion" make a write idempotent together: set both, '
                 "or neither",
                 option="txnAppId",
             )
@@ -245,13 +245,13 @@ class SourceOptions:
         ):
             if self.values[attribute] and not overwrite:
                 raise ConfigurationError(
-                    f'option "{name}" is for overwrites, and this write appends: leave it out, or '
+                    f'option "{name}" is for overwrites, but this write appends: leave it out, or '
                     'write with mode("overwrite"), or outputMode("complete") in a stream',
                     option=name,
                 )
         if self.values["overwrite_schema"] and self.values["merge_schema"]:
             raise ConfigurationError(
-                'options "overwriteSchema" and "mergeSchema" both decide on the columns: give one',
+                'options "overwriteSchema" and "mergeSchema" both change the columns: set only one',
                 option="overwriteSchema",
             )
 
@@ -283,8 +283,8 @@ def _reject_backward_times(start: int | None, end: int | None) -> None:
     if start is None or end is None or (start < 0) != (end < 0) or start <= end:
         return
     raise ConfigurationError(
-        'option "endingTimestamp" is before "startingTimestamp": no row is committed between them. '
-        "Exchange them, or correct one.",
+        'option "endingTimestamp" is before "startingTimestamp", so no row is between them. '
+        "Swap them, or correct one.",
         option="endingTimestamp",
     )
 
@@ -301,7 +301,7 @@ def _check_named(read: ReadOptions) -> None:
         return
     if wrong := sorted(name for name in named if name != "*" and name not in selection):
         raise ConfigurationError(
-            f'option "startingOffsets" names {", ".join(map(repr, wrong))}, and the stream reads '
+            f'option "startingOffsets" names {", ".join(map(repr, wrong))}, but the stream reads '
             f"{selection}",
             option="startingOffsets",
             logs=tuple(wrong),
@@ -346,7 +346,7 @@ def _reject_double(key: str, lowered: Mapping[str, str]) -> None:
     alias = ALIASES.get(key)
     if alias is not None and alias.lower() in lowered:
         raise ConfigurationError(
-            f'options "{key}" and "{alias}" are the same: give one', option=alias
+            f'options "{key}" and "{alias}" are the same: set only one', option=alias
         )
 
 
@@ -379,7 +379,7 @@ def _name_log_by_path(lowered: Mapping[str, str], values: dict[str, Any]) -> Non
     value = BY_LOWER_NAME[key].value_of(path)
     if values[key] is not None and values[key] != value:
         raise ConfigurationError(
-            f'the path names {path!r} and the option "{key}" names {values[key]!r}: give one',
+            f'the path is {path!r}, but the option "{key}" is {values[key]!r}: set only one',
             option=key,
         )
     values[key] = value
@@ -391,14 +391,14 @@ def _json_names(paths: str) -> list[str]:
     except ValueError:
         listed = None
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise ConfigurationError(f"paths have to be names of logs, got {paths!r}", option="paths")
+        raise ConfigurationError(f"paths must be names of logs, got {paths!r}", option="paths")
     return listed
 
 
 def _reject_jvm(values: Mapping[str, Any]) -> None:
     if values["engine"] == "jvm":
         raise ConfigurationError(
-            'option "engine" is jvm, and this is the Python source: the jar of the JVM engine is '
-            'not on the class path. Leave the option out, or set it to "python".',
+            'option "engine" is jvm, but the jar of the JVM engine is not on the class path. '
+            'Leave the option out, or set it to "python".',
             option="engine",
         )

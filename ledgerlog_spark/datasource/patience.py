@@ -34,6 +34,6 @@ def patiently(ask: Callable[[], T]) -> T:
         except LedgerLogError as error:
             if not error.retriable or time.monotonic() + pause > deadline:
                 raise
-            _logger.warning("asked again: %s", error)
+            _logger.warning("a request failed and is retried: %s", error)
         time.sleep(pause)
         pause = min(2 * pause, _PAUSE_SECONDS_MAX)

@@ -259,8 +259,8 @@ def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
 def _wrong_first_row(
     scanned: ScanRange, entry_id: int, found: int, expected: int | None
 ) -> WireFormatError:
-    wanted = "none was written by this source" if expected is None else f"{expected} follows"
+    wanted = "this source wrote no such entry" if expected is None else f"{expected} was expected"
     return WireFormatError(
-        f"entry {entry_id} of ledger {scanned.ledger_id} says that its first row is {found}: "
+        f"entry {entry_id} of ledger {scanned.ledger_id} has {found} as its first row: "
         f"{wanted}. The ledger is not what log {scanned.log!r} lists."
     )

@@ -212,7 +212,7 @@ def checked_offset(
     read = f"log {log!r}" if version is None else f"version {version} of log {log!r}"
     if offset > end:
         raise ConfigurationError(
-            f'option "{option}" says {offset}, and {read} ends at offset {end}. Give an offset '
+            f'option "{option}" is {offset}, but {read} ends at offset {end}. Set an offset '
             f'from {start} to {end}, or "{LATEST}".',
             option=option,
             log=log,
@@ -220,8 +220,8 @@ def checked_offset(
         )
     if offset < start and fail_on_data_loss:
         raise DataLossError(
-            f'option "{option}" says {offset}, and {read} begins at {start}: the rows before were '
-            f"overwritten or truncated. Give an offset from {start} to {end}, or set "
+            f'option "{option}" is {offset}, but {read} begins at {start}: earlier rows were '
+            f"overwritten or truncated. Set an offset from {start} to {end}, or set "
             f'"failOnDataLoss" to "false" to begin at {start}.',
             log=log,
             start_offset=start,

@@ -51,11 +51,11 @@ def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version:
     if offset > view.end_offset:
         if rules.fail_on_data_loss:
             raise DataLossError(
-                f"the checkpoint is at offset {offset} of log {name!r}, and the log ends at "
-                f"{view.end_offset}: its records went back, as after ZooKeeper was restored from a "
-                f"backup. Rows written since then may have been lost, and offsets may stand for "
-                f"other rows than before. To read the log anew, {_NEW_CHECKPOINT}; to go on at the "
-                f"end, {_GO_ON}.",
+                f"the checkpoint is at offset {offset} of log {name!r}, but the log ends at "
+                f"{view.end_offset}: its metadata is older, for example because ZooKeeper was "
+                f"restored from a backup. Newer rows may be lost, and offsets may belong to other "
+                f"rows than before. To read the whole log again, {_NEW_CHECKPOINT}; to continue at "
+                f"the end, {_GO_ON}.",
                 log=name,
                 offset=offset,
                 end_offset=view.end_offset,
@@ -64,10 +64,10 @@ def readable_from(view: LogView, offset: int, rules: Rules, *, accepted_version:
     if offset < view.oldest_offset:
         if rules.fail_on_data_loss:
             raise DataLossError(
-                f"the checkpoint is at offset {offset} of log {name!r}, and the oldest row there "
-                f"is has offset {view.oldest_offset}: {view.oldest_offset - offset} rows were "
-                f"truncated, or overwritten longer ago than versions are kept, before the query "
-                f"read them. To go on without them, {_GO_ON}.",
+                f"the checkpoint is at offset {offset} of log {name!r}, but the oldest row that "
+                f"exists has offset {view.oldest_offset}: {view.oldest_offset - offset} rows were "
+                f"truncated, or overwritten and expired, before the query read them. To continue "
+                f"without them, {_GO_ON}.",
                 log=name,
                 offset=offset,
                 oldest_offset=view.oldest_offset,
@@ -85,11 +85,11 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
     what = "" if replacing is None else f" by version {replacing.version}"
     start = view.start_offset if replacing is None else replacing.start_offset
     raise LogError(
-        f"log {view.name!r} was overwritten{what}: the rows before offset {start}, of which the "
-        f"query has read those before {offset}, are not the log's any more, and what it wrote may "
-        f"hold them. To read all rows in the order in which they were committed, overwritten ones "
-        f'as long as they are kept, set the option "onOverwrite" to "continue"; to read only what '
-        f'the log holds now, {_NEW_CHECKPOINT} and startingOffsets "earliest".',
+        f"log {view.name!r} was overwritten{what}: the rows before offset {start} are no longer in "
+        f"the log. The query has read those before {offset}, and its output may contain them. To "
+        f"read all rows in the order of their commits, and overwritten rows until they expire, set "
+        f'the option "onOverwrite" to "continue"; to read only the current rows, {_NEW_CHECKPOINT} '
+        f'and startingOffsets "earliest".',
         log=view.name,
         offset=offset,
         start_offset=start,
@@ -131,18 +131,18 @@ def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
         unread_rows: That the query had not read of those that it saw; None when it saw none.
     """
     if unread_rows is None:
-        lost = "rows that it had not read, if there were any, are lost"
+        lost = "any rows that it had not read are lost"
     elif unread_rows:
-        lost = f"{unread_rows} rows or more that it had not read are lost"
+        lost = f"at least {unread_rows} rows that it had not read are lost"
     else:
         lost = (
-            "it had read every row that it saw; only rows that were committed just before the "
-            "deletion, if there were any, are lost"
+            "it had read all known rows; only rows that were committed just before the deletion "
+            "may be lost"
         )
     return DataLossError(
-        f"log {name!r}, which the query reads, was deleted: {lost}. If "
-        f"the log is to stay deleted, leave it out of the query, or {_GO_ON} to go on without it "
-        f"(and with a log that is made under that name later, from its first row).",
+        f"log {name!r}, which the query reads, was deleted: {lost}. Remove the log from the query, "
+        f"or {_GO_ON} to continue without it. With that option, the query also reads a new log of "
+        f"that name, from its first row.",
         log=name,
         unread_rows=unread_rows,
     )
@@ -171,9 +171,9 @@ def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
     others = sorted(names)
     if others and not any(name in selection for name in others):
         raise ConfigurationError(
-            f"the checkpoint is of log {', '.join(map(repr, others))}, and the query reads "
-            f"{selection}. Give this query a checkpointLocation of its own, or name the log that "
-            f"the checkpoint is of.",
+            f"the checkpoint belongs to log {', '.join(map(repr, others))}, but the query reads "
+            f"{selection}. Set a separate checkpointLocation for this query, or read the log of "
+            f"the checkpoint.",
             option="checkpointLocation",
             logs=tuple(others),
         )

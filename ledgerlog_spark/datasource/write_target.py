@@ -46,7 +46,7 @@ def check_target(options: Mapping[str, str], *, overwrite: bool, streams: bool) 
     if partial:
         names = ", ".join(f'"{name}"' for name in partial)
         raise ConfigurationError(
-            f"nothing was written: {names} chooses what is read, and a write is to a whole log. "
+            f"nothing was written: {names} is an option of reads only. "
             f"{_instead(overwrite=overwrite, streams=streams)}",
             option=partial[0],
         )

@@ -187,7 +187,7 @@ class Cluster:
         member = self.members.get(member_id)
         if member.state == "down":
             raise ConfigurationError(
-                f"{member_id} does not run; start it with `ledgerlog local start {member_id} "
+                f"{member_id} does not run: start it with `ledgerlog local start {member_id} "
                 f"--directory {self.directory}`",
                 id=member_id,
             )
@@ -383,7 +383,7 @@ class OwnedCluster(Cluster):
         self._is_temporary = directory is None
         if self.members.running:
             raise ConfigurationError(
-                f"a cluster runs in {self.directory} already; connect to "
+                f"a cluster already runs in {self.directory}: connect to "
                 f"{self.metadata_service_uri}, or stop it with "
                 f"`ledgerlog local down --directory {self.directory}`",
                 directory=str(self.directory),
@@ -402,9 +402,9 @@ class OwnedCluster(Cluster):
         os.environ[SERVICE_URI_VARIABLE] = self.metadata_service_uri
         if self.zookeeper_port != USUAL_PORT:
             print(  # noqa: T201 (for the person who started it; the default would not find it)
-                f"ledgerlog: port {USUAL_PORT} is taken, this cluster is at "
-                f"{self.metadata_service_uri}. A Spark session that runs already needs "
-                f"ll.configure(spark) or .option('metadataServiceUri', "
+                f"ledgerlog: port {USUAL_PORT} is in use, so this cluster is at "
+                f"{self.metadata_service_uri}. To use it in a running Spark session, call "
+                f"ll.configure(spark), or set .option('metadataServiceUri', "
                 f"'{self.metadata_service_uri}')."
             )
         return self

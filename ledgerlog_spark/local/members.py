@@ -74,7 +74,7 @@ class Member:
             started = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
             raise BookieUnavailableError(
-                f"{self.id} ended as soon as it had started; its log is beside or in "
+                f"{self.id} ended immediately after its start; read its log file beside or in "
                 f"{self.directory}",
                 bookie_id=self.id,
                 definite=True,
@@ -115,13 +115,13 @@ class Members:
         except OSError as error:
             raise ConfigurationError(
                 f"{path} cannot be read ({error.strerror}): choose a directory that you may "
-                "read, or ask the user who started the cluster",
+                "read, or run the command as the user who started the cluster",
                 path=str(path),
             ) from error
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             raise ConfigurationError(
                 f"{path} cannot be read ({error}): it was written by another version or damaged; "
-                "choose another directory, or remove the file when nothing runs there",
+                "choose another directory, or delete the file if no process of the cluster runs",
                 path=str(path),
             ) from error
         return cls(directory, {member.id: member for member in members})

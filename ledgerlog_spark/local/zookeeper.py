@@ -84,8 +84,8 @@ def find_java() -> str:
     version = _java_version(java)
     if version < JAVA_VERSION_MIN:
         raise ConfigurationError(
-            f"{java} is Java {version}, and PySpark's ZooKeeper needs {JAVA_VERSION_MIN} or newer: "
-            "install one and set JAVA_HOME to it",
+            f"{java} is Java {version}, but the ZooKeeper of PySpark needs Java {JAVA_VERSION_MIN} "
+            "or later: install it and set JAVA_HOME",
             java=java,
             version=version,
         )
@@ -106,7 +106,7 @@ def _java_version(java: str) -> int:
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if found is None:
         raise ConfigurationError(
-            f"{java} -version answered nothing that names a version (exit code "
+            f"the output of {java} -version contains no version (exit code "
             f"{answer.returncode}): set JAVA_HOME to a Java {JAVA_VERSION_MIN} runtime",
             java=java,
         )
@@ -122,16 +122,16 @@ def find_jars() -> list[Path]:
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise ConfigurationError(
-            "a local ZooKeeper runs from PySpark's jars, and PySpark is not installed: "
-            f"{install_command('pyspark')}, or name a running ZooKeeper instead"
+            "PySpark, whose jars contain ZooKeeper, is not installed: "
+            f"{install_command('pyspark')}, or use a ZooKeeper that runs already"
         )
     folder = Path(package.origin).parent / "jars"
     jars = sorted({jar for pattern in JAR_PATTERNS for jar in folder.glob(pattern)})
     if not any(jar.name.startswith("zookeeper-3") for jar in jars):
         raise ConfigurationError(
-            f"no ZooKeeper among the jars of PySpark in {folder}: "
+            f"the jars of PySpark in {folder} do not contain ZooKeeper: "
             f"{install_command('pyspark', '--force-reinstall')}, "
-            "or name a running ZooKeeper instead",
+            "or use a ZooKeeper that runs already",
             folder=str(folder),
         )
     return jars

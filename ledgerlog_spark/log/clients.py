@@ -120,14 +120,14 @@ class LogClient(LedgerClient):
 def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:
     if properties is not None:
         raise LocalProtocolError(
-            "properties are those of a log that is made: open it with lead=True, or change them "
+            "properties are set when a log is created: open it with lead=True, or change them "
             "with `ledgerlog logs set`",
             log=name,
         )
     if schema is not None:
         raise LocalProtocolError(
-            "only a leader is given a schema: open the log with lead=True; a log that is opened to "
-            "be read has its own, as `.schema`",
+            "a schema is given to a leader only: open the log with lead=True; a log that is "
+            "opened for reading has its own schema, as `.schema`",
             log=name,
         )
 

@@ -25,22 +25,22 @@ from ledgerlog_spark.errors import ConfigurationError
 VARIABLE = "LEDGERLOG_FAILPOINT"
 
 NAMES = {
-    "run.taken_over": "a task made its query run the producer's, and does not know it yet",
+    "run.taken_over": "a task took over the producer, and has not received the answer",
     "ledger.registered": "a task's ledger has its record and its registration, and no entry",
     "range.rows_sent": "a task has sent an entry that is perhaps not acknowledged",
-    "range.acknowledged": "a task's range is on its ack quorums, and Spark does not know it",
-    "ledger.closed": "a ledger was closed, and what lists its ranges has not happened",
+    "range.acknowledged": "a task's range is on its ack quorums, and was not reported to Spark",
+    "ledger.closed": "a ledger was closed, and its ranges are not listed",
     "commit.begun": "the driver has every range, and has read nothing",
     "commit.pages_written": "the pages that the new head will name are written",
     "commit.before_multi": "the commit's transaction is about to be sent",
-    "commit.after_multi": "the commit's transaction passed, and Spark does not know it",
+    "commit.after_multi": "the commit's transaction passed, and was not reported to Spark",
     "sweep.unlisted": "the head forgot old items, and their ledgers are marked",
     "sweep.deregistered": "registrations have ended, and nothing was deleted",
     "sweep.pages_touched": "no commit can name these pages any more, and they are there",
     "sweep.ledger_sealed": "a ledger that nothing names is sealed, and still there",
     "sweep.ledger_deleted": "a ledger is deleted, and its mark is still there",
 }
-"""Every failpoint, and what is true when it is reached."""
+"""Every failpoint, and the state when it is reached."""
 
 
 @dataclass(slots=True)

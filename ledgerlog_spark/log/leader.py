@@ -473,7 +473,7 @@ class Leader:
         if self._error is not None:
             return error_of_append(self._error, is_definite=True)
         return LocalProtocolError(
-            f"this leader of log {self.name!r} was closed: open the log again to go on",
+            f"this leader of log {self.name!r} was closed: open the log again to continue",
             log=self.name,
         )
 

@@ -456,8 +456,8 @@ class Log(LogRecords):
             except MetadataVersionError:
                 continue
         raise ConcurrentCommitError(
-            f"producer {job.app!r} of log {self.name!r} was changed by others at every attempt: no "
-            "ledger could be registered",
+            f"producer {job.app!r} of log {self.name!r} was changed by others at every attempt, so "
+            "no ledger could be registered: stop the other runs of the producer, then retry",
             log=self.name,
             app=job.app,
             retriable=True,
@@ -467,12 +467,13 @@ class Log(LogRecords):
 def _checked_app(app: str) -> str:
     if not 1 <= len(app.encode()) <= APP_SIZE_BYTES_MAX or not app.isprintable():
         raise ConfigurationError(
-            f"txnAppId {app!r}: 1 to {APP_SIZE_BYTES_MAX} bytes of printable text", key="txnAppId"
+            f"txnAppId must have 1 to {APP_SIZE_BYTES_MAX} bytes of printable text, got {app!r}",
+            key="txnAppId",
         )
     if app.startswith(JOB_APP_PREFIX):
         raise ConfigurationError(
-            f"txnAppId {app!r}: names that begin with {JOB_APP_PREFIX!r} are made up for jobs "
-            "without one",
+            f"txnAppId {app!r} begins with {JOB_APP_PREFIX!r}, which is reserved for jobs without "
+            "a txnAppId: choose another one",
             key="txnAppId",
         )
     return app

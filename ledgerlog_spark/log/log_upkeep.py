@@ -121,8 +121,8 @@ class LogUpkeep:
         if not done.is_complete:
             raise ConcurrentCommitError(
                 f"log {self.name!r} begins at offset {done.start_offset} now, but "
-                f"{STEP_ATTEMPTS_MAX} attempts to drop older ranges from its list were overtaken: "
-                "run `ledgerlog logs sweep` later, which drops them",
+                f"{STEP_ATTEMPTS_MAX} attempts to remove older ranges from its list were "
+                "overtaken by other changes: to remove them, run `ledgerlog logs sweep` later",
                 log=self.name,
                 retriable=True,
                 definite=False,
@@ -385,7 +385,7 @@ class LogUpkeep:
         if (await self._state()).head.kind is LogKind.LEADER:
             raise LogKindError(
                 f"log {self.name!r} is a leader log, which has no versions: its rows stay "
-                f"until they are truncated. Run `ledgerlog logs show {self.name}` to see them",
+                f"until they are truncated. To see them, run `ledgerlog logs show {self.name}`",
                 log=self.name,
             )
 
@@ -397,8 +397,8 @@ class LogUpkeep:
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
             raise LocalProtocolError(
-                f"version {version} of log {self.name!r} begins or ends within a merged range, of "
-                "which a part has to be copied: restore it with `ledgerlog logs restore`",
+                f"version {version} of log {self.name!r} begins or ends within a merged range, so "
+                "a part of that range must be copied: run `ledgerlog logs restore`",
                 log=self.name,
                 version=version,
             )
@@ -446,8 +446,8 @@ class LogUpkeep:
         found = {(await self._ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:
             raise UnauthorizedError(
-                f"the version has rows of {len(found)} passwords, which one version of log "
-                f"{self.name!r} cannot have; nothing was changed",
+                f"the version has rows of {len(found)} passwords, but all rows of log "
+                f"{self.name!r} must have one password; nothing was changed",
                 log=self.name,
             )
         return found.pop() if found else b""

@@ -74,7 +74,7 @@ class _Changes:
         Raises:
             LocalProtocolError: The client was closed.
         """
-        await forever(self._changed.wait(), "a tail waits for what is appended")
+        await forever(self._changed.wait(), "a tail waits for the next record")
         self._changed.clear()
         self._ledgers.check_open()
 

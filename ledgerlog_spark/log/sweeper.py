@@ -384,8 +384,8 @@ class _LogSweep:
     async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:
         """Mark what is left of a deleted log, in place of its list: the next pass is as short."""
         _logger.warning(
-            "deleted log %s keeps ledgers that could not be sealed (%s, ledger %s among them): "
-            "bring back their bookies, or run `ledgerlog ledgers delete`",
+            "deleted log %s still has ledgers that could not be sealed (%s, such as ledger %s): "
+            "start their bookies, or run `ledgerlog ledgers delete`",
             *(self._head.name, len(ledger_ids), ledger_ids[0]),
         )
         for first in range(0, len(ledger_ids), STEP_LEDGERS_MAX):

@@ -30,8 +30,8 @@ def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) 
         return found[-1]
     oldest = history[0]
     raise VersionNotAvailableError(
-        f"log {log!r} can be read as of {_text(oldest.commit_time_ms)} or later, when version "
-        f"{oldest.version} was committed, and not as of {_text(timestamp_ms)}",
+        f"log {log!r} has no version of {_text(timestamp_ms)}: its oldest version "
+        f"{oldest.version} was committed at {_text(oldest.commit_time_ms)}",
         log=log,
         timestamp_ms=timestamp_ms,
         oldest=oldest.version,

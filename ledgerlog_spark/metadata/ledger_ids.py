@@ -146,7 +146,7 @@ async def require_cluster(tree: ZnodeTree, root: str) -> None:
         if await tree.stat(root) is None:
             raise MetadataError(
                 f"no cluster at {root} of {tree.address}: check the path of the metadata service "
-                "URI, or make a cluster there by starting a bookie",
+                "URI, or create a cluster there by starting a bookie",
                 root=root,
                 address=tree.address,
             )

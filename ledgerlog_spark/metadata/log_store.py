@@ -128,8 +128,8 @@ class TreeLogStore(TreeLogProducers):
                 return (await self._tree.get(self._paths.name(name))).value.decode()
         await require_cluster(self._tree, self._root)
         raise LogNotFoundError(
-            f"log {name!r} does not exist: `ledgerlog logs list` lists all logs; Spark "
-            "creates it (option createIfMissing), and so does open_log(name, lead=True)",
+            f"log {name!r} does not exist: `ledgerlog logs list` shows all logs. A write from "
+            "Spark (option createIfMissing) or open_log(name, lead=True) creates it",
             log=name,
         )
 
@@ -150,7 +150,7 @@ class TreeLogStore(TreeLogProducers):
             raise MetadataVersionError(f"log {head.name!r} is deleted", log=head.name) from None
         if pointer.value.decode() != head.log_id:
             raise MetadataVersionError(
-                f"{head.name!r} names another log by now", log=head.name, log_id=head.log_id
+                f"{head.name!r} is the name of another log now", log=head.name, log_id=head.log_id
             )
         done = await self._transact(
             [

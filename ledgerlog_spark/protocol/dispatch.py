@@ -91,7 +91,7 @@ def dispatch(machine: M, table: Table[M, F], phase: Enum, event: object) -> list
     if handler is REFUSED:
         raise LocalProtocolError(
             f"{type(event).__name__} is not allowed while the {type(machine).__name__} is "
-            f"{phase.name}: look at its phase, or at can_add, before asking",
+            f"{phase.name}: check its phase, or can_add, first",
             phase=phase.name,
         )
     return handler(machine, event)

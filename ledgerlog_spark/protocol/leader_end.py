@@ -34,14 +34,14 @@ def deposed(
         end_offset: Behind the last acknowledged record.
         pending_end_offset: Behind the last appended one.
     """
-    others, then = "no others of this leader are", ""
+    others, then = "none of its other records is", ""
     if end_offset < pending_end_offset:
-        others = f"those appended from there to {pending_end_offset} may be"
-        then = f", and read it from {end_offset} before you append them again"
+        others = f"those from there to {pending_end_offset} may be"
+        then = f", and before appending them again, read the log from {end_offset}"
     return LeaderDeposedError(
         f"log {log!r} has another leader, or one of its ledgers was sealed ({_happened(reason)}): "
-        f"records below offset {end_offset} are in the log for good, and {others}: open it with "
-        f"lead=True again to go on{then}",
+        f"the records below offset {end_offset} are in the log, and {others}: to continue, open it "
+        f"with lead=True again{then}",
         log=log,
         end_offset=end_offset,
         pending_end_offset=pending_end_offset,
@@ -51,8 +51,8 @@ def deposed(
 def deleted(log: str, *, end_offset: int, pending_end_offset: int) -> LogNotFoundError:
     """The error of a leader whose log was deleted; arguments as of `deposed`."""
     return LogNotFoundError(
-        f"log {log!r} was deleted while it was led, and its records up to offset {end_offset} "
-        "with it: open it with lead=True again to make a new one",
+        f"log {log!r} was deleted while this process led it, with its records up to offset "
+        f"{end_offset}: open it with lead=True again to create a new log",
         definite=False,
         log=log,
         end_offset=end_offset,
@@ -74,11 +74,11 @@ def not_opened(
     """
     ledger: dict[str, Any] = {} if ledger_id is None else {"ledger_id": ledger_id}
     named = "" if ledger_id is None else f" ({ledger_id})"
-    then = "may have taken it over all the same" if may_lead else "does not lead it"
+    then = "may have taken it over nevertheless" if may_lead else "does not lead it"
     return LeaderTimeoutError(
         f"log {log!r} was not taken over within {timeout_ms / 1e3:g} s: {waited_for}{named} did "
         f"not end, and this client {then}. Check that ZooKeeper and the bookies run (`ledgerlog "
-        "doctor`), then open the log again; open_timeout_ms is the time that it may take",
+        "doctor`), then open the log again, with a longer open_timeout_ms if necessary",
         definite=not may_lead,
         log=log,
         waited_for=waited_for,
@@ -89,7 +89,7 @@ def not_opened(
 
 def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
     """The error of an opening whose caller did not wait for its end; `may_lead` as there."""
-    then = "may have taken it over all the same" if may_lead else "does not lead it"
+    then = "may have taken it over nevertheless" if may_lead else "does not lead it"
     return LocalProtocolError(
         f"the opening of log {log!r} was cancelled, and this client {then}: open it again",
         definite=not may_lead,
@@ -100,8 +100,8 @@ def cancelled(log: str, *, may_lead: bool) -> LocalProtocolError:
 def left(log: str, *, end_offset: int) -> LocalProtocolError:
     """The error of a leader that its client gave up; `end_offset` as of `deposed`."""
     return LocalProtocolError(
-        f"the client that led log {log!r} was closed: read the log from {end_offset} on to learn "
-        "what it holds",
+        f"the client that led log {log!r} was closed: to find out which records are in the log, "
+        f"read it from offset {end_offset}",
         log=log,
         end_offset=end_offset,
     )
@@ -122,8 +122,8 @@ def not_rolled(
     failed = "" if error is None else f" ({error.message})"
     late = LeaderTimeoutError(
         f"ledger {ledger_id} of log {log!r} was not closed and listed within {timeout_ms / 1e3:g} "
-        f"s: {waited_for} did not end{failed}. The roll goes on, and appends are taken. Check that "
-        "ZooKeeper and the bookies run (`ledgerlog doctor`), then roll again",
+        f"s: {waited_for} did not end{failed}. The roll continues, and appends are "
+        "accepted. Check that ZooKeeper and the bookies run (`ledgerlog doctor`), then roll again",
         definite=False,
         log=log,
         ledger_id=ledger_id,

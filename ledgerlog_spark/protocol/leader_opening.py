@@ -45,7 +45,7 @@ class OpeningPhase(Enum):
     LIST = "reading or changing the list"
     SEALING = "sealing an open ledger"
     CREATING = "making a ledger"
-    DROPPING = "dropping a ledger that cannot be listed any more"
+    DROPPING = "deleting a ledger that can no longer be listed"
 
 
 @dataclass(frozen=True, slots=True)

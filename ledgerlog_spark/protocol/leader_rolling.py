@@ -28,9 +28,9 @@ class RollStep(Enum):
     """What a roll has to do."""
 
     CLOSING = "closing the earlier ledger"
-    CREATING = "making the next ledger"
+    CREATING = "creating the next ledger"
     LISTING = "reading or changing the list"
-    DRAINING = "acknowledging what was appended"
+    DRAINING = "acknowledging the pending appends"
 
 
 class LeaderLedgers:

@@ -179,8 +179,8 @@ class HeadChanger(HeadReader[R_co]):
     def _on_unlistable(self) -> LogEffects[R_co]:
         """No attempt listed what `_replace_head` was to list, and none can any more."""
         raise LedgerNotFoundError(
-            f"log {self.log!r} cannot list a ledger that was made longer than stagingTtlMs ago "
-            f"({', '.join(map(str, self._listed))}), because it is being deleted: open it again",
+            f"log {self.log!r} cannot list ledger {', '.join(map(str, self._listed))}, because it "
+            f"was created more than stagingTtlMs ago and is being deleted: open the log again",
             retriable=True,
             log=self.log,
             ledger_ids=self._listed,
@@ -205,7 +205,7 @@ class HeadChanger(HeadReader[R_co]):
         if self._attempts >= ATTEMPTS_MAX:
             raise ConcurrentCommitError(
                 f"{ATTEMPTS_MAX} attempts to change log {self.log!r} were overtaken or got no "
-                "answer: look at what the log is like now, and try again",
+                "answer: check the state of the log, and try again",
                 log=self.log,
                 retriable=True,
                 definite=not self._is_unsure,

@@ -31,8 +31,8 @@ class AskedTime(Enum):
     """What time a reply is to name. It is the store's, and never ahead of it (LOGS.md#G12)."""
 
     NONE = "none"
-    RECENT = "counted on from the store's last answer: for dates"
-    EXACT = "asked of the store: for what is dropped by age"
+    RECENT = "computed from the last answer of the store: for dates"
+    EXACT = "read from the store: for deletion by age"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,13 +61,13 @@ def compare_password(log: str, stored: str, password: bytes) -> None:
     if stored == NO_PASSWORD:
         raise UnauthorizedError(
             f'log {log!r} has no password: leave the option "passwordFile" out. Nothing was '
-            "written, for rows of two passwords cannot be read together.",
+            "written, because rows with different passwords cannot be read together.",
             log=log,
         )
-    wrong = "is not that of" if password else "is missing, and there is one for"
+    wrong = "does not match that of" if password else "is missing; a password protects"
     raise UnauthorizedError(
-        f'the option "passwordFile" {wrong} log {log!r}. Nothing was written, for rows of two '
-        "passwords cannot be read together.",
+        f'the option "passwordFile" {wrong} log {log!r}. Nothing was written, because rows with '
+        "different passwords cannot be read together.",
         log=log,
     )
 

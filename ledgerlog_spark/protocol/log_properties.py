@@ -64,13 +64,14 @@ class LogProperties:
         Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
         if self.digest_type not in DigestType.__members__:
             raise ConfigurationError(
-                f"digestType {self.digest_type!r}: one of {', '.join(DigestType.__members__)}",
+                f"digestType must be one of {', '.join(DigestType.__members__)}, got "
+                f"{self.digest_type!r}",
                 key="digestType",
             )
         if self.on_bookie_failure not in ON_BOOKIE_FAILURE:
             raise ConfigurationError(
-                f"onBookieFailure {self.on_bookie_failure!r}: one of "
-                f"{', '.join(ON_BOOKIE_FAILURE)}",
+                f"onBookieFailure must be one of {', '.join(ON_BOOKIE_FAILURE)}, got "
+                f"{self.on_bookie_failure!r}",
                 key="onBookieFailure",
             )
         for field in fields(self):
@@ -78,7 +79,7 @@ class LogProperties:
             keeps = field.name in {"retention_ms", "retention_bytes"} and value == -1
             if field.type == "int" and value <= 0 and not keeps:
                 raise ConfigurationError(
-                    f"{_OPTION_OF[field.name]} is {value}: it has to be above 0",
+                    f"{_OPTION_OF[field.name]} must be greater than 0, got {value}",
                     key=_OPTION_OF[field.name],
                 )
 
@@ -157,12 +158,12 @@ def _field_of(option: str) -> str:
         return name
     if option.lower() == PASSWORD_CHECK.lower():
         raise ConfigurationError(
-            "the password of a log is that of its first rows: give it to the first write",
+            "the password of a log is set by its first write: set the option there",
             key=option,
         )
     if option.lower() in _FIXED:
         raise ConfigurationError(
-            f"the {option.lower()} of a log is fixed when it is created: make another log",
+            f"the {option.lower()} of a log is fixed when it is created: create another log",
             key=option,
         )
     near = difflib.get_close_matches(option, _OPTION_OF.values(), n=1)
@@ -228,8 +229,8 @@ def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[st
         asked = value if name in _TEXTS else str(_integer(option, value))
         if asked != has[key]:
             raise ConfigurationError(
-                f"log {log!r} is there and has {key} {has[key]}, not {asked}: leave it out, for "
-                "properties are those of a log that is made, or change it with "
+                f"log {log!r} already exists, with {key} {has[key]} instead of {asked}: leave the "
+                "property out, or change it with "
                 f"`ledgerlog logs set {log} {key}={asked}`",
                 log=log,
                 key=key,
@@ -246,18 +247,20 @@ def check_log_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise ConfigurationError(
-            f"the name of a log is a str, not {type(name).__name__}: give one such as 'flights'",
+            f"the name of a log must be a str such as 'flights', not {type(name).__name__}",
             log=name,
         )
     if not 1 <= len(name) <= NAME_LENGTH_MAX or name in {".", ".."}:
         raise ConfigurationError(
-            f"{name!r} cannot name a log: 1 to {NAME_LENGTH_MAX} characters, and not . or ..",
+            f"{name!r} cannot be the name of a log: use 1 to {NAME_LENGTH_MAX} characters, but not "
+            "`.` or `..`",
             log=name,
         )
     wrong = [character for character in name if character not in _NAME_CHARACTERS]
     if wrong:
         raise ConfigurationError(
-            f"{name!r} cannot name a log because of {wrong[0]!r}: use letters, digits and . _ -",
+            f"{name!r} cannot be the name of a log because of {wrong[0]!r}: use letters, digits, "
+            "`.`, `_` and `-`",
             log=name,
         )
     return name
@@ -272,8 +275,8 @@ def check_properties_size(properties: Mapping[str, str]) -> None:
     size_bytes = sum(len(n.encode()) + len(v.encode()) + 4 for n, v in properties.items())
     if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
         raise ConfigurationError(
-            f"the properties of a log take {size_bytes} bytes, {PROPERTIES_SIZE_BYTES_MAX} are "
-            "allowed",
+            f"the properties of a log take {size_bytes} bytes, but at most "
+            f"{PROPERTIES_SIZE_BYTES_MAX} are allowed",
             size_bytes=size_bytes,
         )
 
@@ -283,5 +286,5 @@ def _integer(option: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ConfigurationError(
-            f"{option} is {text!r}: it has to be a whole number", key=option
+            f"{option} must be a whole number, got {text!r}", key=option
         ) from None

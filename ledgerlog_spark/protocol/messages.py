@@ -111,7 +111,7 @@ class Failure(Enum):
     CLOSED = "the ledger is closed"
     UNAUTHORIZED = "wrong password"
     NOT_FOUND = "no such ledger"
-    BAD_REQUEST = "a bookie calls the request malformed"
+    BAD_REQUEST = "a bookie rejected the request as malformed"
     NOT_ENOUGH_BOOKIES = "too few bookies"
     TOO_MANY_CHANGES = "too many ensemble changes"
     BOOKIE_FAILED = "a bookie failed, and the bookies of this ledger are not replaced"
@@ -120,11 +120,11 @@ class Failure(Enum):
     METADATA_UNAVAILABLE = "the metadata store cannot be reached"
     METADATA_UNREADABLE = "a metadata record that cannot be read"
     METADATA_CHANGED = "another client changed the record"
-    RECOVERY = "an entry could be shown neither present nor absent"
+    RECOVERY = "an entry is neither certainly present nor certainly absent"
     NEEDS_OPERATOR = "closing would lose entries that are listed or were confirmed"
     ENTRY_ABSENT = "no replica has the entry"
-    ENTRY_UNKNOWN = "some replica could not answer, and none had the entry"
-    LAC_UNKNOWN = "no bookie could say how far the ledger is confirmed"
+    ENTRY_UNKNOWN = "not all replicas answered, and none of those that did has the entry"
+    LAC_UNKNOWN = "no bookie could report the last confirmed entry"
     DIGEST_MISMATCH = "every replica that answered had a bad digest"
 
 

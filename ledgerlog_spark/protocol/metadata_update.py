@@ -140,7 +140,7 @@ class MetadataUpdate:
 
     def handle(self, event: UpdateEvent) -> Step:
         """The next step after a reply that the loop `awaits`."""
-        assert self.awaits(event), f"{event} was not asked for"
+        assert self.awaits(event), f"{event} was not requested"
         if isinstance(event, MetadataWritten):
             return self._on_written(event)
         if isinstance(event, MetadataLoaded):

@@ -294,7 +294,7 @@ class V2Connection(asyncio.BufferedProtocol):
     def _match(self, answer: Answer) -> None:
         handler = self._handlers.get(type(answer))
         if handler is None:
-            raise WireFormatError("an AUTH answer, though none was asked for")
+            raise WireFormatError("an AUTH answer without an AUTH request")
         handler(answer)
 
     def _on_add(self, answer: AddAnswer) -> None:
@@ -310,7 +310,7 @@ class V2Connection(asyncio.BufferedProtocol):
     def _answered(self, key: tuple[int, int, int]) -> PendingKeyed:
         held = self._by_key.pop(key, None)
         if held is None:
-            raise WireFormatError(f"an answer that nobody waits for: {key}")
+            raise WireFormatError(f"an answer without a pending request: {key}")
         wanted = [follower for follower in held.followers if follower.is_wanted]
         held.followers = []
         if wanted:
@@ -325,7 +325,7 @@ class V2Connection(asyncio.BufferedProtocol):
             request_id = self._id_of_run(answer)
         run = self._by_id.get(request_id)
         if not isinstance(run, PendingRun):
-            raise WireFormatError(f"an answer to a run that nobody sent: {answer}")
+            raise WireFormatError(f"an answer to a run that was not sent: {answer}")
         del self._by_id[request_id]
         if run.is_open and answer.code is Code.BAD_REQUEST:
             self._owner.on_run_not_understood(run)
@@ -347,12 +347,12 @@ class V2Connection(asyncio.BufferedProtocol):
                 return request_id
         if late is not None:
             return late  # of those that timed out any will do: nobody waits for them
-        raise WireFormatError(f"an answer to a run that nobody sent: {answer}")
+        raise WireFormatError(f"an answer to a run that was not sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:
         batch = self._by_id.get(answer.request_id)
         if not isinstance(batch, PendingBatch):
-            raise WireFormatError(f"an answer to a batch that nobody sent: {answer.request_id}")
+            raise WireFormatError(f"an answer to a batch that was not sent: {answer.request_id}")
         del self._by_id[answer.request_id]
         batch.finish(answer.code, answer.entries)
 
@@ -361,6 +361,9 @@ class V2Connection(asyncio.BufferedProtocol):
 
     def _refuse_peer(self, error: WireFormatError) -> None:
         self._loop.call_exception_handler(
-            {"message": "a bookie sent what is no answer; connection closed", "exception": error}
+            {
+                "message": "a bookie sent an invalid answer; the connection was closed",
+                "exception": error,
+            }
         )
         self.abort()

@@ -46,8 +46,8 @@ class MergePolicy:
     def __post_init__(self) -> None:
         if self.target_bytes < 1 or self.ranges_min < 2 or self.growth < 1:  # noqa: PLR2004
             raise ConfigurationError(
-                f"a merge of at least {self.ranges_min} ranges into {self.target_bytes} bytes "
-                "cannot be: at least 2 ranges, and more than 0 bytes"
+                f"a merge needs at least 2 ranges and a target of more than 0 bytes, got "
+                f"{self.ranges_min} ranges and {self.target_bytes} bytes"
             )
 
 

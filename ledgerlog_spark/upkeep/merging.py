@@ -86,9 +86,8 @@ def check_merged(head: LogHead) -> None:
     if not is_merged(head):
         raise LogKindError(
             f"log {head.name!r} is a {head.kind.name.lower()} log of "
-            f"{head.content.name.lower()}, which is not merged: its ledgers are as large as the "
-            "leader's rolls make them; for larger ones raise rollBytes and rollMs with "
-            "`ledgerlog logs set`",
+            f"{head.content.name.lower()}, which cannot be merged: its leader sets the size of its "
+            "ledgers. For larger ledgers, raise rollBytes and rollMs with `ledgerlog logs set`",
             log=head.name,
         )
 

@@ -220,15 +220,15 @@ class EntryCodec:
     def _refusal(self, stored: Buffer, ledger_id: int, entry_id: int) -> WireFormatError:
         found = decode_entry_header(stored)
         if found.ledger_id != ledger_id or entry_id not in (found.entry_id, NO_ENTRY):
-            what = f"the bytes say entry {found.entry_id} of ledger {found.ledger_id}"
+            what = f"their header is that of entry {found.entry_id} of ledger {found.ledger_id}"
         elif not NO_ENTRY <= found.last_add_confirmed < found.entry_id:
-            what = f"last add confirmed {found.last_add_confirmed} of entry {found.entry_id}"
+            what = f"their last add confirmed is {found.last_add_confirmed}"
         elif found.length < len(stored) - self.overhead_bytes:
-            what = f"length {found.length} is less than its own payload's"
+            what = f"their ledger length {found.length} is less than the length of the payload"
         else:
-            what = f"its {self.digest_type.name} digest does not match its bytes"
+            what = f"their {self.digest_type.name} digest does not match"
         return WireFormatError(
-            f"asked for entry {entry_id} of ledger {ledger_id}: {what}",
+            f"the bytes are not entry {entry_id} of ledger {ledger_id}: {what}",
             ledger_id=ledger_id,
             entry_id=entry_id,
         )

@@ -292,7 +292,7 @@ def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) 
     """
     if ledger_id < 0 or last_add_confirmed < 0:
         raise LocalProtocolError(
-            f"cannot tell of entry {last_add_confirmed} of ledger {ledger_id}: ids start at 0",
+            f"cannot announce entry {last_add_confirmed} of ledger {ledger_id}: ids start at 0",
             ledger_id=ledger_id,
             entry_id=last_add_confirmed,
         )

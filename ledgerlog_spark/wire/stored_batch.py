@@ -130,7 +130,7 @@ def _walk(body: memoryview) -> tuple[list[int], list[int]]:
     at, end, unpack = 0, len(body), _LENGTH.unpack_from
     while at < end:
         if end - at < LENGTH_SIZE_BYTES:
-            raise WireFormatError(f"{end - at} bytes behind the last entry of a batch")
+            raise WireFormatError(f"{end - at} bytes after the last entry of a batch")
         (length,) = unpack(body, at)
         at += LENGTH_SIZE_BYTES
         if not 0 <= length <= end - at:

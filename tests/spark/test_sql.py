@@ -98,7 +98,7 @@ def test_a_view_of_a_part_of_a_log_is_not_written(
     save(spark.range(5))
     view = "p_" + log_name.replace("-", "_")
     load(spark, log_name, endingOffsets="3").createOrReplaceTempView(view)
-    with pytest.raises(Exception, match='"endingOffsets" chooses what is read'):
+    with pytest.raises(Exception, match='"endingOffsets" is an option of reads only'):
         spark.sql(f"INSERT OVERWRITE {view} SELECT 1")
     assert load(spark, log_name).count() == 5
 

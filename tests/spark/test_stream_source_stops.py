@@ -198,7 +198,7 @@ def test_an_offset_behind_the_end_says_that_the_log_went_back(
     offsets = reading.offsets(0)
     offsets[log_name]["offset"] = 50
     reading.write_offsets(0, offsets)
-    stopped(reading, r"is at offset 50 of log .* ends at 10: its records went back")
+    stopped(reading, r"is at offset 50 of log .* ends at 10: its metadata is older")
     assert reading.run(failOnDataLoss="false") == []
     write(10, 12)
     assert sorted(reading.run()) == [(10,), (11,)]
@@ -227,7 +227,7 @@ def test_a_start_that_the_log_does_not_have_is_refused(reading: Reading, write: 
     stopped(reading, "says 11, and version .* of log .* ends at offset 10", startingOffsets="11")
     write(10, 12, mode="overwrite")
     stopped(reading, "begins at 10: the rows before were overwritten", startingOffsets="3")
-    stopped(reading, "both set the start: give one", startingTimestamp="-1h")
+    stopped(reading, "both set the start: set only one", startingTimestamp="-1h")
 
 
 def test_a_moment_after_the_newest_row_is_refused(

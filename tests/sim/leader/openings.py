@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WAITED_FOR: dict[type, str] = {
     lm.SealLedger: "sealing an open ledger",
     lm.CreateLedger: "making a ledger",
-    m.DropLedger: "dropping a ledger that cannot be listed any more",
+    m.DropLedger: "deleting a ledger that can no longer be listed",
 }
 
 

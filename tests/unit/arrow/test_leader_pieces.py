@@ -220,7 +220,11 @@ def test_rows_are_made_into_the_columns_of_the_log() -> None:
     [
         ({"n": ["1"]}, "n", "is long, and the rows have string"),
         ({"n": [1.5]}, "n", "is long, and the rows have double"),
-        ({"n": [1], "more": [2]}, "more", "columns for, in 'more'. Its columns are n, text"),
+        (
+            {"n": [1], "more": [2]},
+            "more",
+            "columns or fields for 'more' of the rows. Its columns are n, text",
+        ),
         ({"N": [1]}, "N", "is a column named n"),
     ],
     ids=["type", "narrower", "more", "case"],

@@ -137,7 +137,7 @@ def test_kafkas_names_of_the_limits_are_taken() -> None:
     options = stream(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5", maxTriggerDelay="2s")
     assert (options.max_rows_per_trigger, options.min_rows_per_trigger) == (10, 5)
     assert options.max_trigger_delay == 2_000
-    with pytest.raises(ConfigurationError, match="are the same: give one"):
+    with pytest.raises(ConfigurationError, match="are the same: set only one"):
         stream(maxOffsetsPerTrigger="10", maxRowsPerTrigger="10")
 
 
@@ -264,7 +264,7 @@ def test_what_load_reads_does_not_carry_its_options_along() -> None:
 def test_offsets_of_a_log_that_the_stream_does_not_read_are_refused(
     named: dict[str, str], offsets: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=r"startingOffsets.* names .*, and the stream"):
+    with pytest.raises(ConfigurationError, match=r"startingOffsets.* names .*, but the stream"):
         SourceOptions.parse({**named, "startingOffsets": offsets}).for_stream()
 
 

@@ -49,7 +49,7 @@ ITEM = Item(7, 1, 5, 5, 100, 1000, 0, 0)
 
 
 def test_offsets_beyond_the_end_are_an_error_that_names_the_option_and_the_end() -> None:
-    said = "says 101, and version 1 of log 'flights' ends at offset 100"
+    said = "is 101, but version 1 of log 'flights' ends at offset 100"
     with pytest.raises(ConfigurationError, match=f'"endingOffsets" {said}'):
         plan([scan_of([ITEM])], ScanOptions(ending_offsets={"flights": 101}))
     with pytest.raises(ConfigurationError, match=f'"startingOffsets" {said}'):
@@ -59,7 +59,7 @@ def test_offsets_beyond_the_end_are_an_error_that_names_the_option_and_the_end()
 def test_offsets_beyond_the_end_of_a_leader_log_are_an_error_that_names_no_version() -> None:
     scan = scan_of([ITEM])
     led = replace(scan, snapshot=replace(scan.snapshot, kind=LogKind.LEADER))
-    with pytest.raises(ConfigurationError, match="and log 'flights' ends at offset 100"):
+    with pytest.raises(ConfigurationError, match="but log 'flights' ends at offset 100"):
         plan([led], ScanOptions(starting_offsets={"flights": 101}))
 
 

@@ -137,7 +137,7 @@ def checked(offset: int, *, version: int | None = 3, fail_on_data_loss: bool = T
 
 
 def test_a_start_behind_the_end_is_an_error_that_names_the_end_and_what_to_give() -> None:
-    with pytest.raises(ConfigurationError, match=r"ends at offset 90\. Give an offset from 5"):
+    with pytest.raises(ConfigurationError, match=r"ends at offset 90\. Set an offset from 5"):
         checked(91)
 
 
@@ -149,7 +149,7 @@ def test_a_start_before_the_first_row_is_data_loss_unless_told_otherwise() -> No
 
 
 def test_what_is_said_of_a_leader_log_names_no_version() -> None:
-    with pytest.raises(ConfigurationError, match="says 91, and log 'flights' ends at offset 90"):
+    with pytest.raises(ConfigurationError, match="is 91, but log 'flights' ends at offset 90"):
         checked(91, version=None)
-    with pytest.raises(DataLossError, match="says 4, and log 'flights' begins at 5"):
+    with pytest.raises(DataLossError, match="is 4, but log 'flights' begins at 5"):
         checked(4, version=None)

@@ -74,7 +74,7 @@ def test_a_pattern_selects_whole_names_and_names_select_themselves() -> None:
 
 
 def test_a_checkpoint_of_other_logs_is_refused_and_one_that_shares_a_log_is_not() -> None:
-    with pytest.raises(ConfigurationError, match="is of log 'ships', and the query reads log"):
+    with pytest.raises(ConfigurationError, match="belongs to log 'ships', but the query reads log"):
         check_checkpoint(LogSelection(names=("flights",)), ["ships"])
     check_checkpoint(LogSelection(names=("flights",)), ["flights", "ships"])
     check_checkpoint(LogSelection(pattern="f.*"), [])

@@ -94,7 +94,9 @@ def test_a_view_of_a_part_of_a_log_is_not_written() -> None:
     by_attribute = {option.attribute: option.name for option in TABLE}
     assert set(by_attribute) >= SELECTS_ROWS
     for attribute in SELECTS_ROWS:
-        with pytest.raises(ConfigurationError, match=f'"{by_attribute[attribute]}" chooses what'):
+        with pytest.raises(
+            ConfigurationError, match=f'"{by_attribute[attribute]}" is an option of reads'
+        ):
             check_target(
                 {"path": "a", by_attribute[attribute].upper(): "1"}, overwrite=True, streams=False
             )
@@ -114,7 +116,7 @@ def test_an_append_refuses_options_of_overwrites(option: str) -> None:
 
 def test_an_overwrite_either_adds_columns_or_replaces_them() -> None:
     options = {"path": "a", "overwriteSchema": "true", "mergeSchema": "true"}
-    with pytest.raises(ConfigurationError, match="give one"):
+    with pytest.raises(ConfigurationError, match="set only one"):
         DefaultSource(options).writer(PLAIN, True)
 
 

@@ -10,16 +10,16 @@ FENCED = LedgerFencedError("ledger 7: another client is recovering the ledger", 
 
 def test_deposed_leader_names_the_records_that_may_be_there() -> None:
     error = leader_end.deposed("orders", FENCED, end_offset=5, pending_end_offset=8)
-    assert "records below offset 5 are in the log for good" in str(error)
-    assert "those appended from there to 8 may be" in str(error)
-    assert "read it from 5 before you append them again" in str(error)
+    assert "records below offset 5 are in the log" in str(error)
+    assert "those from there to 8 may be" in str(error)
+    assert "before appending them again, read the log from 5" in str(error)
 
 
 def test_where_all_is_acknowledged_the_error_names_no_records_to_append_again() -> None:
     error = leader_end.deposed("orders", FENCED, end_offset=8, pending_end_offset=8)
     assert str(error) == (
         "log 'orders' has another leader, or one of its ledgers was sealed (another client "
-        "recovers ledger 7): records below offset 8 are in the log for good, and no others of "
-        "this leader are: open it with lead=True again to go on"
+        "recovers ledger 7): the records below offset 8 are in the log, and none of its other "
+        "records is: to continue, open it with lead=True again"
     )
     assert (error.end_offset, error.pending_end_offset) == (8, 8)

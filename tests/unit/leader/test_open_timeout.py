@@ -160,7 +160,7 @@ def test_a_roll_without_bookies_names_them(call: str) -> None:
         log._ledgers.create_registered_ledger = refuse
         with pytest.raises(LeaderTimeoutError, match=r"ledger did not end \(2 bookies") as failed:
             await (leader.roll() if call == "roll" else leader.truncate(1))
-        assert failed.value.waited_for == "making the next ledger"
+        assert failed.value.waited_for == "creating the next ledger"
         assert failed.value.__cause__ is few
         assert leader.is_leading
         leader.abandon()

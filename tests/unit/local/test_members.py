@@ -68,7 +68,7 @@ def test_process_that_ended_at_once_is_an_error_of_ours(
 ) -> None:
     sleeper.kill()
     sleeper.wait()
-    with pytest.raises(BookieUnavailableError, match="bookie-0 ended as soon"):
+    with pytest.raises(BookieUnavailableError, match="bookie-0 ended immediately"):
         member(tmp_path, sleeper.pid)
 
 

@@ -638,7 +638,7 @@ def test_appends_pending_when_the_client_ends_fail_and_say_that_they_are_unknown
         pending = leader.append_async(b"record 1")
         await asyncio.sleep(0.01)
         leader.abandon()
-        with pytest.raises(LocalProtocolError, match="read the log from 1") as caught:
+        with pytest.raises(LocalProtocolError, match="read it from offset 1") as caught:
             await pending
         assert not caught.value.definite
         with pytest.raises(LocalProtocolError):

@@ -162,7 +162,7 @@ def test_deleted_log_with_a_ledger_that_cannot_be_sealed_ends_when_it_can(
         assert not swept.is_removed
         assert [i for i in ledger_ids if await is_there(world, i)] == [stuck]
         assert len(of_this_thread(caplog)) == 1
-        assert f"ledger {stuck} among them" in caplog.text
+        assert f"such as ledger {stuck}" in caplog.text
         for _ in range(3):
             swept = await sweeper.sweep(log.log_id)
             assert (swept.ledgers_deleted, swept.ledgers_kept) == (0, (stuck,))

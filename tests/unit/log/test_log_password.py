@@ -202,7 +202,7 @@ def test_users_neither_set_nor_see_it_and_other_properties_leave_it() -> None:
     log.write(b"right", 1)
     stored = log.head.value.properties[PASSWORD_CHECK]
     for change in ({"passwordCheck": "none"}, {"PASSWORDCHECK": None}):
-        with pytest.raises(ConfigurationError, match="first rows"):
+        with pytest.raises(ConfigurationError, match="first write"):
             changed_properties(log.head.value.properties, change)
     changes = {"rollMs": "1000"}
     shown = log.run(PropertiesMachine("flights", changes, token=token(log.new_number())))

@@ -235,7 +235,7 @@ def test_properties_that_are_as_wanted_already_are_not_written() -> None:
         ({"retentionMS_": "5"}, "did you mean retentionMs"),
         ({"colour": "red"}, "one of ensembleSize"),
         ({"ackQuorum": "4"}, "quorum"),
-        ({"rollBytes": "0"}, "above 0"),
+        ({"rollBytes": "0"}, "greater than 0"),
         ({"retentionBytes": "1 GB"}, "whole number"),
     ],
 )

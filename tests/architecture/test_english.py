@@ -1,0 +1,159 @@
+"""Turns of phrase that a reader reads twice stay out of the areas that are free of them.
+
+`house/tics.py` has the phrases and what to write instead. An area is clean for every phrase that is
+not listed for it in `STILL_IN`. Messages are clean everywhere. To clean an area, rewrite its texts
+(`python -m tests.architecture.house --list NAME` shows the places of a phrase) and delete the
+phrase from its list.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import pytest
+
+from tests.architecture.house.areas import prose_of
+from tests.architecture.house.tics import TICS, Hit, hits
+from tests.architecture.trees import ROOT, assert_none
+
+STILL_IN: Final[dict[str, str]] = {
+    "README.md": "what-subject",
+    "bookie_server/__main__.py": "says",
+    "bookie_server/config.py": "what-subject what-object told",
+    "bookie_server/core": (
+        "what-subject who-subject whose-subject nobody says told knows asks behind-after "
+        "so-many again anew way-of argument-of-the"
+    ),
+    "bookie_server/descriptors.py": "what-subject",
+    "bookie_server/errors.py": "what-subject",
+    "bookie_server/ports.py": "what-subject who-subject says told knows asks let-go of-which",
+    "bookie_server/service": (
+        "what-subject what-object who-subject whose-subject nobody says told knows asks "
+        "hears let-go behind-after so-many way-of of-which argument-of-the see-only"
+    ),
+    "bookie_server/storage": (
+        "what-subject what-object who-subject nobody says told knows asks hears let-go "
+        "behind-after face so-many again anew chance way-of of-which argument-of-the "
+        "see-only"
+    ),
+    "docs/ARCHITECTURE.md": "what-subject what-object who-subject nobody says let-go",
+    "docs/FORMATS.md": "what-subject says knows asks behind-after again",
+    "docs/INTEROP.md": "what-subject what-object nobody says told",
+    "docs/LIMITS.md": "what-subject what-object who-subject nobody asks hears way-of",
+    "docs/LOGS.md": (
+        "what-subject what-object who-subject whose-subject nobody says told knows asks "
+        "hears let-go behind-after so-many again way-of"
+    ),
+    "docs/PROTOCOL.md": (
+        "what-subject what-object who-subject nobody says told knows asks let-go "
+        "behind-after again way-of take-back"
+    ),
+    "docs/SPARK.md": "what-subject told asks",
+    "docs/STREAMING.md": (
+        "what-subject what-object who-subject nobody says knows asks behind-after so-many "
+        "again take-back"
+    ),
+    "docs/TESTING.md": (
+        "what-subject what-object nobody says told asks hears let-go behind-after face "
+        "so-many doubles take-back"
+    ),
+    "docs/WIRE.md": "what-subject what-object says told knows asks way-of",
+    "docs/index.md": "what-subject",
+    "ledgerlog_spark/__init__.py": "who-subject",
+    "ledgerlog_spark/aio.py": "face",
+    "ledgerlog_spark/arrow": (
+        "what-subject what-object says asks let-go let-pass behind-after so-many way-of "
+        "argument-of-the"
+    ),
+    "ledgerlog_spark/callbacks.py": "nobody",
+    "ledgerlog_spark/client": (
+        "what-subject what-object who-subject nobody says told knows asks hears let-go "
+        "let-pass behind-after face so-many again anew chance way-of take-back "
+        "argument-of-the see-only"
+    ),
+    "ledgerlog_spark/connect.py": "what-object",
+    "ledgerlog_spark/datasource": (
+        "what-subject what-object nobody says told knows asks hears let-go behind-after "
+        "so-many again anew doubles way-of slip-of-the-pen argument-of-the"
+    ),
+    "ledgerlog_spark/errors.py": "what-subject nobody says behind-after",
+    "ledgerlog_spark/lines.py": "nobody says way-of",
+    "ledgerlog_spark/local": "what-subject nobody says told knows asks let-go argument-of-the",
+    "ledgerlog_spark/log": (
+        "what-subject what-object who-subject nobody says told knows asks hears let-go "
+        "let-pass behind-after face so-many again anew way-of take-back argument-of-the "
+        "see-only"
+    ),
+    "ledgerlog_spark/metadata": (
+        "what-subject what-object who-subject whose-subject nobody says told knows asks "
+        "let-go behind-after again anew way-of take-back argument-of-the see-only"
+    ),
+    "ledgerlog_spark/model.py": "what-subject says anew",
+    "ledgerlog_spark/protocol": (
+        "what-subject what-object who-subject whose-subject nobody says told knows asks "
+        "hears let-go let-pass behind-after so-many again anew way-of take-back "
+        "argument-of-the"
+    ),
+    "ledgerlog_spark/transport": (
+        "what-subject who-subject nobody says told knows asks hears behind-after again "
+        "anew see-only"
+    ),
+    "ledgerlog_spark/upkeep": (
+        "what-subject what-object who-subject nobody told asks let-go let-pass "
+        "behind-after so-many again way-of of-which"
+    ),
+    "ledgerlog_spark/waits.py": "what-subject nobody says told let-pass",
+    "ledgerlog_spark/wire": (
+        "what-subject what-object who-subject nobody says knows asks behind-after so-many "
+        "argument-of-the"
+    ),
+}
+"""The phrases that are still in the docstrings and comments of a folder, or in a page."""
+
+
+@cache
+def found() -> tuple[Hit, ...]:
+    return tuple(hits(ROOT, prose_of(ROOT)))
+
+
+def area_of(path: str) -> str:
+    """The page or module, or the folder below a package."""
+    parts = path.split("/")
+    is_page = path.endswith(".md")
+    return path if is_page or len(parts) < 3 else "/".join(parts[:2])
+
+
+@pytest.mark.parametrize("tic", TICS)
+def test_clean_areas_stay_clean(tic: str) -> None:
+    offenders = [
+        hit
+        for hit in found()
+        if hit.tic == tic
+        and hit.kind != "string"
+        and tic not in STILL_IN.get(area_of(hit.path), "").split()
+    ]
+    assert_none(offenders, TICS[tic].instead)
+
+
+@pytest.mark.parametrize("tic", TICS)
+def test_messages_are_clean_everywhere(tic: str) -> None:
+    offenders = [hit for hit in found() if hit.tic == tic and hit.kind == "string"]
+    assert_none(offenders, TICS[tic].instead)
+
+
+def test_the_list_names_areas_and_phrases_that_exist() -> None:
+    areas = {area_of(path) for path in prose_of(ROOT)}
+    assert_none(STILL_IN.keys() - areas, "delete them from STILL_IN")
+    unknown = [
+        f"{area}: {tic}"
+        for area, tics in STILL_IN.items()
+        for tic in tics.split()
+        if tic not in TICS
+    ]
+    assert_none(unknown, "no such phrase")
+
+
+def test_no_area_is_listed_that_is_clean() -> None:
+    dirty = {area_of(hit.path) for hit in found() if hit.kind != "string"}
+    assert_none(STILL_IN.keys() - dirty, "clean now: delete them from STILL_IN")
